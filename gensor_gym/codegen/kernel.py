@@ -1,0 +1,51 @@
+"""A generated kernel: source text and how to launch it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gensor_gym.operators.types import Operator
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One entry of the source and its launch shape. A C kernel has grid and block of ones."""
+
+    entry: str
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int] = (1, 1, 1)
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Source of one schedule of one operator, with its launches in order.
+
+    Every entry takes the same arguments: all inputs in the operator's order, the output, the workspace.
+    C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`.
+    CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`; each launch follows the other
+    on one stream. The workspace is not cleared between calls.
+    """
+
+    operator: Operator
+    language: Literal["c", "cuda"]
+    arch: str
+    source: str
+    launches: tuple[Launch, ...]
+    workspace_bytes: int
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that makes the machine code: two schedules of one digest are one trial."""
+        text = "\0".join([self.language, self.arch, self.source, repr(self.launches), str(self.workspace_bytes)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def __call__(self, *inputs: np.ndarray) -> np.ndarray:
+        """Run on host arrays and return the output. Compiles and loads into this process at the first call."""
+        from gensor_gym.codegen.load import load
+
+        return load(self)(*inputs)

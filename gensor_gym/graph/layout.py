@@ -1,0 +1,31 @@
+"""Where everything stands in a schedule's row of int32: one layout for every operator and hardware.
+
+Letters: B batch, L tiling level, A loop-axis slot, T tensor, D tensor dimension.
+"""
+
+from __future__ import annotations
+
+from gensor_gym.graph.knobs import KNOBS
+
+LAYOUT_VERSION = 1
+
+MAX_AXES = 8
+SPATIAL_SLOTS = 5
+"""Slots 0..4 are spatial axes, right-aligned: the innermost spatial axis of any operator is slot 4."""
+REDUCE_SLOTS = MAX_AXES - SPATIAL_SLOTS
+"""Slots 5..7 are reduce axes, left-aligned: the outermost reduce axis of any operator is slot 5."""
+MAX_LEVELS = 4
+MAX_TENSORS = 5
+MAX_DIMS = 5
+
+TILE = 0
+VTHREAD = TILE + MAX_LEVELS * MAX_AXES
+LEVEL = VTHREAD + MAX_AXES
+KNOB = LEVEL + 1
+ROW = KNOB + len(KNOBS)
+"""int32 values in a row: tile [L, A], vthread [A], level under construction, knob indices."""
+
+
+def slot_of(axis: int, spatial: int) -> int:
+    """Slot of the operator's axis number `axis` when it has `spatial` spatial axes (which come first)."""
+    return SPATIAL_SLOTS - spatial + axis

@@ -1,0 +1,121 @@
+"""A schedule: one node of the construction graph (Gensor's ETIR), a row of int32 with names."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.layout import KNOB, LAYOUT_VERSION, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+
+
+class Schedule:
+    """An immutable row. Equal when the rows are equal; hashable by `key`."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: np.ndarray) -> None:
+        """Copy `row`: ROW int32 values laid out as in `graph/layout.py`."""
+        row = np.array(row, dtype=np.int32)
+        if row.shape != (ROW,):
+            raise ValueError(f"a schedule is a row of {ROW} int32 values, got shape {row.shape}")
+        row.setflags(write=False)
+        object.__setattr__(self, "row", row)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: schedules are values."""
+        raise AttributeError("a schedule cannot be changed; a primitive returns a new one")
+
+    def __reduce__(self) -> tuple[type[Schedule], tuple[np.ndarray]]:
+        """Pickle as the row."""
+        return Schedule, (np.array(self.row),)
+
+    @property
+    def tile(self) -> np.ndarray:
+        """Tile size of every level and axis slot, [L, A]."""
+        return self.row[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES)
+
+    @property
+    def vthread(self) -> np.ndarray:
+        """Virtual threads of every axis slot, [A]."""
+        return self.row[VTHREAD:LEVEL]
+
+    @property
+    def level(self) -> int:
+        """The level under construction, 0 (registers) outwards."""
+        return int(self.row[LEVEL])
+
+    def knob(self, name: str) -> int:
+        """Value of a knob."""
+        index = KNOB_INDEX[name]
+        return KNOBS[index].values[int(self.row[KNOB + index])]
+
+    @property
+    def key(self) -> bytes:
+        """Identity of the schedule."""
+        return self.row.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        """Rows are equal."""
+        return isinstance(other, Schedule) and self.key == other.key
+
+    def __hash__(self) -> int:
+        """Hash of the key."""
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        """One line that `parse` reads back; knobs that stand at their default are left out."""
+        tiles = " ".join("x".join(map(str, level)) for level in self.tile.tolist())
+        knobs = [f" {k.name}={self.knob(k.name)}" for k in KNOBS if self.knob(k.name) != k.default]
+        return f"tile[{tiles}] vthread[{'x'.join(map(str, self.vthread.tolist()))}] level={self.level}" + "".join(knobs)
+
+    def __repr__(self) -> str:
+        """`Schedule.parse('...')`."""
+        return f"Schedule.parse({str(self)!r})"
+
+    @classmethod
+    def parse(cls, text: str) -> Schedule:
+        """Read `str(schedule)`; ValueError says what did not read."""
+        match = re.fullmatch(r"tile\[([\dx ]+)\] vthread\[([\dx]+)\] level=(\d+)((?: \w+=-?\d+)*)", text.strip())
+        if match is None:
+            raise ValueError(f"not a schedule: {text!r}; expected 'tile[1x..x1 .. 1x..x1] vthread[1x..x1] level=0 knob=value ..'")
+        tiles = [[int(n) for n in level.split("x")] for level in match[1].split()]
+        vthread = [int(n) for n in match[2].split("x")]
+        if [len(t) for t in tiles] != [MAX_AXES] * MAX_LEVELS or len(vthread) != MAX_AXES:
+            raise ValueError(f"a schedule has {MAX_LEVELS} levels of {MAX_AXES} tile sizes and {MAX_AXES} vthreads: {text!r}")
+        knobs = dict(word.split("=") for word in match[4].split())
+        return cls(make_row(tiles, vthread, int(match[3]), {name: int(value) for name, value in knobs.items()}))
+
+    def to_json(self) -> str:
+        """JSON text with the layout's version."""
+        return json.dumps({"layout": LAYOUT_VERSION, "schedule": str(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Schedule:
+        """Read `to_json`; ValueError if it was written with another layout."""
+        data = json.loads(text)
+        if data.get("layout") != LAYOUT_VERSION:
+            raise ValueError(f"schedule of layout {data.get('layout')!r}; this version reads layout {LAYOUT_VERSION}")
+        return cls.parse(data["schedule"])
+
+
+def make_row(
+    tiles: list[list[int]], vthread: list[int], level: int, knobs: dict[str, int] | None = None
+) -> np.ndarray:
+    """A row from named parts; knobs not given stand at their default. ValueError names an unknown knob or value."""
+    row = np.empty(ROW, dtype=np.int32)
+    row[TILE:VTHREAD] = np.asarray(tiles, dtype=np.int32).ravel()
+    row[VTHREAD:LEVEL] = vthread
+    row[LEVEL] = level
+    for index, knob in enumerate(KNOBS):
+        row[KNOB + index] = knob.values.index(knob.default)
+    for name, value in (knobs or {}).items():
+        if name not in KNOB_INDEX:
+            raise ValueError(f"no knob {name!r}; knobs are {sorted(KNOB_INDEX)}")
+        knob = KNOBS[KNOB_INDEX[name]]
+        if value not in knob.values:
+            raise ValueError(f"knob {name!r} has no value {value}; it takes {knob.values}")
+        row[KNOB + KNOB_INDEX[name]] = knob.values.index(value)
+    return row

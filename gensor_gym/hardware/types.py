@@ -1,0 +1,77 @@
+"""What a machine is to the rules and the analytic model: constants, each with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class MemoryLevel:
+    """One level of memory.
+
+    `capacity` is bytes per parallel unit for private levels and bytes in all for shared ones; `bandwidth` is bytes per
+    second of the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes.
+    """
+
+    name: str
+    capacity: int
+    bandwidth: float
+    latency: float
+    transaction: int
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A target. It never needs its device to be present.
+
+    Memory levels run outwards. GPU: register, shared, l2, dram. CPU: register, l1, l2, l3, dram.
+    """
+
+    name: str
+    kind: Literal["gpu", "cpu"]
+    arch: str
+    """`sm_90` for NVRTC; `-march` value for a C compiler (`native`, `cascadelake`)."""
+    units: int
+    """Streaming multiprocessors, or cores that a kernel may use."""
+    clock: float
+    """Hertz, sustained under arithmetic load."""
+    lanes: int
+    """GPU: float32 lanes of a multiprocessor. CPU: float32 lanes of a vector register."""
+    vector_registers: int
+    """CPU: architectural vector registers. GPU: 0."""
+    peak: tuple[tuple[str, float], ...]
+    """(data type, operations per second) pairs for the whole device, without tensor cores."""
+    memory: tuple[MemoryLevel, ...]
+    launch_overhead: float
+    """Seconds from one launch (GPU) or one fork and join of the thread pool (CPU) to the next."""
+    warp: int = 1
+    threads_per_block: int = 1
+    threads_per_unit: int = 1
+    blocks_per_unit: int = 1
+    registers_per_unit: int = 0
+    registers_per_thread: int = 0
+    shared_per_block: int = 0
+    """Bytes one block may take, opt-in limit."""
+    shared_granularity: int = 1
+    shared_reserved: int = 0
+    """Bytes the driver takes from each block."""
+    banks: int = 32
+    compilable: bool = True
+    """False where the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
+    source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
+    """Field name (or `memory.<level>.<field>`) -> where its figure comes from."""
+
+    def level(self, name: str) -> MemoryLevel:
+        """The memory level of that name; KeyError names the levels there are."""
+        for level in self.memory:
+            if level.name == name:
+                return level
+        raise KeyError(f"{self.name} has no memory level {name!r}; it has {[m.name for m in self.memory]}")
+
+    def peak_of(self, dtype: str) -> float:
+        """Operations per second for a data type; KeyError names the types there are."""
+        table = dict(self.peak)
+        if dtype not in table:
+            raise KeyError(f"{self.name} has no peak for {dtype!r}; it has {sorted(table)}")
+        return table[dtype]
