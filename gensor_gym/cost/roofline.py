@@ -1,0 +1,32 @@
+"""The roofline floor: a time that no correct kernel beats."""
+
+from __future__ import annotations
+
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+CAP_OVER_FLOOR = 1000.0
+"""T_cap of the reward is this many times the floor."""
+
+
+def roofline_floor(op: Operator, hardware: Hardware) -> float:
+    """Seconds: the larger of arithmetic at peak and compulsory bytes at the bandwidth of the level that holds them.
+
+    Data that fits in a shared cache may stay there between calls (warm timing), so its bandwidth counts, not DRAM's
+    (Williams et al. 2009, with the cache level chosen by footprint).
+    """
+    flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
+    return max(op.flops / flops, op.compulsory_bytes / resident_bandwidth(op, hardware))
+
+
+def resident_bandwidth(op: Operator, hardware: Hardware) -> float:
+    """Bytes per second of the innermost cache level that holds all compulsory bytes, else of the outermost memory.
+
+    Private caches count once per unit. Registers and GPU shared memory do not outlive a kernel and are left out.
+    """
+    lasting = [m for m in hardware.memory[:-1] if m.name in ("l1", "l2", "l3")]
+    for level in lasting:
+        private = hardware.kind == "cpu" and level.name in ("l1", "l2")
+        if op.compulsory_bytes <= level.capacity * (hardware.units if private else 1):
+            return level.bandwidth
+    return hardware.memory[-1].bandwidth

@@ -1,0 +1,68 @@
+"""The one list of actions: every primitive with its axis or knob, in a fixed order for all operators and hardware.
+
+Spaces are subsets of this list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import MAX_AXES
+
+
+@dataclass(frozen=True)
+class Action:
+    """A primitive applied to an axis slot (`axis`) or to a knob (`knob`), or to neither."""
+
+    primitive: str
+    axis: int | None = None
+    knob: str | None = None
+
+    def __str__(self) -> str:
+        """`tile[4]`, `raise[split_k]`, `stop`."""
+        target = self.axis if self.axis is not None else self.knob
+        return self.primitive if target is None else f"{self.primitive}[{target}]"
+
+
+STOP = 0
+TILE_UP = 1
+TILE_DOWN = TILE_UP + MAX_AXES
+CACHE = TILE_DOWN + MAX_AXES
+UNCACHE = CACHE + 1
+VTHREAD_UP = UNCACHE + 1
+VTHREAD_DOWN = VTHREAD_UP + MAX_AXES
+KNOB_UP = VTHREAD_DOWN + MAX_AXES
+KNOB_DOWN = KNOB_UP + len(KNOBS)
+NUM_ACTIONS = KNOB_DOWN + len(KNOBS)
+
+ACTIONS: tuple[Action, ...] = (
+    Action("stop"),
+    *(Action("tile", axis=a) for a in range(MAX_AXES)),
+    *(Action("inverse_tile", axis=a) for a in range(MAX_AXES)),
+    Action("cache"),
+    Action("inverse_cache"),
+    *(Action("set_vthread", axis=a) for a in range(MAX_AXES)),
+    *(Action("inverse_vthread", axis=a) for a in range(MAX_AXES)),
+    *(Action("raise", knob=knob.name) for knob in KNOBS),
+    *(Action("lower", knob=knob.name) for knob in KNOBS),
+)
+
+_GROWING = {"stop", "tile", "cache"}
+_GENSOR = _GROWING | {"inverse_tile", "inverse_cache", "set_vthread", "inverse_vthread"}
+
+SPACES: dict[str, frozenset[str]] = {
+    "gensor": frozenset(_GENSOR),
+    "tree": frozenset(_GROWING | {"set_vthread"}),
+    "gensor_no_vthread": frozenset(_GENSOR - {"set_vthread", "inverse_vthread"}),
+    "extended": frozenset(_GENSOR | {"raise", "lower"}),
+    "compact": frozenset(_GENSOR - {"set_vthread", "inverse_vthread"}),
+}
+"""Primitives of every named space. `compact` also thins the ladder of sizes (see `graph/ladder.py`)."""
+
+
+def space_actions(space: str) -> tuple[bool, ...]:
+    """For every action, whether the space has it; ValueError names the spaces there are."""
+    if space not in SPACES:
+        raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}")
+    return tuple(action.primitive in SPACES[space] for action in ACTIONS)

@@ -1,0 +1,55 @@
+"""Ladders of tile sizes: the sizes that an axis may take, in climbing order."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from gensor_gym.graph.structure import LEVELS
+from gensor_gym.operators.types import Operator
+
+LARGEST_TILE = 1 << 20
+"""No legal tile is longer along one axis: its footprint alone would exceed every cache and register file we model."""
+
+COMPACT_STATES = 2000
+"""Bound on the schedules of a task in space `compact`, before resources are checked."""
+
+
+@lru_cache(maxsize=4096)
+def sizes(extent: int) -> tuple[int, ...]:
+    """Divisors of the extent, powers of two, and multiples of 8 up to 256, capped at the padded extent.
+
+    The padded extent is the extent rounded up to a power of two below 8, to a multiple of 8 from there on.
+    """
+    padded = 1 << (extent - 1).bit_length() if extent < 8 else -(-extent // 8) * 8
+    found = {d for n in range(1, math.isqrt(extent) + 1) if extent % n == 0 for d in (n, extent // n)}
+    found |= {1 << p for p in range(padded.bit_length()) if 1 << p <= padded}
+    found |= set(range(8, min(256, padded) + 1, 8))
+    return tuple(sorted(n for n in found if n <= LARGEST_TILE))
+
+
+def ladders(op: Operator, space: str, kind: str) -> list[tuple[int, ...]]:
+    """The ladder of every axis of the operator in a space."""
+    full = [sizes(n) for n in op.extents]
+    return compact_ladders(op, kind) if space == "compact" else full
+
+
+def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
+    """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
+
+    Starts from sizes 1, 4, 16, 64, 256 (those the padded extent allows) on every axis and, while the count is too large,
+    drops one size: the one whose axis has the most sizes left, the largest first (a ladder of one size fixes the axis).
+    Sizes of an axis divide each other, so every pair of levels is a multiple whatever was dropped.
+    """
+    rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
+    levels = LEVELS[kind]
+    while _combinations(rungs, levels) > COMPACT_STATES:
+        order = sorted(range(len(rungs)), key=lambda a: (len(rungs[a]), -op.extents[a]))
+        widest = order[-1]
+        rungs[widest].pop(1 if len(rungs[widest]) == 2 else -1)
+    return [tuple(r) for r in rungs]
+
+
+def _combinations(rungs: list[list[int]], levels: int) -> int:
+    """Chains of non-decreasing sizes over 1, 2, .. `levels` opened levels, summed."""
+    return sum(math.prod(math.comb(len(r) + opened - 1, opened) for r in rungs) for opened in range(1, levels + 1))
