@@ -1,0 +1,38 @@
+"""Short ways to write down axes, accesses and canonical arguments; the operators are built with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gensor_gym.operators.types import Access, Axis, Tensor
+
+Index = Mapping[str, int]
+"""One dimension of an affine access: coefficient by axis name, and the constant under the key "" (default 0)."""
+
+
+def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) -> tuple[Axis, ...]:
+    """Spatial axes, then reduce axes, from extents by name in canonical order."""
+    outer = tuple(Axis(name, extent, "spatial") for name, extent in spatial.items())
+    return outer + tuple(Axis(name, extent, "reduce") for name, extent in (reduce or {}).items())
+
+
+def access(
+    tensor: Tensor, loops: tuple[Axis, ...], *index: Index | str, view: tuple[int, ...] | None = None
+) -> Access:
+    """Access to `tensor`, one index for each dimension: an axis name, or coefficients by axis name."""
+    rows = [{item: 1} if isinstance(item, str) else item for item in index]
+    coefficients = tuple(tuple(row.get(axis.name, 0) for axis in loops) for row in rows)
+    return Access(tensor, view or tensor.shape, coefficients, tuple(row.get("", 0) for row in rows))
+
+
+def arguments(required: Mapping[str, object], **optional: tuple[object, object]) -> tuple[tuple[str, object], ...]:
+    """Arguments as an operator keeps them: a pair of equal numbers as one number, values equal to the default left out.
+
+    `optional` maps a name to (value, default).
+    """
+    kept = dict(required)
+    for name, (value, default) in optional.items():
+        plain = value[0] if isinstance(value, tuple) and value[0] == value[1] else value
+        if plain != default:
+            kept[name] = plain
+    return tuple(kept.items())

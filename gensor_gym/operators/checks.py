@@ -1,0 +1,65 @@
+"""Checks of the arguments that operators are built from; every message names the value and what is accepted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gensor_gym.operators.types import ITEM_BYTES, OUTPUT, Tensor
+
+LIMIT = 2**31 - 1
+"""Largest extent, and largest number of elements of one tensor: kernels index with 32-bit integers."""
+
+
+def integer(name: str, value: object, minimum: int = 1) -> int:
+    """`value` as a Python int in minimum..LIMIT; ValueError for anything else, booleans and floats included."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise ValueError(f"{name}={value!r}: expected an integer of at least {minimum}")
+    if not minimum <= value <= LIMIT:
+        raise ValueError(f"{name}={value!r}: expected an integer from {minimum} to {LIMIT}")
+    return int(value)
+
+
+def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
+    """(along the height, along the width) from one integer for both or from a pair of integers."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ValueError(f"{name}={value!r}: expected an integer or a pair (height, width)")
+        return integer(name, value[0], minimum), integer(name, value[1], minimum)
+    both = integer(name, value, minimum)
+    return both, both
+
+
+def data_type(dtype: object, accepted: Sequence[str] = tuple(OUTPUT)) -> str:
+    """`dtype` if it is one of `accepted`, else ValueError."""
+    if not isinstance(dtype, str) or dtype not in accepted:
+        raise ValueError(f"dtype={dtype!r}: expected one of {', '.join(accepted)}")
+    return dtype
+
+
+def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
+    """A tensor of at most LIMIT elements; ValueError beyond that."""
+    size = math.prod(shape)
+    if size > LIMIT:
+        raise ValueError(f"tensor {name} of shape {shape} has {size} elements: expected at most {LIMIT}")
+    if dtype not in ITEM_BYTES:
+        raise ValueError(f"dtype={dtype!r}: expected one of {', '.join(ITEM_BYTES)}")
+    return Tensor(name, shape, dtype)
+
+
+def window(axis: str, size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
+    """Output extent, rounded down, of a window of `kernel` elements sliding over `size` elements.
+
+    Raises ValueError where the dilated window is larger than the padded input.
+    """
+    padded, reach = size + 2 * padding, dilation * (kernel - 1) + 1
+    if padded > LIMIT:
+        raise ValueError(f"{axis}={size} with padding {padding} is {padded}: expected at most {LIMIT}")
+    if reach > padded:
+        raise ValueError(
+            f"a window of {kernel} with dilation {dilation} covers {reach} elements but the padded input has {padded} "
+            f"({axis}={size}, padding {padding}): expected a window no larger than the padded input"
+        )
+    return (padded - reach) // stride + 1

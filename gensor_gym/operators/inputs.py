@@ -1,0 +1,34 @@
+"""Random arrays to run an operator on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gensor_gym.operators.types import Operator
+
+
+def random_inputs(op: Operator, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """One array for each of `op.inputs`: standard normal cast to the dtype, or integers uniform in -128..127.
+
+    bfloat16, which NumPy lacks, comes as uint16 arrays of its bits.
+    """
+    return tuple(_random(tensor.shape, tensor.dtype, rng) for tensor in op.inputs)
+
+
+def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """One array."""
+    if dtype in ("int8", "int32"):
+        return rng.integers(-128, 128, shape, dtype=dtype)
+    values = rng.standard_normal(shape, dtype=np.float32)
+    return to_bfloat16(values) if dtype == "bfloat16" else values.astype(dtype, copy=False)
+
+
+def to_bfloat16(values: np.ndarray) -> np.ndarray:
+    """Bits of finite float32 `values` rounded to the nearest bfloat16, ties to even, as uint16."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def from_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """float32 values of uint16 bfloat16 `bits`, exactly."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
