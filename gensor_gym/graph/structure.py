@@ -23,6 +23,24 @@ def is_staged(op: Operator, read: Access) -> bool:
     return broadcast or window
 
 
+def shared_inner(op: Operator, read: Access) -> int:
+    """Dimension of a staged read that is contiguous in a GPU's shared memory.
+
+    The tensor's own innermost dimension where a spatial axis moves it. Otherwise (A of a matrix product) the dimension
+    that the innermost spatial axis moves by one and alone, so that threads side by side read neighbouring words.
+    """
+    rows = read.coefficients
+    moving = [[a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1] for row in rows]
+    last = len(rows) - 1
+    if any(a in op.spatial for a in moving[last]):
+        return last
+    for axis in reversed(op.spatial):
+        for d in range(last):
+            if moving[d] == [axis] and rows[d][axis] == 1:
+                return d
+    return last
+
+
 def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
