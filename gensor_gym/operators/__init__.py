@@ -8,6 +8,9 @@ from gensor_gym.operators.linear import batched_gemm, gemm, gemv, reduce_sum
 from gensor_gym.operators.maps import elementwise
 from gensor_gym.operators.pooling import avg_pool2d, max_pool2d
 from gensor_gym.operators.reference import evaluate
+from gensor_gym.operators.resolve import resolve
+from gensor_gym.operators.splits import part_of, split
+from gensor_gym.operators.tables import named_shapes
 from gensor_gym.operators.text import names, parse
 from gensor_gym.operators.types import Access, Axis, Operator, Stage, Tensor
 
@@ -26,8 +29,12 @@ __all__ = [
     "gemm",
     "gemv",
     "max_pool2d",
+    "named_shapes",
     "names",
     "parse",
+    "part_of",
     "random_inputs",
     "reduce_sum",
+    "resolve",
+    "split",
 ]

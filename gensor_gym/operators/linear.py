@@ -16,12 +16,14 @@ def gemm(m: int, n: int, k: int, dtype: str = "float32") -> Operator:
     m, n, k = sizes.values()
     dtype = data_type(dtype)
     loops = axes({"m": m, "n": n}, {"k": k})
+    left = access(tensor("A", (m, k), dtype), loops, "m", "k")
+    right = access(tensor("B", (k, n), dtype), loops, "k", "n")
     return Operator(
         name="gemm",
         arguments=arguments(sizes, dtype=(dtype, "float32")),
         axes=loops,
         body="multiply_add",
-        reads=(access(tensor("A", (m, k), dtype), loops, "m", "k"), access(tensor("B", (k, n), dtype), loops, "k", "n")),
+        reads=(left, right),
         write=access(tensor("C", (m, n), OUTPUT[dtype]), loops, "m", "n"),
         dtype=dtype,
         channel_axis=1,

@@ -91,8 +91,8 @@ class Stage:
 class Operator:
     """A tensor operator as loops: output[spatial] = epilogue(body over reduce axes of the reads).
 
-    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis; `function`
-    of the reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give `pad_value`.
+    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis;
+    `function` of the reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give `pad_value`.
     """
 
     name: str
@@ -183,7 +183,8 @@ class Operator:
 
     def __str__(self) -> str:
         """Text that `operators.parse` reads back: `gemm(m=4, n=4, k=4, dtype="float16")+bias+relu`."""
-        words = [f"{key}={value!r}" if not isinstance(value, str) else f'{key}="{value}"' for key, value in self.arguments]
+        shown = [(key, f'"{value}"' if isinstance(value, str) else repr(value)) for key, value in self.arguments]
+        words = [f"{key}={value}" for key, value in shown]
         return f"{self.name}({', '.join(words)})" + "".join(f"+{stage.name}" for stage in self.epilogue)
 
 

@@ -1,0 +1,50 @@
+"""From whatever names operators (text, ids, tables, splits, lists) to the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from gensor_gym.operators.splits import PARTS, VERSIONS, split
+from gensor_gym.operators.tables import TABLES, named_shapes, table
+from gensor_gym.operators.text import parse
+from gensor_gym.operators.types import Operator
+
+Spec = Operator | str | Sequence["Operator | str"]
+
+
+def resolve(spec: Spec) -> list[Operator]:
+    """The operators that `spec` names, in order, repetitions kept.
+
+    `spec` is an Operator, text ("gemm(m=4, n=4, k=4)+relu"), an id ("roller/C0"), a table ("roller", or "roller/C*"
+    with the wildcards of file names), a part of a split ("split/v1/train"), or a list or tuple of these. Raises
+    ValueError for anything else, and where nothing is named.
+    """
+    if isinstance(spec, Operator):
+        return [spec]
+    if isinstance(spec, str):
+        return [parse(spec)] if "(" in spec else [parse(text) for text in _texts(spec)]
+    if isinstance(spec, (list, tuple)) and spec:
+        return [op for item in spec for op in resolve(item)]
+    raise ValueError(f"operators {spec!r}: expected an Operator, text, an id, a table, a split or a list of those")
+
+
+def _texts(name: str) -> list[str]:
+    """Texts of the operators under a name."""
+    shapes = named_shapes()
+    if name in shapes:
+        return [shapes[name]]
+    if name in TABLES:
+        return list(table(name).values())
+    if name.startswith("split/"):
+        words = name.split("/")
+        if len(words) != 3:
+            raise ValueError(f"split {name!r}: expected split/VERSION/PART with {VERSIONS} and {PARTS}")
+        return [shapes[key] for key in split(words[2], words[1])]
+    found = [text for key, text in shapes.items() if fnmatchcase(key, name)]
+    if not found:
+        raise ValueError(
+            f"operator {name!r}: expected text such as 'gemm(m=512, n=384, k=1000)', a table ({', '.join(TABLES)}), "
+            "an id in one such as 'roller/C0' or 'roller/C*', or a split such as 'split/v1/train'"
+        )
+    return found

@@ -1,0 +1,42 @@
+"""Named shapes: tables of operators from publications, kept as data files beside this one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+
+TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke")
+"""Every table. Where tables repeat an operator, its name in the earliest one stands for it in the splits."""
+
+
+@cache
+def read(file: str) -> object:
+    """Content of a JSON file of the shapes folder."""
+    folder = resources.files("gensor_gym.operators") / "shapes"
+    return json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
+
+
+def table(name: str) -> Mapping[str, str]:
+    """Operator text by id within one table, as {"C0": "conv2d(...)"}; ValueError for an unknown table."""
+    _check(name)
+    return MappingProxyType(read(name)["operators"])
+
+
+def source(name: str) -> str:
+    """Where a table comes from, and where it departs from what was published."""
+    _check(name)
+    return read(name)["source"]
+
+
+def named_shapes() -> dict[str, str]:
+    """Operator text by full id, as {"roller/C0": "conv2d(...)"}, of every table in order."""
+    return {f"{name}/{key}": text for name in TABLES for key, text in table(name).items()}
+
+
+def _check(name: str) -> None:
+    """ValueError for an unknown table."""
+    if name not in TABLES:
+        raise ValueError(f"table {name!r}: expected one of {', '.join(TABLES)}")
