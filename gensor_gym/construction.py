@@ -1,0 +1,132 @@
+"""The construction graph: rules and analytic model of one task behind one face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.cost import model
+from gensor_gym.cost.calibration import coefficients_of
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.cost.terms import NUM_TERMS, TERMS
+from gensor_gym.graph import rules
+from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, Action
+from gensor_gym.graph.defaults import initial_row
+from gensor_gym.graph.enumeration import enumerate_rows
+from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables import HORIZON, make_tables
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+
+class ConstructionGraph:
+    """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`.
+
+    Single schedules go in and out as `Schedule`; batches as int32 arrays [B, ROW]. `calibrated=False` leaves the model
+    as it stands in the text, without fitted coefficients.
+    """
+
+    actions: tuple[Action, ...] = ACTIONS
+
+    def __init__(
+        self, operator: Operator | str, hardware: Hardware | str = "host", space: str = "gensor", calibrated: bool = True
+    ) -> None:
+        """Build the task's tables. ValueError names a bad operator, hardware or space."""
+        self.operator = operators.parse(operator) if isinstance(operator, str) else operator
+        self.hardware = machines.get(hardware)
+        self.space = space
+        fit = coefficients_of(self.hardware) if calibrated else ()
+        self.floor = roofline_floor(self.operator, self.hardware)
+        self.tables = make_tables(self.operator, self.hardware, space, self.floor, fit)
+        self._initial = Schedule(initial_row(self.operator, self.hardware, self.tables.ints))
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode on this task (see `graph.tables.horizon`)."""
+        return int(self.tables.ints[HORIZON])
+
+    def initial(self) -> Schedule:
+        """The unscheduled program: every tile 1, registers under construction, knobs by the rule of `graph.defaults`."""
+        return self._initial
+
+    def is_legal(self, schedule: Schedule) -> bool:
+        """Whether the schedule is a node of this graph within the hardware's limits."""
+        ints = self.tables.ints
+        return bool(rules.is_well_formed(schedule.row, ints, self.tables.sizes) and rules.fits(schedule.row, ints))
+
+    def action_mask(self, schedule: Schedule) -> np.ndarray:
+        """Legal actions, bool [N]."""
+        return self.action_masks(schedule.row[None])[0]
+
+    def action_masks(self, rows: np.ndarray) -> np.ndarray:
+        """Legal actions of every row, bool [B, N]."""
+        masks = np.empty((len(rows), NUM_ACTIONS), dtype=np.int8)
+        rules.fill_masks(rows, self.tables.ints, self.tables.sizes, masks)
+        return masks.astype(bool)
+
+    def transition(self, schedule: Schedule, action: int) -> Schedule:
+        """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
+        results, legal = self.transitions(schedule.row[None], np.array([action]))
+        return Schedule(results[0]) if legal[0] and action != 0 else schedule
+
+    def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(successors int32 [B, ROW], legal bool [B]) of one action per row."""
+        results = np.empty_like(rows)
+        legal = np.empty(len(rows), dtype=np.bool_)
+        rules.transitions(rows, np.asarray(actions, dtype=np.int64), self.tables.ints, self.tables.sizes, results, legal)
+        return results, legal
+
+    def successors(self, schedule: Schedule) -> dict[int, Schedule]:
+        """Legal actions except `stop`, each with the schedule it leads to."""
+        legal = np.flatnonzero(self.action_mask(schedule))
+        return {int(a): self.transition(schedule, int(a)) for a in legal if a != 0}
+
+    def latency(self, schedule: Schedule) -> float:
+        """Seconds by the analytic model; infinite for an illegal schedule."""
+        if not self.is_legal(schedule):
+            return float("inf")
+        return float(self.latencies(schedule.row[None])[0])
+
+    def latencies(self, rows: np.ndarray) -> np.ndarray:
+        """Seconds of every row, float64 [B]; infinite where resources exceed the limits. Rows must be well formed."""
+        seconds = np.empty(len(rows), dtype=np.float64)
+        model.fill_latencies(rows, self.tables.ints, self.tables.floats, seconds)
+        return seconds
+
+    def terms(self, schedule: Schedule) -> dict[str, float]:
+        """The parts of the latency in seconds, by name (`cost.terms.TERMS`)."""
+        terms = np.zeros(NUM_TERMS)
+        model.latency(schedule.row, self.tables.ints, self.tables.floats, terms)
+        return dict(zip(TERMS, terms.tolist(), strict=True))
+
+    def random_schedule(self, rng: np.random.Generator, steps: int | None = None) -> Schedule:
+        """A complete legal schedule: a walk of random length over legal actions, growing twice as often as shrinking.
+
+        Every legal schedule of the space can be reached; the distribution is not uniform.
+        """
+        row = self._initial.row[None].copy()
+        for _ in range(steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))):
+            mask = self.action_masks(row)[0]
+            legal = np.flatnonzero(mask)[1:]
+            if len(legal) == 0:
+                break
+            names = [ACTIONS[a].primitive for a in legal]
+            weights = np.array([1.0 if name.startswith("inverse") else 0.5 if name == "cache" else 2.0 for name in names])
+            row, _ = self.transitions(row, rng.choice(legal, size=1, p=weights / weights.sum()))
+        return Schedule(row[0])
+
+    def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
+        """Every legal schedule of the space with all levels opened, in batches of rows int32 [<= batch, ROW].
+
+        Knobs are enumerated only where the space has actions for them. Programs of states with fewer opened levels are
+        among these, since a level not yet opened copies the one below.
+        """
+        return enumerate_rows(self.tables.ints, self.tables.sizes, self._initial.row, batch)
+
+    def stack(self, schedules: list[Schedule]) -> np.ndarray:
+        """Schedules as rows int32 [B, ROW]."""
+        return np.stack([s.row for s in schedules]) if schedules else np.empty((0, ROW), dtype=np.int32)

@@ -1,0 +1,25 @@
+"""Fitted coefficients of the analytic model: one multiplier per term, stored with device and date.
+
+`fits.json` holds fits that ship with the package, by hardware name. They are made on train and validation splits only, by
+`python -m experiments.bench suite=model fit=true`.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+
+from gensor_gym.hardware.types import Hardware
+
+
+@cache
+def shipped_fits() -> dict[str, dict[str, object]]:
+    """Fits by hardware name: {"coefficients": [...], "device": .., "date": ..}."""
+    return json.loads((resources.files("gensor_gym.cost") / "fits.json").read_text())
+
+
+def coefficients_of(hardware: Hardware) -> tuple[float, ...]:
+    """Multipliers in the order of `cost.terms.TERMS`; empty where no fit ships (all ones)."""
+    fit = shipped_fits().get(hardware.name)
+    return tuple(float(c) for c in fit["coefficients"]) if fit else ()

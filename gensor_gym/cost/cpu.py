@@ -1,0 +1,247 @@
+"""Analytic latency of a program on a CPU.
+
+The micro-kernel is bound by FMA ports, load ports or the chain of dependent accumulators (register-tile balance as in
+oneDNN's brgemm blocking); tiles that do not fit their cache take their operands from the next one; packing, threads out of
+balance and fork-join are added. The combination is our own; one coefficient per term calibrates it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.resources import (
+    CONVOLUTION,
+    PACK_A,
+    PREFETCH,
+    THREAD_SPLIT,
+    UNROLL,
+    accumulators_of,
+    footprint,
+    power_value,
+    reduce_product,
+    reduce_steps,
+    tile_bytes,
+    vectors_along,
+)
+from gensor_gym.graph.tables import (
+    BYTES,
+    CLOCK,
+    COEF,
+    COEFFICIENT,
+    DRAM_BW,
+    END_REDUCE,
+    EPILOGUE_BYTES,
+    EXTENT,
+    FIRST_SPATIAL,
+    ITEM,
+    L1_BYTES,
+    L2_BW,
+    L2_BYTES,
+    L3_BW,
+    L3_BYTES,
+    LANES,
+    LAUNCH,
+    NUM_DIMS,
+    NUM_READS,
+    PADDED,
+    PEAK,
+    STRIDE,
+    UNITS,
+    VECTOR_SLOT,
+    VIEW,
+)
+
+FMA_CHAIN = 4.0
+"""Cycles of a dependent FMA (Skylake to Zen 5)."""
+LOADS_PER_CYCLE = 2.0
+CALL_CYCLES = 16.0
+"""Pointer set-up and loop control of one micro-kernel call."""
+
+
+@njit(cache=True, nogil=True)
+def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
+    """Spatial tiles of a level over the whole output."""
+    count = 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        tile = row[TILE + level * MAX_AXES + axis]
+        count *= (ints[EXTENT + axis] + tile - 1) // tile
+    return count
+
+
+@njit(cache=True, nogil=True)
+def is_packed(row, tensor):  # noqa: ANN001, ANN201
+    """Whether a read's task tile is copied."""
+    return tensor < 2 and row[PACK_A + tensor] == 1
+
+
+@njit(cache=True, nogil=True)
+def is_vector_dimension(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+    """Whether some dimension of the tensor is indexed by the vector axis alone, with coefficient 1 (packs into panels)."""
+    for d in range(ints[NUM_DIMS + tensor]):
+        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
+        others = 0
+        for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+            others += axis != slot and ints[at + axis] != 0
+        if ints[at + slot] == 1 and others == 0:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def loads_per_point(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+    """Load instructions of a read for one reduction point of the register tile: vectors, broadcasts or gathered lanes."""
+    rows = 1.0
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if axis != slot and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            rows *= row[TILE + axis]
+    stride = ints[STRIDE + tensor * MAX_AXES + slot]
+    if stride == 0:
+        return rows
+    if stride == 1 or (is_packed(row, tensor) and is_vector_dimension(row, tensor, slot, ints)):
+        return rows * vectors_along(row, ints)
+    return rows * row[TILE + slot] * 2.0
+
+
+@njit(cache=True, nogil=True)
+def micro_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
+    """Cycles per reduction point of a register tile: (FMA ports, load ports and decode, dependent chain)."""
+    lanes = ints[LANES]
+    per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * lanes)
+    accumulators = accumulators_of(row, ints) * 1.0
+    loads = 0.0
+    for t in range(ints[NUM_READS]):
+        loads += loads_per_point(row, t, slot, ints)
+    unrolled = reduce_product(row, 0, ints) * power_value(row[UNROLL])
+    if slot >= SPATIAL_SLOTS:
+        unrolled = max(1, unrolled // row[TILE + slot])
+    overhead = 2.0 / unrolled
+    fma = accumulators / per_cycle
+    issue = max(loads / LOADS_PER_CYCLE, (accumulators + loads + overhead) / 4.0) + overhead / 2.0
+    chain = FMA_CHAIN if ints[END_REDUCE] > SPATIAL_SLOTS else 0.0
+    return fma, issue, chain
+
+
+@njit(cache=True, nogil=True)
+def stride_penalty(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+    """Factor on an unpacked operand whose consecutive rows are a page or more apart (TLB, cache-set conflicts)."""
+    if is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + slot] != 1:
+        return 1.0
+    pitch = ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1] * ints[ITEM + tensor]
+    if slot >= SPATIAL_SLOTS or ints[NUM_DIMS + tensor] == 1 or pitch < 1024:
+        return 1.0
+    return 1.8 if pitch % 4096 == 0 else 1.2
+
+
+@njit(cache=True, nogil=True)
+def pack_cycles(row, slot, ints):  # noqa: ANN001, ANN201
+    """Cycles all tasks together spend copying operand tiles."""
+    cycles = 0.0
+    copies = tiles_of(row, 2, ints) * reduce_steps(row, 2, ints) * 1.0
+    for t in range(min(2, ints[NUM_READS])):
+        if not is_packed(row, t):
+            continue
+        by_rows = ints[STRIDE + t * MAX_AXES + slot] <= 1
+        cycles += copies * (footprint(row, t, 2, ints) * (0.2 if by_rows else 1.2) + 60.0)
+    return cycles
+
+
+@njit(cache=True, nogil=True)
+def level_traffic(row, level, ints):  # noqa: ANN001, ANN201
+    """Bytes read into a cache when every tile of a level brings in its reads once, over the whole operator."""
+    steps = tiles_of(row, level, ints) * 1.0
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        tile = row[TILE + level * MAX_AXES + axis]
+        steps *= (ints[EXTENT + axis] + tile - 1) // tile
+    total = 0.0
+    for t in range(ints[NUM_READS]):
+        total += steps * min(footprint(row, t, level, ints), _tensor_elements(t, ints)) * ints[ITEM + t]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of a tensor."""
+    size = 1
+    for d in range(ints[NUM_DIMS + tensor]):
+        size *= ints[VIEW + tensor * MAX_DIMS + d]
+    return size
+
+
+@njit(cache=True, nogil=True)
+def output_traffic(row, ints):  # noqa: ANN001, ANN201
+    """Bytes of partial sums carried through the output by splits of the reduction, and of the final store."""
+    out = ints[NUM_READS]
+    passes = reduce_steps(row, 1, ints)
+    return _tensor_elements(out, ints) * ints[ITEM + out] * (2.0 * passes - 1.0)
+
+
+@njit(cache=True, nogil=True)
+def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
+    """Cycles over all threads: (FMA, issue, stalls and calls)."""
+    fma, issue, chain = micro_cycles(row, slot, ints, floats)
+    penalty = 1.0
+    for t in range(ints[NUM_READS]):
+        penalty = max(penalty, stride_penalty(row, t, slot, ints))
+        if ints[PADDED + t] == 1 and not is_packed(row, t):
+            penalty *= 1.4
+    if row[PREFETCH] > 0 and penalty > 1.0:
+        penalty = 1.0 + 0.7 * (penalty - 1.0)
+    points = 1.0
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        tile = row[TILE + axis] if axis == slot else 1
+        points *= (ints[EXTENT + axis] + tile - 1) // tile
+    tiles = tiles_of(row, 0, ints) * 1.0
+    accumulators = accumulators_of(row, ints)
+    out_stride = ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot]
+    store = accumulators * (1.0 if out_stride <= 1 else ints[LANES] * 1.0)
+    if slot >= SPATIAL_SLOTS:
+        store = accumulators * 12.0  # horizontal sums
+    passes = reduce_steps(row, 1, ints)
+    calls = tiles * passes * (CALL_CYCLES + accumulators) + tiles * store
+    busy = max(fma, issue * penalty)
+    stalls = tiles * points * max(0.0, chain - busy)
+    return tiles * points * fma, tiles * points * issue * penalty, stalls + calls
+
+
+@njit(cache=True, nogil=True)
+def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
+    """Seconds of a legal program; fills `terms`."""
+    slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
+    units, clock = ints[UNITS], floats[CLOCK]
+    fma, issue, stalls = _compute_cycles(row, slot, ints, floats)
+    pack = pack_cycles(row, slot, ints)
+    tasks = tiles_of(row, 2, ints) * power_value(row[THREAD_SPLIT])
+    active = min(units, tasks)
+    imbalance = math.ceil(tasks / units) * units / tasks
+
+    near = level_traffic(row, 1 if tile_bytes(row, 1, ints) <= ints[L1_BYTES] else 0, ints)
+    near = near / max(1, reduce_steps(row, 0, ints) // reduce_steps(row, 1, ints)) if tile_bytes(row, 1, ints) > ints[L1_BYTES] else near
+    far = level_traffic(row, 2 if tile_bytes(row, 2, ints) <= ints[L2_BYTES] else 1, ints) + output_traffic(row, ints)
+    far += floats[EPILOGUE_BYTES]
+    resident = max(ints[L3_BYTES], ints[L2_BYTES] * units)
+    dram_bytes = max(far, floats[BYTES]) if floats[BYTES] > resident else 0.0
+    if tile_bytes(row, 2, ints) > ints[L2_BYTES] and dram_bytes > 0:
+        dram_bytes = max(level_traffic(row, 2, ints) + output_traffic(row, ints), floats[BYTES])
+
+    share = active / units
+    arithmetic = fma / clock / units * floats[COEFFICIENT + ARITHMETIC]
+    loads = issue / clock / units * floats[COEFFICIENT + ISSUE]
+    staging = pack / clock / units * floats[COEFFICIENT + STAGING]
+    cache = (near / floats[L2_BW] + far / floats[L3_BW]) * floats[COEFFICIENT + CACHE]
+    dram = dram_bytes / floats[DRAM_BW] * floats[COEFFICIENT + DRAM]
+    exposed = stalls / clock / units * floats[COEFFICIENT + EXPOSED]
+    compute = max(arithmetic, loads) + exposed + staging
+    memory = max(cache, dram)
+    total = (max(compute, memory) + 0.3 * min(compute, memory)) * max(imbalance, 1.0 / share if tasks < units else 1.0)
+    tail = total - (max(compute, memory) + 0.3 * min(compute, memory))
+    launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
+    if row[THREAD_SPLIT] > 0:
+        out = ints[NUM_READS]
+        launch += floats[LAUNCH] + 2.0 * _tensor_elements(out, ints) * ints[ITEM + out] * power_value(row[THREAD_SPLIT]) / floats[L2_BW]
+    terms[ARITHMETIC], terms[ISSUE], terms[STAGING], terms[CACHE] = arithmetic, loads, staging, cache
+    terms[DRAM], terms[EXPOSED], terms[TAIL], terms[LAUNCH_TERM] = dram, exposed, tail, launch
+    return total + launch

@@ -1,0 +1,11 @@
+"""The terms that a latency is made of, in seconds, the same slots for every kind of hardware."""
+
+from __future__ import annotations
+
+TERMS = ("arithmetic", "issue", "staging", "cache", "dram", "exposed", "tail", "launch")
+"""GPU: FMA pipes; issue slots; shared-memory wavefronts; L2 traffic; DRAM traffic; latency nobody hides; waves not full;
+launches. CPU: FMA ports; load ports; packing; L2 and L3 traffic; DRAM traffic; accumulator chains and calls of the
+micro-kernel; threads out of balance; fork and join."""
+
+ARITHMETIC, ISSUE, STAGING, CACHE, DRAM, EXPOSED, TAIL, LAUNCH_TERM = range(len(TERMS))
+NUM_TERMS = len(TERMS)

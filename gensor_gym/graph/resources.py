@@ -1,0 +1,221 @@
+"""What a program takes of the hardware, and whether that is within its limits. Compiled, for one row.
+
+GPU: threads, registers, shared memory, code size. CPU: vector registers, cache footprints, code size.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables import (
+    COEF,
+    END_REDUCE,
+    EXTENT,
+    FIRST_SPATIAL,
+    ITEM,
+    L2_BYTES,
+    L3_BYTES,
+    LANES,
+    NUM_DIMS,
+    NUM_READS,
+    REGS_THREAD,
+    REGS_UNIT,
+    SHARED_BLOCK,
+    STAGED,
+    STRIDE,
+    THREADS_BLOCK,
+    UNITS,
+    VECTOR_REGS,
+    VECTOR_SLOT,
+    WARP,
+)
+
+SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (KNOB + KNOB_INDEX[n] for n in ("split_k", "reduce_threads", "vector", "unroll"))
+SHARED_LAYOUT, RASTER, CONVOLUTION = (KNOB + KNOB_INDEX[n] for n in ("shared_layout", "raster", "convolution"))
+PACK_A, PACK_B, LOOP_ORDER = (KNOB + KNOB_INDEX[n] for n in ("pack_a", "pack_b", "loop_order"))
+PREFETCH, THREAD_SPLIT = (KNOB + KNOB_INDEX[n] for n in ("prefetch", "thread_split"))
+
+CODE_LIMIT_GPU = 4096
+"""Multiply-adds in the unrolled body of one thread: beyond this NVRTC takes seconds and the instruction cache overflows."""
+CODE_LIMIT_CPU = 512
+"""Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
+
+
+@njit(cache=True, nogil=True)
+def power_value(index):  # noqa: ANN001, ANN201
+    """Value of the knobs whose values are 1, 2, 4, .. at an index (checked against the table by a test)."""
+    return 1 << index
+
+
+@njit(cache=True, nogil=True)
+def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
+    """Elements of a tensor that the tile of a level touches, as a dense box."""
+    size = 1
+    for d in range(ints[NUM_DIMS + tensor]):
+        reach = 1
+        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
+        for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+            reach += ints[at + axis] * (row[TILE + level * MAX_AXES + axis] - 1)
+        size *= reach
+    return size
+
+
+@njit(cache=True, nogil=True)
+def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
+    """Length of the box of `footprint` along the tensor's innermost dimension."""
+    reach = 1
+    at = COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES
+    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+        reach += ints[at + axis] * (row[TILE + level * MAX_AXES + axis] - 1)
+    return reach
+
+
+@njit(cache=True, nogil=True)
+def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
+    """Output elements of the tile of a level."""
+    product = 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        product *= row[TILE + level * MAX_AXES + axis]
+    return product
+
+
+@njit(cache=True, nogil=True)
+def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
+    """Reduction points of the tile of a level."""
+    product = 1
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        product *= row[TILE + level * MAX_AXES + axis]
+    return product
+
+
+@njit(cache=True, nogil=True)
+def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
+    """Steps of the reduction loop over tiles of a level."""
+    steps = 1
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        tile = row[TILE + level * MAX_AXES + axis]
+        steps *= (ints[EXTENT + axis] + tile - 1) // tile
+    return steps
+
+
+@njit(cache=True, nogil=True)
+def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of a read that one thread holds for one reduction point: the register tile over axes it depends on."""
+    size = 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            size *= row[TILE + axis]
+    return size
+
+
+@njit(cache=True, nogil=True)
+def threads_of(row, ints):  # noqa: ANN001, ANN201
+    """Threads of a GPU block."""
+    inner = spatial_product(row, 0, ints)
+    return spatial_product(row, 1, ints) // inner * power_value(row[REDUCE_THREADS])
+
+
+@njit(cache=True, nogil=True)
+def registers_of(row, ints):  # noqa: ANN001, ANN201
+    """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
+
+    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231.
+    """
+    total = 32 + spatial_product(row, 0, ints)
+    for t in range(ints[NUM_READS]):
+        total += 2 * fragment(row, t, ints)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
+    """Shared memory of a GPU block: staged boxes (rows padded by 4 elements when asked), and the reduction's exchange."""
+    total = 0
+    for t in range(ints[NUM_READS]):
+        if ints[STAGED + t] == 0:
+            continue
+        box = footprint(row, t, 1, ints)
+        if row[SHARED_LAYOUT] == 1:
+            box += box // box_width(row, t, 1, ints) * 4
+        total += (box * ints[ITEM + t] + 15) // 16 * 16
+    if row[REDUCE_THREADS] > 0:
+        total += 4 * threads_of(row, ints)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def fits_gpu(row, ints):  # noqa: ANN001, ANN201
+    """Limits of a block: threads, registers, shared memory, code; and no part of the reduction left without work."""
+    threads = threads_of(row, ints)
+    registers = registers_of(row, ints)
+    if threads > ints[THREADS_BLOCK] or registers > ints[REGS_THREAD]:
+        return False
+    warps = (threads + ints[WARP] - 1) // ints[WARP]
+    if (registers * ints[WARP] + 255) // 256 * 256 * ((warps + 3) // 4 * 4) > ints[REGS_UNIT]:
+        return False
+    if shared_bytes_of(row, ints) > ints[SHARED_BLOCK]:
+        return False
+    body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
+    if body * power_value(row[UNROLL]) > CODE_LIMIT_GPU:
+        return False
+    if power_value(row[REDUCE_THREADS]) > reduce_product(row, 1, ints) // reduce_product(row, 0, ints):
+        return False
+    return power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints)
+
+
+@njit(cache=True, nogil=True)
+def vectors_along(row, ints):  # noqa: ANN001, ANN201
+    """Vector registers across the register tile's vector axis: full ones, and one per power of two in the rest."""
+    tile = row[TILE + ints[VECTOR_SLOT + row[CONVOLUTION]]]
+    lanes = ints[LANES]
+    count = tile // lanes
+    rest = tile % lanes
+    while rest > 0:
+        count += rest & 1
+        rest >>= 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def accumulators_of(row, ints):  # noqa: ANN001, ANN201
+    """Vector accumulators of a CPU micro-kernel."""
+    slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
+    rows = 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if axis != slot:
+            rows *= row[TILE + axis]
+    return rows * vectors_along(row, ints)
+
+
+@njit(cache=True, nogil=True)
+def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
+    """Bytes of all tensors that the tile of a level touches."""
+    total = 0
+    for t in range(ints[NUM_READS] + 1):
+        total += footprint(row, t, level, ints) * ints[ITEM + t]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def fits_cpu(row, ints):  # noqa: ANN001, ANN201
+    """Limits of a core: vector registers, L1 tile within L2, task tile within a core's share of L3, code size."""
+    accumulators = accumulators_of(row, ints)
+    if accumulators + vectors_along(row, ints) + 1 > ints[VECTOR_REGS]:
+        return False
+    if tile_bytes(row, 1, ints) > ints[L2_BYTES]:
+        return False
+    share = max(ints[L3_BYTES] // ints[UNITS], 4 * ints[L2_BYTES]) if ints[L3_BYTES] > 0 else 4 * ints[L2_BYTES]
+    if tile_bytes(row, 2, ints) > share:
+        return False
+    body = accumulators * reduce_product(row, 0, ints)
+    if body * power_value(row[UNROLL]) > CODE_LIMIT_CPU:
+        return False
+    if row[CONVOLUTION] == 1 and row[PACK_B] == 0:
+        return False
+    return power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
+
+
+assert all(KNOBS[KNOB_INDEX[n]].values == tuple(1 << i for i in range(len(KNOBS[KNOB_INDEX[n]].values)))
+           for n in ("split_k", "reduce_threads", "vector", "unroll", "raster", "thread_split"))  # fmt: skip

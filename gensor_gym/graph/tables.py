@@ -1,0 +1,179 @@
+"""A task as three flat arrays, which is what the compiled rules and the compiled model read.
+
+`ints` holds structure and limits, `floats` rates and volumes, `sizes` the ladders one after the other. Offsets are module
+constants, so that Numba folds them. A batch over different tasks stacks these arrays (see `env/vector.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.graph.actions import NUM_ACTIONS, space_actions
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.ladder import ladders
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, slot_of
+from gensor_gym.graph.structure import LEVELS, convolution_choices, is_staged, load_width, vector_axis
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
+
+# ints: the hardware's kind and the operator's shape
+IS_CPU, NUM_LEVELS, NUM_READS, BODY = 0, 1, 2, 3
+EXTENT = 4  # [A]
+FIRST_SPATIAL = EXTENT + MAX_AXES
+END_REDUCE = FIRST_SPATIAL + 1
+NUM_DIMS = END_REDUCE + 1  # [T], the write after the reads
+STAGED = NUM_DIMS + MAX_TENSORS  # [T]
+PADDED = STAGED + MAX_TENSORS  # [T]
+ITEM = PADDED + MAX_TENSORS  # [T] bytes of an element
+VIEW = ITEM + MAX_TENSORS  # [T, D]
+COEF = VIEW + MAX_TENSORS * MAX_DIMS  # [T, D, A]
+STRIDE = COEF + MAX_TENSORS * MAX_DIMS * MAX_AXES  # [T, A] elements the flat index moves along an axis
+VECTOR_SLOT = STRIDE + MAX_TENSORS * MAX_AXES  # [2] by knob convolution
+KNOB_BITS = VECTOR_SLOT + 2  # [K] bit i set: value i may be chosen
+ALLOWED = KNOB_BITS + len(KNOBS)  # [N] actions of the space
+SIZE_START = ALLOWED + NUM_ACTIONS  # [A + 1] where each ladder begins in `sizes`
+# ints: limits of the hardware
+UNITS = SIZE_START + MAX_AXES + 1
+LANES, WARP, THREADS_BLOCK, THREADS_UNIT, BLOCKS_UNIT, REGS_UNIT, REGS_THREAD = range(UNITS + 1, UNITS + 8)
+SHARED_BLOCK, SHARED_UNIT, SHARED_GRAIN, SHARED_RESERVED, BANKS = range(REGS_THREAD + 1, REGS_THREAD + 6)
+VECTOR_REGS, L1_BYTES, L2_BYTES, L3_BYTES = range(BANKS + 1, BANKS + 5)
+HORIZON = L3_BYTES + 1
+NUM_INTS = HORIZON + 1
+
+# floats: rates of the hardware and volumes of the operator
+CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY, LAUNCH = range(10)
+FLOPS, BYTES, EPILOGUE_BYTES, FLOOR = range(10, 14)
+COEFFICIENT = 14  # [C] multipliers of the model's terms, 1 before calibration
+NUM_COEFFICIENTS = 10
+NUM_FLOATS = COEFFICIENT + NUM_COEFFICIENTS
+
+BODIES = ("multiply_add", "sum", "max", "map")
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The arrays of one task: ints int64 [NUM_INTS], floats float64 [NUM_FLOATS], sizes int64 [S]."""
+
+    ints: np.ndarray
+    floats: np.ndarray
+    sizes: np.ndarray
+
+
+def make_tables(op: Operator, hardware: Hardware, space: str, floor: float, coefficients: tuple[float, ...] = ()) -> Tables:
+    """Tables of a task; `floor` is its roofline floor in seconds, `coefficients` the calibration of the model."""
+    ints = np.zeros(NUM_INTS, dtype=np.int64)
+    _fill_operator(ints, op, hardware)
+    _fill_hardware(ints, hardware)
+    ints[ALLOWED : ALLOWED + NUM_ACTIONS] = space_actions(space)
+    ints[KNOB_BITS : KNOB_BITS + len(KNOBS)] = [_knob_bits(op, hardware, index) for index in range(len(KNOBS))]
+    chosen = ladders(op, space, hardware.kind)
+    by_slot: list[tuple[int, ...]] = [(1,)] * MAX_AXES
+    for axis, ladder in enumerate(chosen):
+        by_slot[slot_of(axis, len(op.spatial))] = ladder
+    ints[SIZE_START : SIZE_START + MAX_AXES + 1] = np.cumsum([0, *map(len, by_slot)])
+    ints[HORIZON] = horizon(op, hardware, space)
+    sizes = np.array([n for ladder in by_slot for n in ladder], dtype=np.int64)
+    return Tables(ints, _floats(op, hardware, floor, coefficients), sizes)
+
+
+def horizon(op: Operator, hardware: Hardware, space: str) -> int:
+    """Steps of an episode: 16, 12 per level and axis longer than 1, and in space `extended` 2 per usable knob."""
+    axes = sum(extent > 1 for extent in op.extents)
+    knobs = sum(_knob_bits(op, hardware, i).bit_count() > 1 for i in range(len(KNOBS))) if space == "extended" else 0
+    return 16 + 12 * LEVELS[hardware.kind] * axes + 2 * knobs
+
+
+def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
+    """Structure of the loops and of every access."""
+    spatial = len(op.spatial)
+    slots = [slot_of(a, spatial) for a in range(len(op.axes))]
+    ints[IS_CPU] = hardware.kind == "cpu"
+    ints[NUM_LEVELS] = LEVELS[hardware.kind]
+    ints[NUM_READS] = len(op.reads)
+    ints[BODY] = BODIES.index(op.body)
+    ints[EXTENT : EXTENT + MAX_AXES] = 1
+    ints[[EXTENT + s for s in slots]] = op.extents
+    ints[FIRST_SPATIAL] = slots[0]
+    ints[END_REDUCE] = slots[-1] + 1
+    for t, access in enumerate((*op.reads, op.write)):
+        _fill_access(ints, t, access, slots)
+        ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
+        ints[PADDED + t] = access.is_padded(op.extents)
+    for convolution in (0, 1):
+        usable = convolution in convolution_choices(op, hardware.kind)
+        ints[VECTOR_SLOT + convolution] = slots[vector_axis(op, convolution if usable else 0)]
+
+
+def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int]) -> None:
+    """View, coefficients and strides of tensor number t."""
+    ints[NUM_DIMS + t] = len(access.view)
+    ints[ITEM + t] = ITEM_BYTES[access.tensor.dtype]
+    for d, (size, row) in enumerate(zip(access.view, access.coefficients, strict=True)):
+        ints[VIEW + t * MAX_DIMS + d] = size
+        for slot, coefficient in zip(slots, row, strict=True):
+            ints[COEF + (t * MAX_DIMS + d) * MAX_AXES + slot] = coefficient
+    for slot, stride in zip(slots, access.axis_strides(), strict=True):
+        ints[STRIDE + t * MAX_AXES + slot] = stride
+
+
+def _fill_hardware(ints: np.ndarray, hw: Hardware) -> None:
+    """Limits."""
+    names = {level.name: level.capacity for level in hw.memory}
+    ints[UNITS : UNITS + 8] = (
+        hw.units, hw.lanes, hw.warp, hw.threads_per_block, hw.threads_per_unit, hw.blocks_per_unit,
+        hw.registers_per_unit, hw.registers_per_thread,
+    )  # fmt: skip
+    shared = names.get("shared", 0)
+    ints[SHARED_BLOCK : BANKS + 1] = (hw.shared_per_block, shared, hw.shared_granularity, hw.shared_reserved, hw.banks)
+    l2 = names["l2"]
+    ints[VECTOR_REGS] = hw.vector_registers
+    ints[L1_BYTES : L3_BYTES + 1] = (names.get("l1", shared), l2, names.get("l3", 0))
+
+
+def _knob_bits(op: Operator, hardware: Hardware, index: int) -> int:
+    """Bit set of the knob's value indices that this operator can use and that code generation knows."""
+    knob = KNOBS[index]
+    if knob.kind not in ("both", hardware.kind):
+        return 1 << knob.values.index(knob.default)
+    usable = set(knob.available)
+    reduction = math.prod(op.extents[a] for a in op.reduce)
+    if knob.name in ("split_k", "reduce_threads", "thread_split"):
+        usable &= {v for v in knob.values if v <= reduction}
+    if knob.name == "unroll" and reduction == 1:
+        usable = {1}
+    if knob.name == "vector":
+        usable &= {v for v in knob.values if v <= load_width(op)}
+    if knob.name == "raster" and len([a for a in op.spatial if op.axes[a].extent > 1]) < 2:
+        usable = {1}
+    if knob.name == "shared_layout" and not any(is_staged(op, read) for read in op.reads):
+        usable = {0}
+    if knob.name == "convolution":
+        usable &= set(convolution_choices(op, hardware.kind))
+    if knob.name == "pack_b" and len(op.reads) < 2:
+        usable = {0}
+    if knob.name == "prefetch" and not op.reduce:
+        usable = {0}
+    return sum(1 << i for i, value in enumerate(knob.values) if value in usable)
+
+
+def _floats(op: Operator, hw: Hardware, floor: float, coefficients: tuple[float, ...]) -> np.ndarray:
+    """Rates and volumes."""
+    floats = np.zeros(NUM_FLOATS, dtype=np.float64)
+    levels = {level.name: level for level in hw.memory}
+    inner = levels.get("l1", levels.get("shared", hw.memory[0]))
+    dram, l2 = levels["dram"], levels["l2"]
+    l3 = levels.get("l3", dram if hw.kind == "cpu" else l2)
+    floats[CLOCK] = hw.clock
+    floats[PEAK] = dict(hw.peak).get(op.dtype, hw.peak_of("float32"))
+    floats[[DRAM_BW, L3_BW, L2_BW, L1_BW]] = dram.bandwidth, l3.bandwidth, l2.bandwidth, inner.bandwidth
+    floats[[DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY]] = dram.latency, l2.latency, inner.latency
+    floats[LAUNCH] = hw.launch_overhead
+    floats[FLOPS], floats[BYTES], floats[FLOOR] = op.flops, op.compulsory_bytes, floor
+    extra = [stage.access for stage in op.epilogue if stage.access is not None]
+    floats[EPILOGUE_BYTES] = sum(access.tensor.nbytes for access in extra)
+    floats[COEFFICIENT:] = 1.0
+    floats[COEFFICIENT : COEFFICIENT + len(coefficients)] = coefficients
+    return floats
