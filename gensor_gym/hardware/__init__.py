@@ -1,0 +1,33 @@
+"""Machine models: GPUs and CPUs as constants, and the CPU this runs on."""
+
+from __future__ import annotations
+
+from gensor_gym.hardware.cpu import CPUS
+from gensor_gym.hardware.host import detect
+from gensor_gym.hardware.nvidia import GPUS
+from gensor_gym.hardware.types import Hardware, MemoryLevel
+
+__all__ = ["Hardware", "MemoryLevel", "get", "names"]
+
+_KNOWN = {hardware.name: hardware for hardware in (*GPUS, *CPUS)}
+
+
+def names() -> tuple[str, ...]:
+    """Names that `get` accepts: the constants, then `host`."""
+    return (*_KNOWN, "host")
+
+
+def get(name: str | Hardware) -> Hardware:
+    """The hardware of that name, upper or lower case; `host` is the CPU this runs on; a Hardware passes through.
+
+    Raises:
+        ValueError: for a name that is not one of `names()`.
+    """
+    if isinstance(name, Hardware):
+        return name
+    key = name.strip().lower() if isinstance(name, str) else None
+    if key == "host":
+        return detect()
+    if key not in _KNOWN:
+        raise ValueError(f"unknown hardware {name!r}; accepted: {', '.join(names())}")
+    return _KNOWN[key]

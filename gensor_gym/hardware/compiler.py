@@ -1,0 +1,99 @@
+"""Finding a C compiler on this machine, and the flags that generated code is compiled with."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "GENSOR_GYM_CC"
+_CANDIDATES = ("gcc", "clang", "cc")
+_HELP = "install gcc or clang, or `pip install ziglang`, or name a compiler in $" + VARIABLE
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler that answered when asked for its version."""
+
+    command: tuple[str, ...]
+    """What to run, for example `("gcc",)`."""
+    name: str
+    """`gcc`, `clang` or `zig`: the family whose flags it takes."""
+    version: str
+    """First line of its own version text; part of the conditions of a measurement."""
+
+    def flags(self, arch: str, lanes: int, shared: bool = True) -> tuple[str, ...]:
+        """Flags for code that uses vectors of `lanes` float32 values on `arch` (`native`, `cascadelake` and so on).
+
+        -O2 and not -O3: gcc 12.2 was seen to miscompile a plain zero-padding loop at -O3. No -ffast-math: it changes
+        results; contraction to multiply-add is allowed because the error bound of verification holds with it.
+        """
+        target = "-mcpu" if self.name == "zig" or _is_arm() else "-march"
+        flags = ["-O2", "-std=gnu11", f"{target}={arch}", "-ffp-contract=fast"]
+        if lanes == 16:
+            # Without it clang splits vectors of 512 bits on the CPUs whose clock once fell under them.
+            flags.append("-mprefer-vector-width=512")
+        if shared:
+            flags += ["-fPIC", "-shared"]
+        return (*flags, "-lm", "-pthread")
+
+    def line(self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True) -> list[str]:
+        """The command line that compiles one file, with the library last as linkers that drop unused ones want it."""
+        return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), "-lm"]
+
+
+def find_compiler() -> Compiler:
+    """The compiler to use: $GENSOR_GYM_CC, gcc, clang, cc, then `zig cc` of the `ziglang` wheel.
+
+    Raises:
+        RuntimeError: if there is none, naming what to install, or if the one in $GENSOR_GYM_CC does not run.
+    """
+    return _find(os.environ.get(VARIABLE, ""), os.environ.get("PATH", ""))
+
+
+@functools.cache
+def _find(forced: str, path: str) -> Compiler:
+    if forced.strip():
+        compiler = _ask(tuple(shlex.split(forced)))
+        if compiler is None:
+            raise RuntimeError(f"${VARIABLE}={forced!r} does not answer --version; {_HELP}")
+        return compiler
+    for name in _CANDIDATES:
+        compiler = _ask((name,)) if shutil.which(name, path=path) else None
+        if compiler is not None:
+            return compiler
+    if importlib.util.find_spec("ziglang") is not None:
+        compiler = _ask((sys.executable, "-m", "ziglang", "cc"))
+        if compiler is not None:
+            return compiler
+    raise RuntimeError(f"no C compiler found: {_HELP}")
+
+
+def _ask(command: tuple[str, ...]) -> Compiler | None:
+    """The compiler behind a command, or None when it does not answer as one."""
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0 or not done.stdout.strip():
+        return None
+    return Compiler(command, _family(command, done.stdout), done.stdout.strip().splitlines()[0])
+
+
+def _family(command: tuple[str, ...], version: str) -> str:
+    """`zig`, `clang` or `gcc`, from how it is called and what it says of itself."""
+    if "ziglang" in command or Path(command[0]).stem == "zig":
+        return "zig"
+    return "clang" if re.search(r"\bclang\b", version, re.IGNORECASE) else "gcc"
+
+
+def _is_arm() -> bool:
+    """Whether this machine is 64-bit ARM, where -mcpu is the flag that all compilers take."""
+    return os.uname().machine in ("aarch64", "arm64")

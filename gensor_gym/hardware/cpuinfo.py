@@ -1,0 +1,152 @@
+"""What the operating system says of the CPU: model, cores that may be used, caches, vector registers."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+THREADS = "GENSOR_GYM_THREADS"
+KIB = 1024
+MIB = 1024 * 1024
+ASSUMED_CACHES = {1: 32 * KIB, 2: 512 * KIB, 3: 8 * MIB}
+"""Bytes used for a cache level that the system does not describe."""
+
+
+@dataclass(frozen=True)
+class CpuInfo:
+    """The CPU as described, nothing measured."""
+
+    model: str
+    cores: int
+    """Physical cores this process may use at once, or what $GENSOR_GYM_THREADS says."""
+    lanes: int
+    vector_registers: int
+    flags: frozenset[str]
+    caches: tuple[int, int, int]
+    """Bytes: L1 data and L2 per core, L3 in all."""
+    described: tuple[bool, bool, bool]
+    """Which of the caches the system described; the others are assumed."""
+    line: int
+    """Bytes of a cache line."""
+    memory: int
+    """Bytes of main memory."""
+
+
+def cpu_info() -> CpuInfo:
+    """Describe the CPU this runs on. Raises ValueError when $GENSOR_GYM_THREADS is not a positive whole number."""
+    model, flags = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
+    lanes, registers = vector_unit(flags, platform.machine())
+    found, line = caches(Path("/sys/devices/system/cpu"), usable_cpus())
+    sizes = (found.get(1, ASSUMED_CACHES[1]), found.get(2, ASSUMED_CACHES[2]), found.get(3, ASSUMED_CACHES[3]))
+    described = (1 in found, 2 in found, 3 in found)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return CpuInfo(model, usable_cores(), lanes, registers, flags, sizes, described, line, memory)
+
+
+def usable_cpus() -> list[int]:
+    """Logical CPUs this process may run on, ascending."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def usable_cores() -> int:
+    """Cores a kernel may use: $GENSOR_GYM_THREADS, else physical cores of the affinity mask within the quota."""
+    forced = os.environ.get(THREADS, "").strip()
+    if forced:
+        if not forced.isdecimal() or int(forced) < 1:
+            raise ValueError(f"${THREADS}={forced!r} must be a whole number of at least 1")
+        return int(forced)
+    topology = Path("/sys/devices/system/cpu")
+    # Two hardware threads of one core share its arithmetic units; a kernel gains nothing from the second.
+    cores = {_read(topology / f"cpu{n}" / "topology" / "thread_siblings_list") or str(n) for n in usable_cpus()}
+    quota = cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    return len(cores) if quota is None else max(1, min(len(cores), int(quota)))
+
+
+def cgroup_quota(membership: Path, root: Path) -> float | None:
+    """CPUs' worth of time the process's control group allows, or None without a limit. Reads versions 1 and 2."""
+    own = [entry.split(":", 2)[2].strip("/") for entry in _read(membership).splitlines() if entry.count(":") >= 2]
+    limits = []
+    for folder in {root / name for name in ["", *own]} | {root / "cpu" / name for name in ["", *own]}:
+        limits.append(_limit(*(_read(folder / "cpu.max").split() or ["max", "1"])[:2]))
+        limits.append(_limit(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")))
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _limit(quota: str, period: str) -> float | None:
+    if not (quota.isdecimal() and period.isdecimal()) or int(period) == 0:
+        return None
+    return int(quota) / int(period)
+
+
+def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
+    """Model name and feature flags from the text of /proc/cpuinfo (x86 or ARM); platform's name when it has none."""
+    fields: dict[str, str] = {}
+    for entry in text.splitlines():
+        key, _, value = entry.partition(":")
+        fields.setdefault(key.strip().lower(), value.strip())
+    flags = frozenset(fields.get("flags", fields.get("features", "")).split())
+    model = fields.get("model name") or " ".join(
+        f"{key.split()[-1]} {fields[key]}" for key in ("cpu implementer", "cpu part") if key in fields
+    )
+    return model or platform.processor() or platform.machine(), flags
+
+
+def vector_unit(flags: frozenset[str], machine: str) -> tuple[int, int]:
+    """(float32 lanes of a vector register, vector registers): AVX-512, AVX2 with FMA, NEON, or SSE."""
+    if "avx512f" in flags:
+        return 16, 32
+    if {"avx2", "fma"} <= flags:
+        return 8, 16
+    if "asimd" in flags or machine in ("aarch64", "arm64"):
+        return 4, 32
+    return 4, 16
+
+
+def caches(folder: Path, cpus: list[int]) -> tuple[dict[int, int], int]:
+    """({level: bytes}, bytes of a line) from sysfs. L1 (data) and L2: one core's share; L3: sum of instances.
+
+    A level that is not described is missing from the dictionary.
+    """
+    shared: dict[int, dict[str, int]] = {}
+    line = 64
+    for cpu in cpus:
+        siblings = _count(_read(folder / f"cpu{cpu}" / "topology" / "thread_siblings_list")) or 1
+        for index in sorted((folder / f"cpu{cpu}" / "cache").glob("index*")):
+            size = parse_size(_read(index / "size"))
+            level = _read(index / "level")
+            if size is None or not level.isdecimal() or _read(index / "type") == "Instruction":
+                continue
+            users = _read(index / "shared_cpu_list") or str(cpu)
+            share = size if int(level) >= 3 else size // max(1, _count(users) // siblings)
+            shared.setdefault(int(level), {})[users] = share
+            line = int(_read(index / "coherency_line_size") or line)
+    found = {level: sum(s.values()) if level >= 3 else min(s.values()) for level, s in shared.items()}
+    return found, line
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of `48K`, `1M` or `512`; None for anything else."""
+    unit = {"K": KIB, "M": MIB, "G": KIB * MIB}.get(text[-1:].upper(), 1)
+    digits = text[:-1] if unit > 1 else text
+    return int(digits) * unit if digits.isdecimal() and int(digits) > 0 else None
+
+
+def _count(cpus: str) -> int:
+    """CPUs in a list such as `0-3,8`."""
+    total = 0
+    for part in filter(None, cpus.split(",")):
+        first, _, last = part.partition("-")
+        total += int(last or first) - int(first) + 1
+    return total
+
+
+def _read(path: Path) -> str:
+    """Text of a small system file, stripped; empty when it does not exist or may not be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

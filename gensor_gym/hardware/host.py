@@ -1,0 +1,105 @@
+"""The CPU this runs on, as a `Hardware`: described by the operating system, its speeds measured once."""
+
+from __future__ import annotations
+
+import functools
+
+from gensor_gym.hardware.cache import cache_dir
+from gensor_gym.hardware.cpuinfo import CpuInfo, cpu_info
+from gensor_gym.hardware.probe import FIGURES, measured
+from gensor_gym.hardware.types import Hardware, MemoryLevel
+
+_LATENCY_CLOCKS = {"register": 4, "l1": 5, "l2": 14, "l3": 50}
+_DRAM_LATENCY = 100e-9
+_ESTIMATED_CLOCK = 2.5e9
+_MEASURED = "measured on this machine by hardware/probe.c"
+_ESTIMATE = "estimate, not measured: no C compiler was found"
+
+
+def detect() -> Hardware:
+    """The host as Hardware named `host`. Measures for about two seconds the first time on a machine, then reads a file.
+
+    $GENSOR_GYM_THREADS sets the number of cores. Without a C compiler speeds are estimates and `source` says so.
+    """
+    return _detect(cpu_info(), str(cache_dir()))
+
+
+@functools.cache
+def _detect(info: CpuInfo, _folder: str) -> Hardware:
+    figures = measured(info)
+    origin = _MEASURED if figures is not None else _ESTIMATE
+    return build(info, figures if figures is not None else estimates(info), origin)
+
+
+def estimates(info: CpuInfo) -> dict[str, float]:
+    """The six figures without measuring: two multiply-adds a clock at 2.5 GHz and round numbers of bytes per clock."""
+    per_core = info.cores * _ESTIMATED_CLOCK
+    values = (
+        _ESTIMATED_CLOCK,
+        4 * info.lanes * per_core,
+        8 * info.lanes * per_core,
+        4 * info.lanes * per_core,
+        10 * per_core,
+        10e9 * info.cores,
+    )
+    return dict(zip(FIGURES, values, strict=True))
+
+
+def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
+    """Hardware from what the system describes and six figures; `origin` says where the figures come from."""
+    clock, float32 = figures["clock"], figures["float32"]
+    int8 = float32 * (4 if info.flags & {"avx512_vnni", "avx_vnni", "asimddp"} else 2)
+    return Hardware(
+        name="host",
+        kind="cpu",
+        arch="native",
+        units=info.cores,
+        clock=clock,
+        lanes=info.lanes,
+        vector_registers=info.vector_registers,
+        peak=(("float32", float32), ("float16", float32), ("bfloat16", float32), ("int8", int8)),
+        memory=_memory(info, figures),
+        launch_overhead=4e-6 if info.cores > 1 else 2e-7,
+        source=_source(info, origin),
+    )
+
+
+def _memory(info: CpuInfo, figures: dict[str, float]) -> tuple[MemoryLevel, ...]:
+    clock = figures["clock"]
+    l1, l2, l3 = info.caches
+    # A multiply-add is two operations and reads three operands of 4 bytes: 6 bytes an operation.
+    sizes = {
+        "register": (info.vector_registers * info.lanes * 4, 6 * figures["float32"], info.lanes * 4),
+        "l1": (l1, figures["l1"], info.line),
+        "l2": (l2, figures["l2"], info.line),
+        "l3": (l3, figures["l3"], info.line),
+        "dram": (info.memory, figures["dram"], info.line),
+    }
+    latency = {name: clocks / clock for name, clocks in _LATENCY_CLOCKS.items()} | {"dram": _DRAM_LATENCY}
+    return tuple(MemoryLevel(n, size, speed, latency[n], unit) for n, (size, speed, unit) in sizes.items())
+
+
+def _source(info: CpuInfo, origin: str) -> dict[str, str]:
+    source = {
+        "name": info.model,
+        "units": "affinity mask, physical cores and control group's quota, or $GENSOR_GYM_THREADS",
+        "clock": f"{origin}: dependent integer additions",
+        "lanes": "feature flags in /proc/cpuinfo",
+        "vector_registers": "follows from the vector unit",
+        "peak": f"float32 {origin}: register-resident multiply-adds, all cores at once; float16 and bfloat16 at its "
+        "rate (converted, then accumulated in float32); int8 derived: x4 with dot-product instructions, x2 without",
+        "launch_overhead": "estimate of one fork and join (several cores) or one call (one core)",
+        "memory.register.capacity": "follows from the vector unit",
+        "memory.register.bandwidth": "derived from the float32 peak: three operands a multiply-add",
+        "memory.dram.capacity": "sysconf",
+        "memory.dram.latency": "estimate, not measured",
+    }
+    for number, (name, known) in enumerate(zip(("l1", "l2", "l3"), info.described, strict=True)):
+        source[f"memory.{name}.capacity"] = "sysfs" if known else f"assumed {info.caches[number]} bytes, not described"
+    for name in ("l1", "l2", "l3", "dram"):
+        source[f"memory.{name}.bandwidth"] = f"{origin}: sums over a buffer, all cores at once"
+        source[f"memory.{name}.transaction"] = "cache line"
+    for name, clocks in _LATENCY_CLOCKS.items():
+        source[f"memory.{name}.latency"] = f"estimate, not measured: {clocks} clocks"
+    source["memory.register.transaction"] = "one vector register"
+    return source

@@ -1,0 +1,263 @@
+"""NVIDIA GPUs as constants, every figure with its source; "recalled" means not read again from the document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.hardware.types import Hardware, MemoryLevel
+
+KIB = 1024
+MIB = 1024 * 1024
+
+_DATASHEET = "datasheet (recalled)"
+_OCCUPANCY = "cuda_occupancy.h of the CUDA 13 runtime"
+_ARXIV = "arXiv 2402.13499, measured"
+_HEADER_FIELDS = (
+    "warp",
+    "threads_per_block",
+    "threads_per_unit",
+    "blocks_per_unit",
+    "registers_per_unit",
+    "registers_per_thread",
+    "shared_per_block",
+    "shared_granularity",
+    "shared_reserved",
+    "memory.register.capacity",
+    "memory.shared.capacity",
+)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """One row of the occupancy table, by compute capability."""
+
+    arch: str
+    lanes: int
+    warps: int
+    blocks: int
+    shared: int
+    shared_per_block: int
+    granularity: int
+    reserved: int
+
+
+_LIMITS = {
+    limits.arch: limits
+    for limits in (
+        _Limits("sm_70", 64, 64, 32, 96 * KIB, 96 * KIB, 256, 0),
+        _Limits("sm_75", 64, 32, 16, 64 * KIB, 64 * KIB, 256, 0),
+        _Limits("sm_80", 64, 64, 32, 164 * KIB, 163 * KIB, 128, KIB),
+        _Limits("sm_86", 128, 48, 16, 100 * KIB, 99 * KIB, 128, KIB),
+        _Limits("sm_87", 128, 48, 16, 164 * KIB, 163 * KIB, 128, KIB),
+        _Limits("sm_89", 128, 48, 24, 100 * KIB, 99 * KIB, 128, KIB),
+        _Limits("sm_90", 128, 64, 32, 228 * KIB, 227 * KIB, 128, KIB),
+    )
+}
+
+
+@dataclass(frozen=True)
+class _Outer:
+    """L2 and DRAM: bytes, bytes per second; latencies of shared memory, L2 and DRAM in clocks."""
+
+    l2: int
+    l2_bandwidth: float
+    dram: int
+    dram_bandwidth: float
+    clocks: tuple[int, int, int]
+
+
+def _memory(limits: _Limits, units: int, clock: float, outer: _Outer) -> tuple[MemoryLevel, ...]:
+    shared, l2, dram = (clocks / clock for clocks in outer.clocks)
+    # A multiply-add reads three registers of 4 bytes per lane and clock; shared memory serves 128 bytes per clock.
+    return (
+        MemoryLevel("register", 256 * KIB, 12.0 * limits.lanes * units * clock, 4 / clock, 4),
+        MemoryLevel("shared", limits.shared, 128.0 * units * clock, shared, 128),
+        MemoryLevel("l2", outer.l2, outer.l2_bandwidth, l2, 32),
+        MemoryLevel("dram", outer.dram, outer.dram_bandwidth, dram, 32),
+    )
+
+
+def _source(own: dict[str, str]) -> dict[str, str]:
+    common = dict.fromkeys(_HEADER_FIELDS, _OCCUPANCY)
+    common |= {
+        "arch": _DATASHEET,
+        "units": _DATASHEET,
+        "lanes": _DATASHEET,
+        "clock": f"boost clock, {_DATASHEET}",
+        "vector_registers": "none on a GPU",
+        "peak": "derived: 2 x units x lanes x clock, equal to the datasheet's float32 figure to 1 percent; float16 and "
+        "bfloat16 at the float32 rate because they accumulate in float32; int8 as four-way dot products on 64 integer "
+        "lanes (recalled)",
+        "launch_overhead": "about 2 us between dependent launches, rule of thumb; calibrate on the device",
+        "banks": "32 banks of 4 bytes, CUDA programming guide (recalled)",
+        "compilable": "CUDA 13 compiles for sm_75 and newer",
+        "memory.register.bandwidth": "derived: three 4-byte operands per lane and clock",
+        "memory.register.latency": "4 clocks for a dependent multiply-add, recalled",
+        "memory.register.transaction": "one 32-bit register",
+        "memory.shared.bandwidth": "derived: 128 bytes per clock and multiprocessor, arXiv 2402.13499",
+        "memory.shared.latency": _ARXIV,
+        "memory.shared.transaction": "one wavefront of 32 banks x 4 bytes",
+        "memory.l2.capacity": _DATASHEET,
+        "memory.l2.bandwidth": _ARXIV,
+        "memory.l2.latency": _ARXIV,
+        "memory.l2.transaction": "32-byte sector, CUDA programming guide (recalled)",
+        "memory.dram.capacity": _DATASHEET,
+        "memory.dram.bandwidth": _DATASHEET,
+        "memory.dram.latency": _ARXIV,
+        "memory.dram.transaction": "32-byte sector, CUDA programming guide (recalled)",
+    }
+    return common | own
+
+
+def _gpu(name: str, arch: str, units: int, clock: float, outer: _Outer, source: dict[str, str]) -> Hardware:
+    limits = _LIMITS[arch]
+    float32 = 2.0 * units * limits.lanes * clock
+    int8 = 2.0 * 4 * units * 64 * clock
+    return Hardware(
+        name=name,
+        kind="gpu",
+        arch=arch,
+        units=units,
+        clock=clock,
+        lanes=limits.lanes,
+        vector_registers=0,
+        peak=(("float32", float32), ("float16", float32), ("bfloat16", float32), ("int8", int8)),
+        memory=_memory(limits, units, clock, outer),
+        launch_overhead=2e-6,
+        warp=32,
+        threads_per_block=1024,
+        threads_per_unit=32 * limits.warps,
+        blocks_per_unit=limits.blocks,
+        registers_per_unit=65536,
+        registers_per_thread=255,
+        shared_per_block=limits.shared_per_block,
+        shared_granularity=limits.granularity,
+        shared_reserved=limits.reserved,
+        banks=32,
+        compilable=arch != "sm_70",
+        source=_source(source),
+    )
+
+
+_AS_H800 = "H800 in arXiv 2402.13499, taken for this card of the same architecture"
+_AS_A100 = "A100 in arXiv 2402.13499, taken for this card of a near architecture"
+_AS_4090 = "RTX 4090 in arXiv 2402.13499, taken for this card of a near architecture"
+
+H200 = _gpu(
+    "h200",
+    "sm_90",
+    132,
+    1.98e9,
+    _Outer(60 * MIB, 7.0e12, 141 * 10**9, 4.8e12, (29, 263, 479)),
+    {
+        "clock": "1980 MHz under float32 load, seen on an H200",
+        "memory.shared.latency": _AS_H800,
+        "memory.l2.capacity": "60 MB as the device reports it, seen on an H200",
+        "memory.l2.bandwidth": "7.0 TB/s effective on an H100, taken for the H200",
+        "memory.l2.latency": _AS_H800,
+        "memory.dram.bandwidth": f"{_DATASHEET}; a device-to-device copy reached 4.3 TB/s on an H200",
+        "memory.dram.latency": _AS_H800,
+    },
+)
+
+H100 = _gpu(
+    "h100",
+    "sm_90",
+    132,
+    1.98e9,
+    _Outer(50 * MIB, 7.0e12, 80 * 10**9, 3.35e12, (29, 263, 479)),
+    {
+        "memory.shared.latency": _AS_H800,
+        "memory.l2.bandwidth": "7.0 TB/s effective; H800 in arXiv 2402.13499: 3942 to 4472 bytes per clock",
+        "memory.l2.latency": _AS_H800,
+        "memory.dram.bandwidth": f"{_DATASHEET}, SXM; 3.24 TB/s read by pranjalssh/fast.cu sum.cu",
+        "memory.dram.latency": _AS_H800,
+    },
+)
+
+A100 = _gpu(
+    "a100",
+    "sm_80",
+    108,
+    1.41e9,
+    _Outer(40 * MIB, 2.7e12, 40 * 10**9, 1.555e12, (29, 262, 466)),
+    {
+        "memory.l2.bandwidth": f"1854 to 2008 bytes per clock, {_ARXIV}",
+        "memory.dram.bandwidth": f"{_DATASHEET}, SXM 40 GB; 1.407 TB/s seen",
+    },
+)
+
+RTX4090 = _gpu(
+    "rtx4090",
+    "sm_89",
+    128,
+    2.52e9,
+    _Outer(72 * MIB, 4.2e12, 24 * 10**9, 1.008e12, (30, 273, 542)),
+    {
+        "memory.l2.bandwidth": f"1622 to 1708 bytes per clock, {_ARXIV}",
+        "memory.dram.bandwidth": f"{_DATASHEET}; 0.93 TB/s seen",
+    },
+)
+
+RTX3090 = _gpu(
+    "rtx3090",
+    "sm_86",
+    82,
+    1.695e9,
+    _Outer(6 * MIB, 1.8e12, 24 * 10**9, 0.936e12, (30, 273, 542)),
+    {
+        "memory.shared.latency": _AS_4090,
+        "memory.l2.bandwidth": "estimate, not measured: 13 bytes per clock and multiprocessor as on the RTX 4090",
+        "memory.l2.latency": _AS_4090,
+        "memory.dram.latency": _AS_4090,
+    },
+)
+
+ORIN_NANO = _gpu(
+    "orin_nano",
+    "sm_87",
+    8,
+    0.625e9,
+    _Outer(2 * MIB, 1.6e11, 8 * 10**9, 0.068e12, (29, 262, 466)),
+    {
+        "clock": f"625 MHz, the 15 W mode before Super, {_DATASHEET}",
+        "memory.shared.latency": _AS_A100,
+        "memory.l2.capacity": "2 MB, recalled; query the device",
+        "memory.l2.bandwidth": "estimate, not measured: 32 bytes per clock and multiprocessor",
+        "memory.l2.latency": _AS_A100,
+        "memory.dram.bandwidth": f"{_DATASHEET}; shared with the CPU",
+        "memory.dram.latency": f"{_AS_A100}; a weak guess for LPDDR5",
+    },
+)
+
+V100 = _gpu(
+    "v100",
+    "sm_70",
+    80,
+    1.53e9,
+    _Outer(6 * MIB, 2.16e12, 16 * 10**9, 0.9e12, (19, 193, 440)),
+    {
+        "memory.shared.latency": "Jia et al. 2018 (recalled)",
+        "memory.l2.bandwidth": "Jia et al. 2018 (recalled)",
+        "memory.l2.latency": "Jia et al. 2018 (recalled)",
+        "memory.dram.latency": "estimate, not measured",
+    },
+)
+
+T4 = _gpu(
+    "t4",
+    "sm_75",
+    40,
+    1.59e9,
+    _Outer(4 * MIB, 1.27e12, 16 * 10**9, 0.32e12, (19, 188, 440)),
+    {
+        "clock": f"1590 MHz boost, {_DATASHEET}; the 70 W limit throttles it under load",
+        "memory.shared.latency": "Jia et al. 2019 (recalled)",
+        "memory.l2.bandwidth": "Jia et al. 2019 (recalled)",
+        "memory.l2.latency": "Jia et al. 2019 (recalled)",
+        "memory.dram.bandwidth": f"{_DATASHEET}; about 220 GB/s achieved, Jia et al. 2019 (recalled)",
+        "memory.dram.latency": "estimate, not measured",
+    },
+)
+
+GPUS = (H200, H100, A100, RTX4090, RTX3090, ORIN_NANO, V100, T4)

@@ -1,0 +1,45 @@
+"""How many blocks live on one multiprocessor at a time.
+
+The rules of NVIDIA's cuda_occupancy.h for compute capability 7.0 and newer, on plain integers so that Numba can compile
+the function (`numba.njit(blocks_per_unit)`).
+"""
+
+from __future__ import annotations
+
+PARTITIONS = 4
+"""A multiprocessor is four partitions; a warp's registers stand in one of them."""
+REGISTER_UNIT = 256
+"""Registers are handed out to a warp in units of 256."""
+
+
+def blocks_per_unit(
+    threads: int,
+    registers_per_thread: int,
+    shared_bytes: int,
+    threads_per_unit: int,
+    max_blocks: int,
+    registers_per_unit: int,
+    shared_per_unit: int,
+    granularity: int,
+    reserved: int,
+) -> int:
+    """Resident blocks per multiprocessor; 0 when a block cannot be launched at all.
+
+    `threads` and `shared_bytes` are of one block (static plus dynamic bytes); the limits are fields of `Hardware`, with
+    `shared_per_unit` the capacity of its level `shared`. The caps per thread and per block (255 registers, 1024
+    threads, opt-in shared bytes) are not looked at here.
+    """
+    warps = (threads + 31) // 32
+    if warps <= 0:
+        return 0
+    blocks = min(max_blocks, threads_per_unit // 32 // warps)
+    if registers_per_thread > 0:
+        per_warp = (32 * registers_per_thread + REGISTER_UNIT - 1) // REGISTER_UNIT * REGISTER_UNIT
+        # A launch is checked as if the block's warps were spread evenly over the partitions.
+        if per_warp * ((warps + PARTITIONS - 1) // PARTITIONS * PARTITIONS) > registers_per_unit:
+            return 0
+        blocks = min(blocks, PARTITIONS * (registers_per_unit // PARTITIONS // per_warp) // warps)
+    shared = (shared_bytes + reserved + granularity - 1) // granularity * granularity
+    if shared > 0:
+        blocks = min(blocks, shared_per_unit // shared)
+    return blocks

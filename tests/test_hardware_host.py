@@ -1,0 +1,206 @@
+"""The host: what the system describes, what is measured, and the file that keeps it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gensor_gym import hardware
+from gensor_gym.hardware import compiler, cpuinfo, host, probe
+from gensor_gym.hardware.cache import cache_dir, read_json, write_json
+
+X86 = """processor : 0
+model name : Some CPU
+flags : fpu sse2 avx2 fma avx512f
+
+processor : 1
+model name : Another
+flags : fpu
+"""
+ARM = """processor : 0
+Features : fp asimd asimddp
+CPU implementer : 0x41
+CPU part : 0xd0c
+"""
+FIGURES = {"clock": 2e9, "float32": 1e11, "l1": 4e11, "l2": 2e11, "l3": 1e11, "dram": 2e10}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder that does not exist yet, and nothing remembered from other tests."""
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GENSOR_GYM_THREADS", raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Replace the measurement by fixed figures; the list holds the cores of each call."""
+    calls: list[int] = []
+
+    def fake(info: cpuinfo.CpuInfo, _compiler: compiler.Compiler) -> dict[str, float]:
+        calls.append(info.cores)
+        return dict(FIGURES)
+
+    monkeypatch.setattr(probe, "run", fake)
+    monkeypatch.setattr(probe, "find_compiler", lambda: compiler.Compiler(("none",), "gcc", "none"))
+    return calls
+
+
+def test_cpuinfo_of_x86_and_arm() -> None:
+    model, flags = cpuinfo.parse_cpuinfo(X86)
+    assert model == "Some CPU"
+    assert cpuinfo.vector_unit(flags, "x86_64") == (16, 32)
+    model, flags = cpuinfo.parse_cpuinfo(ARM)
+    assert model == "implementer 0x41 part 0xd0c"
+    assert cpuinfo.vector_unit(flags, "aarch64") == (4, 32)
+    assert cpuinfo.vector_unit(frozenset({"avx2", "fma"}), "x86_64") == (8, 16)
+    assert cpuinfo.vector_unit(frozenset({"sse2"}), "x86_64") == (4, 16)
+    assert cpuinfo.parse_cpuinfo("")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("48K", 49152), ("1M", 1048576), ("512", 512), ("", None), ("K", None), ("0K", None), ("x", None)],
+)
+def test_sizes(text: str, size: int | None) -> None:
+    assert cpuinfo.parse_size(text) == size
+
+
+def _write_cache(folder: Path, cpu: int, index: int, level: int, size: str, users: str, kind: str = "Unified") -> None:
+    place = folder / f"cpu{cpu}" / "cache" / f"index{index}"
+    place.mkdir(parents=True)
+    texts = {"level": str(level), "size": size, "shared_cpu_list": users, "type": kind, "coherency_line_size": "128"}
+    for name, text in texts.items():
+        (place / name).write_text(text + "\n")
+
+
+def test_caches_are_shares_of_a_core_and_the_last_level_a_sum(tmp_path: Path) -> None:
+    for cpu in range(4):
+        _write_cache(tmp_path, cpu, 0, 1, "32K", str(cpu), "Data")
+        _write_cache(tmp_path, cpu, 1, 1, "64K", str(cpu), "Instruction")
+        _write_cache(tmp_path, cpu, 2, 2, "2M", "0-1" if cpu < 2 else "2-3")
+        _write_cache(tmp_path, cpu, 3, 3, "8M", "0,1" if cpu < 2 else "2,3")
+    found, line = cpuinfo.caches(tmp_path, [0, 1, 2, 3])
+    assert found == {1: 32 * 1024, 2: 1024 * 1024, 3: 16 * 1024 * 1024}
+    assert line == 128
+    assert cpuinfo.caches(tmp_path / "missing", [0]) == ({}, 64)
+
+
+def test_a_control_group_limits_the_cores(tmp_path: Path) -> None:
+    membership = tmp_path / "membership"
+    membership.write_text("0::/job\n")
+    assert cpuinfo.cgroup_quota(membership, tmp_path) is None
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "cpu.max").write_text("max 100000\n")
+    assert cpuinfo.cgroup_quota(membership, tmp_path) is None
+    (tmp_path / "job" / "cpu.max").write_text("150000 100000\n")
+    assert cpuinfo.cgroup_quota(membership, tmp_path) == 1.5
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("50000\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert cpuinfo.cgroup_quota(membership, tmp_path) == 0.5
+
+
+def test_threads_can_be_forced(monkeypatch: pytest.MonkeyPatch, counted: list[int]) -> None:
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "3")
+    assert hardware.get("host").units == 3
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "1")
+    assert hardware.get("host").units == 1
+    assert counted == [3, 1]
+    for wrong in ("0", "-1", "two", "1.5"):
+        monkeypatch.setenv("GENSOR_GYM_THREADS", wrong)
+        with pytest.raises(ValueError, match="GENSOR_GYM_THREADS"):
+            hardware.get("host")
+
+
+def test_measured_once_then_read(counted: list[int], own_cache: Path) -> None:
+    info = cpuinfo.cpu_info()
+    assert probe.measured(info) == FIGURES
+    assert probe.measured(info) == FIGURES
+    assert len(counted) == 1
+    assert sorted(p.suffix for p in own_cache.iterdir()) == [".json", ".lock"]  # no temporary file is left
+    assert probe.measured(replace(info, cores=info.cores + 1)) == FIGURES
+    assert len(counted) == 2
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", "{}", '{"version": 1, "figures": {"clock": -1}}', "\x00"])
+def test_a_broken_file_is_measured_again(counted: list[int], own_cache: Path, broken: str) -> None:
+    info = cpuinfo.cpu_info()
+    probe.measured(info)
+    path = probe.cache_path(info)
+    path.write_text(broken)
+    assert probe.measured(info) == FIGURES
+    assert len(counted) == 2
+    assert json.loads(path.read_text())["figures"] == FIGURES
+
+
+@pytest.mark.parametrize("value", [float("nan"), 0.0, "1e9", None])
+def test_an_impossible_figure_is_measured_again(counted: list[int], value: object) -> None:
+    info = cpuinfo.cpu_info()
+    probe.measured(info)
+    stored = json.loads(probe.cache_path(info).read_text())
+    stored["figures"]["dram"] = value
+    probe.cache_path(info).write_text(json.dumps(stored))
+    assert probe.measured(info) == FIGURES
+    assert len(counted) == 2
+
+
+def test_without_a_compiler_the_figures_are_marked_as_estimates(
+    monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    def none() -> compiler.Compiler:
+        raise RuntimeError("no C compiler found")
+
+    monkeypatch.setattr(probe, "find_compiler", none)
+    hw = hardware.get("host")
+    assert "estimate" in hw.source["peak"] and "estimate" in hw.source["memory.dram.bandwidth"]
+    assert not own_cache.exists()
+    bandwidths = [m.bandwidth for m in hw.memory]
+    assert bandwidths == sorted(bandwidths, reverse=True)
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="GENSOR_GYM_CACHE"):
+        write_json(tmp_path / "file" / "x.json", {"a": 1})
+    assert read_json(tmp_path / "file" / "x.json") is None
+    monkeypatch.setenv("GENSOR_GYM_CACHE", "")
+    assert cache_dir() == Path.home() / ".cache" / "gensor_gym"
+
+
+def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[int]) -> None:
+    hw = hardware.get("host")
+    info = cpuinfo.cpu_info()
+    assert (hw.name, hw.kind, hw.arch, hw.units, hw.lanes) == ("host", "cpu", "native", info.cores, info.lanes)
+    assert [m.name for m in hw.memory] == ["register", "l1", "l2", "l3", "dram"]
+    assert hw.level("register").capacity == info.vector_registers * info.lanes * 4
+    assert hw.level("dram").bandwidth == FIGURES["dram"]
+    assert hw.peak_of("float32") == FIGURES["float32"]
+    assert "measured" in hw.source["peak"]
+    assert hardware.get("host") == hw
+
+
+def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_WINDOW", 0.05)
+    info = replace(cpuinfo.cpu_info(), cores=1)
+    figures = probe.run(info, compiler.find_compiler())
+    assert 5e8 < figures["clock"] < 8e9
+    # At least one multiply-add of the detected width every other clock, at most four a clock.
+    per_clock = figures["float32"] / figures["clock"] / (2 * info.lanes)
+    assert 0.4 < per_clock < 4.1
+    assert figures["l1"] > figures["dram"] > 1e8
+
+
+def test_a_program_that_fails_is_reported() -> None:
+    with pytest.raises(RuntimeError, match="compile the host probe"):
+        probe.run(cpuinfo.cpu_info(), compiler.Compiler(("false",), "gcc", "none"))
+    with pytest.raises(RuntimeError, match="compile the host probe"):
+        probe.run(cpuinfo.cpu_info(), compiler.Compiler(("no_such_program",), "gcc", "none"))
+
+
+def test_estimates_name_every_figure() -> None:
+    assert tuple(host.estimates(cpuinfo.cpu_info())) == probe.FIGURES
