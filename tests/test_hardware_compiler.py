@@ -15,7 +15,12 @@ from gensor_gym.hardware import compiler, cpuinfo
 SOURCE = """
 #include <math.h>
 typedef float vec __attribute__((vector_size(LANES * 4)));
-float total(const float *x) { vec v = *(const vec *)x; float s = 0; for (int i = 0; i < LANES; i++) s += v[i]; return expf(s); }
+float total(const float *x) {
+    vec v = *(const vec *)x;
+    float s = 0;
+    for (int i = 0; i < LANES; i++) s += v[i];
+    return expf(s);
+}
 """
 DRIVER = """
 import ctypes, sys
