@@ -69,8 +69,9 @@ def _split(text: str) -> tuple[ast.Call, list[str]]:
 
 def _literals(call: ast.Call, text: str) -> tuple[list[object], dict[str, object]]:
     """Positional and keyword arguments, which must be literals."""
-    if any(word.arg is None for word in call.keywords):
-        raise ValueError(f"operator {text!r}: expected plain arguments, not **")
+    keys = [word.arg for word in call.keywords]
+    if None in keys or len(set(keys)) < len(keys):
+        raise ValueError(f"operator {text!r}: expected plain arguments, each once")
     try:
         values = [ast.literal_eval(value) for value in call.args]
         options = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
