@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numba
 import numpy as np
 
+from gensor_gym.operators.inputs import from_bfloat16
 from gensor_gym.operators.types import Operator
 
 Array = np.ndarray
@@ -51,7 +52,7 @@ def _checked(op: Operator, inputs: Sequence[Array]) -> list[Array]:
         if array.dtype.kind not in "fiu":
             raise ValueError(f"{op}: input {want.name} has dtype {array.dtype}, expected real numbers ({want.dtype})")
         if want.dtype == "bfloat16" and array.dtype == np.uint16:
-            array = (array.astype(np.uint32) << 16).view(np.float32)
+            array = from_bfloat16(array)
         arrays.append(array.astype(np.float64, copy=False))
     return arrays
 
