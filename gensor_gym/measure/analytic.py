@@ -1,0 +1,56 @@
+"""The `analytic` backend: the model's latency as a measurement of one sample."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from gensor_gym.graph.layout import LEVEL
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.legality import graph_of
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.operators.types import Operator
+
+
+def program_digest(op: Operator, schedule: Schedule, hw: Hardware) -> str:
+    """Identity of the program where no code is generated: the row without the level under construction.
+
+    Levels not yet opened already hold their filling, so two states that differ in the level alone are one program.
+    """
+    row = schedule.row.copy()
+    row[LEVEL] = 0
+    return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, row.tobytes().hex()]).encode()).hexdigest()
+
+
+class AnalyticBackend:
+    """The analytic model of any hardware; nothing runs."""
+
+    name = "analytic"
+    stored = False
+
+    def device(self, hw: Hardware) -> str:
+        """The model of the hardware."""
+        return f"model of {hw.name}"
+
+    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+        """See `program_digest`."""
+        return program_digest(op, schedule, hw)
+
+    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+        """The model's latencies; ILLEGAL outside the hardware's limits."""
+        return list(self.stream(op, schedules, hw))
+
+    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+        """As `measure`, one after the other."""
+        graph = graph_of(op, hw)
+        for schedule in schedules:
+            digest = self.digest(op, schedule, hw)
+            if graph.is_legal(schedule):
+                conditions: dict[str, object] = {"device": self.device(hw), "model": True}
+                yield Measurement(Status.OK, (graph.latency(schedule),), conditions, "", digest)
+            else:
+                yield Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule}", digest=digest)
+
+    def close(self) -> None:
+        """Nothing to end."""

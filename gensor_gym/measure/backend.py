@@ -1,0 +1,125 @@
+"""The interface of backends, their registry, and the rule that chooses one."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.operators.types import Operator
+
+
+class Backend(Protocol):
+    """Something that gives schedules a time. Statuses report what goes wrong with a schedule; it does not raise for them."""
+
+    name: str
+    stored: bool
+    """Whether its results are timings of a machine, worth keeping in a store."""
+
+    def device(self, hw: Hardware) -> str:
+        """Name of what the results hold for: part of the key they are stored under."""
+
+    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+        """Identity of the program: schedules of one digest are one trial."""
+
+    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+        """One measurement for each schedule, in order."""
+
+    def close(self) -> None:
+        """End worker processes. The backend may be used again and starts what it needs."""
+
+
+def _analytic() -> Backend:
+    from gensor_gym.measure.analytic import AnalyticBackend
+
+    return AnalyticBackend()
+
+
+def _cpu() -> Backend:
+    from gensor_gym.measure.native import cpu_backend
+
+    return cpu_backend()
+
+
+def _cuda() -> Backend:
+    from gensor_gym.measure.native import cuda_backend
+
+    return cuda_backend()
+
+
+def _emulated() -> Backend:
+    from gensor_gym.measure.emulated import EmulatedBackend
+
+    return EmulatedBackend()
+
+
+def _recorded() -> Backend:
+    raise ValueError("backend 'recorded' needs its table: pass RecordedBackend(path) instead of the name")
+
+
+BACKENDS: dict[str, Callable[[], Backend]] = {
+    "analytic": _analytic,
+    "recorded": _recorded,
+    "cpu": _cpu,
+    "cuda": _cuda,
+    "emulated": _emulated,
+}
+"""Name -> factory; add an entry to register a backend of your own."""
+
+_live: dict[tuple[str, int], Backend] = {}
+
+
+def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
+    """The backend of that name for the hardware; a Backend passes through. One of each is kept per process.
+
+    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` where that very device is present.
+
+    Raises:
+        ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` without the device.
+    """
+    if not isinstance(backend, str):
+        return backend
+    name = _auto(hw) if backend == "auto" else backend
+    if name not in BACKENDS:
+        raise ValueError(f"no backend {backend!r}; accepted: auto, {', '.join(BACKENDS)}")
+    if (name, hw.kind) in (("cpu", "gpu"), ("cuda", "cpu"), ("emulated", "cpu")):
+        raise ValueError(f"backend {name!r} cannot run {hw.name}, which is a {hw.kind}")
+    key = (name, os.getpid())
+    if key not in _live:
+        _live[key] = BACKENDS[name]()
+    return _live[key]
+
+
+def _auto(hw: Hardware) -> str:
+    """Name of the backend that times on the hardware itself."""
+    if hw.kind == "cpu":
+        return "cpu"
+    from gensor_gym.measure.cuda_presence import absence
+
+    reason = absence(hw)
+    if reason:
+        raise ValueError(f"{hw.name} cannot be timed here: {reason}; choose backend analytic, recorded or emulated")
+    return "cuda"
+
+
+def measure(
+    op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
+) -> Measurement:
+    """Verify and time one schedule in a worker process (or ask the model or a table, as `backend` says)."""
+    from gensor_gym import hardware, operators
+
+    op = operators.parse(op) if isinstance(op, str) else op
+    hw = hardware.get(hw)
+    return get_backend(backend, hw).measure(op, [schedule], hw)[0]
+
+
+@atexit.register
+def close_backends() -> None:
+    """End the workers of every backend that `get_backend` made in this process."""
+    for (_, owner), backend in list(_live.items()):
+        if owner == os.getpid():
+            backend.close()

@@ -1,0 +1,69 @@
+"""Buffers that show a write outside them: unmapped pages on both sides, guard words in the slack between.
+
+Layout of one buffer, addresses growing to the right:
+
+    [unmapped page][guard words ... ][data, 64-byte aligned][guard words, < 64 bytes][unmapped page]
+
+A write within the guard words is found by `intact`; one further out (more than 63 bytes behind the end, at most a page
+before the start) is a segmentation fault of the worker. So is a read: what lies there belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import mmap
+
+import numpy as np
+
+ALIGN = 64
+_PAGE = mmap.PAGESIZE
+_GUARD = 0xA5
+_HUGE = 4 << 20
+_MADV_HUGEPAGE = 14
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class GuardedBuffer:
+    """`nbytes` bytes of memory between guards; `array` views them as `shape` of `dtype`."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype | type | str) -> None:
+        """Map the pages and write the guard words; OSError when memory runs out."""
+        dtype = np.dtype(dtype)
+        self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        self._pages = -(-max(self.nbytes, 1) // _PAGE)
+        if self._pages * _PAGE - (-(-self.nbytes // ALIGN) * ALIGN) < ALIGN:
+            self._pages += 1  # the data would begin at the unmapped page: leave room for guard words in front
+        length = (self._pages + 2) * _PAGE
+        self._map = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        for page in (base, base + length - _PAGE):
+            if _libc.mprotect(page, _PAGE, 0) != 0:
+                raise OSError(ctypes.get_errno(), "mprotect of a guard page failed")
+        if self.nbytes >= _HUGE:
+            _libc.madvise(base + _PAGE, length - 2 * _PAGE, _MADV_HUGEPAGE)  # advice only: refusal changes nothing
+        self._front = _PAGE
+        self._start = length - _PAGE - -(-self.nbytes // ALIGN) * ALIGN
+        self._bytes = np.frombuffer(self._map, dtype=np.uint8)
+        self._end = length - _PAGE
+        self.address = base + self._start
+        self.guard()
+        data = self._bytes[self._start : self._start + self.nbytes]
+        self.array = data.view(dtype).reshape(shape)
+
+    def guard(self) -> None:
+        """Write the guard words."""
+        self._bytes[self._front : self._start] = _GUARD
+        self._bytes[self._start + self.nbytes : self._end] = _GUARD
+
+    def intact(self) -> bool:
+        """Whether every guard word on both sides still stands."""
+        front = self._bytes[self._front : self._start]
+        back = self._bytes[self._start + self.nbytes : self._end]
+        return bool((front == _GUARD).all() and (back == _GUARD).all())
+
+    def poison(self) -> None:
+        """Fill the data with 0xFF bytes: NaN in every floating type, -1 in the integer ones."""
+        self._bytes[self._start : self._start + self.nbytes] = 0xFF

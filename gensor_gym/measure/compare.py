@@ -1,0 +1,83 @@
+"""Several kernels of one operator timed together: rounds in random order, so that drift hits all of them alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+
+from gensor_gym.measure.expectation import Draw, ExpectationCache, decode
+from gensor_gym.measure.machine_lock import timing_lock
+from gensor_gym.measure.requests import CompareRequest
+from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, warm_up
+from gensor_gym.measure.trial import Device, check, opened
+
+_PAUSE = 5e-3
+"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds)."""
+
+
+class WrongInComparison(ValueError):
+    """A candidate gave a wrong answer; a comparison with it would mean nothing."""
+
+
+def run_comparison(
+    device: Device, cache: ExpectationCache, request: CompareRequest, announce: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """Seconds per call of every candidate, one sample a round, in the order of the rounds.
+
+    Every candidate is verified first, on the same inputs. ValueError when one is wrong or they differ in operator.
+    """
+    operators = {built.kernel.operator for _, built in request.built}
+    if len(operators) != 1:
+        raise ValueError(f"a comparison takes kernels of one operator, got {sorted(map(str, operators))}")
+    announce("reference")
+    op = operators.pop()
+    draw = cache.get(op, request.seed)[0]
+    with ExitStack() as stack:
+        timers: dict[str, Timer] = {}
+        for name, built in request.built:
+            announce("load")
+            loaded = stack.enter_context(opened(device, built, request.threads))
+            announce("verify")
+            loaded.write(draw.inputs)
+            loaded.time(1)
+            if fault := check(loaded, op.output.dtype, draw):
+                raise WrongInComparison(f"{name}: {fault}")
+            timers[name] = loaded.time
+        if request.torch_threads is not None:
+            announce("start")
+            timers["torch"] = _torch_timer(op, draw, request.torch_threads)
+        return _interleave(timers, request.rounds, request.rules, request.seed, announce)
+
+
+def _torch_timer(op: object, draw: Draw, threads: int) -> Timer:
+    """Torch's own kernel for the operator, verified on the draw."""
+    from gensor_gym.measure.torch_baseline import TorchBaseline
+
+    baseline = TorchBaseline(op, draw.inputs, threads)
+    if fault := draw.fault(decode(baseline.output(), op.output.dtype)):
+        raise WrongInComparison(f"torch: {fault}")
+    return baseline.time
+
+
+def _interleave(
+    timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, announce: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """Rounds over all timers in random order; each is woken by an untimed call before its sample."""
+    rng = np.random.default_rng(seed)
+    calls: dict[str, int] = {}
+    samples: dict[str, list[float]] = {name: [] for name in timers}
+    announce("wait")
+    with timing_lock():
+        for name, timer in timers.items():
+            announce("time")
+            calls[name] = calls_per_sample(warm_up(timer, rules), rules)
+        for _ in range(rounds):
+            for name in rng.permutation(list(timers)):
+                announce("time")
+                time.sleep(_PAUSE)
+                timers[name](max(1, calls[name] // 4))
+                samples[name].append(timers[name](calls[name]) / calls[name])
+    return samples

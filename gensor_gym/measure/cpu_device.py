@@ -1,0 +1,109 @@
+"""Compiled C kernels inside a worker: buffers between guards, the shared thread pool, timing in C."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import platform
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from gensor_gym.measure.buffers import GuardedBuffer
+from gensor_gym.measure.c_runtime import CRuntime
+from gensor_gym.measure.expectation import ARRAY_DTYPE
+from gensor_gym.measure.requests import Built
+from gensor_gym.measure.trial import LaunchError
+from gensor_gym.operators.types import Operator
+
+
+class CpuDevice:
+    """The processor this runs on. Buffers of the last operator are kept for the next kernel of it."""
+
+    def __init__(self) -> None:
+        """Nothing is loaded yet."""
+        self._operator: Operator | None = None
+        self._inputs: list[GuardedBuffer] = []
+
+    def load(self, built: Built, threads: int) -> LoadedC:
+        """Load a shared library; LaunchError when the loader refuses it or it lacks its entry."""
+        op = built.kernel.operator
+        if op != self._operator:
+            self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype]) for t in op.inputs]
+            self._operator = op
+        return LoadedC(built, threads, self._inputs)
+
+
+class LoadedC:
+    """One C kernel with its buffers; see `trial.Loaded`."""
+
+    def __init__(self, built: Built, threads: int, inputs: list[GuardedBuffer]) -> None:
+        """Load the library, map output and workspace."""
+        kernel = built.kernel
+        if len(kernel.launches) != 1:
+            raise LaunchError(f"a C kernel has one entry, this has {len(kernel.launches)}")
+        try:
+            self._library = ctypes.CDLL(built.path, mode=ctypes.RTLD_LOCAL)
+            self._entry = ctypes.cast(getattr(self._library, kernel.launches[0].entry), ctypes.c_void_p)
+        except (OSError, AttributeError) as error:
+            raise LaunchError(f"cannot load the kernel: {error}") from error
+        output = kernel.operator.output
+        self._inputs = inputs
+        self._output = GuardedBuffer(output.shape, ARRAY_DTYPE[output.dtype])
+        self._workspace = GuardedBuffer((max(kernel.workspace_bytes, 1),), np.uint8)
+        self._addresses = (ctypes.c_void_p * len(inputs))(*(b.address for b in inputs))
+        self._runtime = CRuntime(threads)
+
+    def write(self, inputs: tuple[np.ndarray, ...]) -> None:
+        """Copy arrays into the input buffers; output and workspace are filled with NaN bytes."""
+        for buffer, array in zip(self._inputs, inputs, strict=True):
+            buffer.array[...] = array
+        self._output.poison()
+        self._workspace.poison()
+
+    def poison(self) -> None:
+        """Fill the output with NaN bytes."""
+        self._output.poison()
+
+    def time(self, calls: int) -> float:
+        """Seconds that `calls` calls take, by the monotonic clock, in C."""
+        arguments = (self._entry, self._addresses, self._output.address, self._workspace.address)
+        return self._runtime.time(*arguments, calls)
+
+    def read(self) -> np.ndarray:
+        """The output, not copied."""
+        return self._output.array
+
+    def damage(self, inputs: tuple[np.ndarray, ...]) -> str:
+        """Guard words overwritten or inputs changed, in words."""
+        named = [("output", self._output), ("workspace", self._workspace)]
+        named += [(f"input {i}", buffer) for i, buffer in enumerate(self._inputs)]
+        broken = [name for name, buffer in named if not buffer.intact()]
+        if broken:
+            for buffer in self._inputs:
+                buffer.guard()  # the input buffers serve the next kernel too
+            return f"written outside the buffer of {', '.join(broken)}"
+        for i, (buffer, array) in enumerate(zip(self._inputs, inputs, strict=True)):
+            if not np.array_equal(buffer.array, array):
+                return f"input {i} was modified"
+        return ""
+
+    def conditions(self) -> dict[str, object]:
+        """The processor's name."""
+        return {"device": processor_name()}
+
+    def close(self) -> None:
+        """Unload the library."""
+        _ctypes.dlclose(self._library._handle)
+
+
+@lru_cache(maxsize=1)
+def processor_name() -> str:
+    """Model name of this machine's processor."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

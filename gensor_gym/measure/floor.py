@@ -1,0 +1,37 @@
+"""The time that no correct kernel can beat when timed with warm caches; below it a measurement is not believed."""
+
+from __future__ import annotations
+
+from gensor_gym.hardware.types import Hardware, MemoryLevel
+from gensor_gym.operators.types import Operator
+
+MARGIN = 0.9
+"""Figures of a machine are a few percent off; a time is IMPLAUSIBLE below this share of the floor."""
+
+
+def warm_floor(op: Operator, hw: Hardware) -> float:
+    """Seconds: arithmetic at peak, or the bytes that cannot have stayed in inner caches at each level's bandwidth.
+
+    Stricter rules err here: a kernel timed in a loop may find all but the surplus of its data in a cache, so of b bytes
+    only b minus the capacity of the caches inside a level must cross that level.
+    """
+    peaks = dict(hw.peak)
+    arithmetic = op.flops / peaks.get(op.dtype, max(peaks.values()))
+    held, slowest = 0, 0.0
+    for level in hw.memory:
+        if not _lasts(level):
+            continue
+        slowest = max(slowest, max(0, op.compulsory_bytes - held) / level.bandwidth)
+        held = max(held, _total(level, hw))
+    return max(arithmetic, slowest)
+
+
+def _lasts(level: MemoryLevel) -> bool:
+    """Registers and GPU shared memory do not keep data from one kernel to the next."""
+    return level.name not in ("register", "shared")
+
+
+def _total(level: MemoryLevel, hw: Hardware) -> int:
+    """Bytes of the whole device at a level: private caches count once per unit."""
+    private = level.name == "l1" or (hw.kind == "cpu" and level.name == "l2")
+    return level.capacity * (hw.units if private else 1)

@@ -1,0 +1,64 @@
+"""Intervals for timings that assume no distribution: of a median by order statistics, of a ratio by block bootstrap."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of the median from order statistics (binomial), at least `confidence` where the count allows it.
+
+    Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
+    """
+    values = np.sort(np.asarray(samples, dtype=np.float64))
+    if values.size == 0:
+        raise ValueError("median_interval needs at least one sample")
+    rank = _outer_rank(values.size, confidence)
+    return float(values[rank]), float(values[values.size - 1 - rank])
+
+
+def _outer_rank(count: int, confidence: float) -> int:
+    """Largest k such that [x_(k), x_(n-1-k)] covers the median with probability >= confidence (0 if none does)."""
+    tail, rank = 0.0, 0
+    for k in range((count + 1) // 2):
+        tail += _binomial(count, k)
+        if 1.0 - 2.0 * tail < confidence:
+            break
+        rank = k
+    return rank
+
+
+def _binomial(count: int, k: int) -> float:
+    """P(Binomial(count, 1/2) = k), through log-gamma so that large counts do not underflow on the way."""
+    log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2.0)
+    return math.exp(log)
+
+
+def half_width(samples: list[float]) -> float:
+    """Half of the median's interval over the median: the relative precision that timing stops at."""
+    low, high = median_interval(samples)
+    return 0.5 * (high - low) / float(np.median(samples))
+
+
+def ratio_interval(
+    a: np.ndarray | list[float], b: np.ndarray | list[float], confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> tuple[float, float, float]:
+    """Ratio a/b of paired timings as (median, low, high), by a moving-block bootstrap of the paired log-ratios.
+
+    Pair i of `a` and `b` comes from the same round of an interleaved comparison, which cancels drift. Blocks of about
+    the cube root of the count are drawn because neighbouring rounds are correlated.
+    """
+    left, right = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if left.shape != right.shape or left.ndim != 1 or left.size == 0:
+        raise ValueError(f"ratio_interval takes two equally long lists of timings, got shapes {left.shape} and {right.shape}")
+    logs = np.log(left / right)
+    count = logs.size
+    block = max(1, round(count ** (1 / 3)))
+    rng = np.random.default_rng(seed)
+    starts = rng.integers(0, count, size=(resamples, -(-count // block)))
+    index = (starts[:, :, None] + np.arange(block)) % count
+    medians = np.median(logs[index.reshape(resamples, -1)[:, :count]], axis=1)
+    low, high = np.quantile(medians, [0.5 - confidence / 2, 0.5 + confidence / 2])
+    return float(np.exp(np.median(logs))), float(np.exp(low)), float(np.exp(high))

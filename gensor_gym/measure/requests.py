@@ -1,0 +1,44 @@
+"""What a worker is asked to do: plain picklable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.measure.timing import TimingRules
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel and its compiled file (a shared library or a cubin)."""
+
+    kernel: Kernel
+    path: str
+    compiler: str = ""
+    compile_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrialRequest:
+    """Verify and time one kernel. `floor` is the least believable time in seconds."""
+
+    built: Built
+    threads: int
+    floor: float
+    seed: int = 0
+    rules: TimingRules = field(default_factory=TimingRules)
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """Time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
+
+    `torch_threads` of None leaves torch out; `name -> samples` comes back, torch under `torch`.
+    """
+
+    built: tuple[tuple[str, Built], ...]
+    threads: int
+    rounds: int
+    seed: int = 0
+    torch_threads: int | None = None
+    rules: TimingRules = field(default_factory=TimingRules)

@@ -1,0 +1,224 @@
+"""What a strategy works with: a task, a budget, and a session that measures, predicts, records and stops in time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.store import Store
+from gensor_gym.operators.types import Operator
+
+
+class BudgetSpent(Exception):
+    """The budget is out. What was measured stands in the session's trace; the strategy returns its best."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """An operator on a hardware, timed by a backend, in a space. Text forms are resolved by `Task.of`."""
+
+    operator: Operator
+    hardware: Hardware
+    backend: str | Backend = "auto"
+    space: str = "gensor"
+
+    @classmethod
+    def of(
+        cls, operator: Operator | str, hardware: Hardware | str = "host", backend: str | Backend = "auto", space: str = "gensor"
+    ) -> Task:
+        """A task from objects or their text; ValueError names what is unknown."""
+        op = operators.parse(operator) if isinstance(operator, str) else operator
+        return cls(op, machines.get(hardware), backend, space)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may spend; None is no limit. Trials: distinct kernels. Evaluations: calls of the model. Seconds: elapsed."""
+
+    trials: int | None = None
+    evaluations: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """ValueError for a budget that is no number of things to spend."""
+        for name in ("trials", "evaluations", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"budget {name} must be positive or None, got {value!r}")
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """One trial. `elapsed_s` and `evaluations` are the session's when the trial ended; `seconds` is inf unless OK."""
+
+    trial: int
+    elapsed_s: float
+    schedule: str
+    seconds: float
+    status: str
+    evaluations: int
+
+
+class Session:
+    """Measures and predicts for one search, charges the budget, records a trace, remembers the best.
+
+    A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session is answered
+    free. A kernel that only the store knows is a trial like any other, so that a search does not depend on what the store
+    holds. Elapsed time is the session's own clock plus, for an answer of the store, the seconds the trial took when it was
+    made (`trial_seconds` in its conditions): a budget in seconds is then spent as it would be without the store.
+    """
+
+    def __init__(self, task: Task, budget: Budget, store: Store | str | Path | None = None) -> None:
+        """Resolve the backend and build the graph; the clock starts at the first use."""
+        self.task = task
+        self.budget = budget
+        self.backend = get_backend(task.backend, task.hardware)
+        self.graph = ConstructionGraph(task.operator, task.hardware, task.space)
+        self.trace: list[TraceRow] = []
+        self.evaluations = 0
+        self._store = Store(store) if isinstance(store, (str, Path)) else store
+        self._device = self.backend.device(task.hardware)
+        self._seen: dict[str, Measurement] = {}
+        self._best: tuple[Schedule, Measurement] | None = None
+        self._start: float | None = None
+        self._credited = 0.0
+
+    @property
+    def trials(self) -> int:
+        """Trials spent."""
+        return len(self.trace)
+
+    @property
+    def best(self) -> tuple[Schedule, Measurement] | None:
+        """The fastest OK schedule with its measurement, the earlier one of equals; None before there is one."""
+        return self._best
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first use, with those credited for answers of the store."""
+        return 0.0 if self._start is None else time.perf_counter() - self._start + self._credited
+
+    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """Measure schedules in order.
+
+        A batch that exceeds the budget is cut to what is left: the answers for its beginning come back, fewer than were
+        asked for, and the next call raises.
+
+        Raises:
+            BudgetSpent: when there is work to do and nothing left to do it with.
+        """
+        self._tick()
+        op, hw = self.task.operator, self.task.hardware
+        digests = [self.backend.digest(op, schedule, hw) for schedule in schedules]
+        fresh: dict[str, Schedule] = {}
+        allowed = len(digests)
+        left = self._trials_left()
+        for position, (digest, schedule) in enumerate(zip(digests, schedules, strict=True)):
+            if digest in self._seen or digest in fresh:
+                continue
+            if len(fresh) >= left:
+                allowed = position
+                break
+            fresh[digest] = schedule
+        if schedules and allowed == 0:
+            raise BudgetSpent(self._spent_text())
+        done = self._try(fresh)
+        answers = []
+        for digest in digests[:allowed]:
+            if digest not in done and digest not in self._seen:
+                break  # the seconds ran out within the batch
+            answers.append(self._seen[digest])
+        return answers
+
+    def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
+        """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]; each charges one evaluation.
+
+        Raises:
+            BudgetSpent: before anything is evaluated, when fewer evaluations are left than asked for.
+        """
+        self._tick()
+        rows = schedules if isinstance(schedules, np.ndarray) else self.graph.stack(list(schedules))
+        limit = self.budget.evaluations
+        if limit is not None and self.evaluations + len(rows) > limit:
+            raise BudgetSpent(f"{self.evaluations} of {limit} model evaluations spent, {len(rows)} more asked for")
+        if self._seconds_out():
+            raise BudgetSpent(self._spent_text())
+        self.evaluations += len(rows)
+        return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
+
+    def _tick(self) -> None:
+        """Start the clock."""
+        if self._start is None:
+            self._start = time.perf_counter()
+
+    def _seconds_out(self) -> bool:
+        """Whether the time is spent."""
+        return self.budget.seconds is not None and self.elapsed >= self.budget.seconds
+
+    def _trials_left(self) -> float:
+        """New kernels that may still be tried."""
+        if self._seconds_out():
+            return 0
+        return float("inf") if self.budget.trials is None else self.budget.trials - self.trials
+
+    def _spent_text(self) -> str:
+        """What is spent of what, in words."""
+        trials, seconds = self.budget.trials, self.budget.seconds
+        return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
+
+    def _try(self, fresh: dict[str, Schedule]) -> set[str]:
+        """Try new kernels, from the store where it has them, in the order given, until the seconds run out."""
+        op, hw = self.task.operator, self.task.hardware
+        known = {digest: self._stored(digest) for digest in fresh}
+        missing = [schedule for digest, schedule in fresh.items() if known[digest] is None]
+        stream = self.backend.stream(op, missing, hw)
+        done: set[str] = set()
+        for digest, schedule in fresh.items():
+            if done and self._seconds_out():
+                break
+            found = known[digest]
+            if found is None:
+                before = time.perf_counter()
+                found = next(stream)
+                self._put(schedule, found, time.perf_counter() - before)
+            else:
+                self._credited += float(found.conditions.get("trial_seconds", 0.0))
+            self._record(digest, schedule, found)
+            done.add(digest)
+        return done
+
+    def _stored(self, digest: str) -> Measurement | None:
+        """The store's answer; statuses of the machine's mood are not taken from it but tried again."""
+        if self._store is None or not self.backend.stored:
+            return None
+        found = self._store.get(digest, self._device)
+        return None if found is None or found.status in (Status.TIMEOUT, Status.CRASHED) else found
+
+    def _put(self, schedule: Schedule, measurement: Measurement, seconds: float) -> None:
+        """Keep a new measurement, with the seconds that the trial took."""
+        if self._store is None or not self.backend.stored:
+            return
+        conditions = {**measurement.conditions, "trial_seconds": seconds}
+        kept = Measurement(measurement.status, measurement.samples, conditions, measurement.error, measurement.digest)
+        self._store.put(self._device, str(self.task.operator), str(schedule), kept)
+
+    def _record(self, digest: str, schedule: Schedule, measurement: Measurement) -> None:
+        """Into the trace."""
+        self._seen[digest] = measurement
+        row = TraceRow(
+            self.trials, self.elapsed, str(schedule), measurement.seconds, measurement.status.value, self.evaluations
+        )
+        self.trace.append(row)
+        if measurement.status is Status.OK and (self._best is None or measurement.seconds < self._best[1].seconds):
+            self._best = (schedule, measurement)

@@ -1,0 +1,131 @@
+"""One trial inside a worker: load, verify, time, verify again. The same for every device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import numpy as np
+
+from gensor_gym.measure.expectation import Draw, ExpectationCache, decode
+from gensor_gym.measure.machine_lock import timing_lock
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.requests import Built, TrialRequest
+from gensor_gym.measure.timing import PROTOCOL, take_samples
+
+Announce = Callable[[str], None]
+"""Tells the harness which stage begins, so that a crash or a hang is placed."""
+
+
+class LaunchError(Exception):
+    """The device refused to run the kernel; the worker's state is sound."""
+
+
+class Loaded(Protocol):
+    """A kernel in the worker with its buffers."""
+
+    def write(self, inputs: tuple[np.ndarray, ...]) -> None:
+        """Copy arrays into the input buffers and poison output and workspace."""
+
+    def poison(self) -> None:
+        """Fill the output with NaN bytes."""
+
+    def time(self, calls: int) -> float:
+        """Run that many times in a row; seconds in all."""
+
+    def read(self) -> np.ndarray:
+        """The output array."""
+
+    def damage(self, inputs: tuple[np.ndarray, ...]) -> str:
+        """What the kernel touched that it must not: guard words, inputs. Empty when nothing."""
+
+    def conditions(self) -> dict[str, object]:
+        """Device and its state now."""
+
+    def close(self) -> None:
+        """Unload."""
+
+
+class Device(Protocol):
+    """What a worker runs kernels on."""
+
+    def load(self, built: Built, threads: int) -> Loaded:
+        """Load a compiled kernel; LaunchError when the device refuses it."""
+
+
+def check(loaded: Loaded, op_dtype: str, draw: Draw) -> str:
+    """What is wrong with the output that stands in the buffers for this draw; empty when nothing."""
+    return loaded.damage(draw.inputs) or draw.fault(decode(loaded.read(), op_dtype))
+
+
+@contextmanager
+def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
+    """Load, and unload whatever happens."""
+    loaded = device.load(built, threads)
+    try:
+        yield loaded
+    finally:
+        loaded.close()
+
+
+def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, announce: Announce) -> Measurement:
+    """Verify and time one kernel; every fault of the kernel becomes a status."""
+    kernel = request.built.kernel
+    announce("reference")
+    draws = cache.get(kernel.operator, request.seed)
+    announce("load")
+    try:
+        with opened(device, request.built, request.threads) as loaded:
+            return _measure(loaded, draws, request, announce)
+    except LaunchError as error:
+        return Measurement(Status.LAUNCH_ERROR, error=str(error), digest=kernel.digest)
+
+
+def _measure(loaded: Loaded, draws: tuple[Draw, ...], request: TrialRequest, announce: Announce) -> Measurement:
+    """The trial on a loaded kernel."""
+    kernel = request.built.kernel
+    dtype = kernel.operator.output.dtype
+
+    def wrong(fault: str, when: str) -> Measurement:
+        return Measurement(Status.WRONG_ANSWER, error=f"{when}: {fault}", digest=kernel.digest)
+
+    for draw in (draws[1], draws[0]):  # the draw that is timed comes last, so its inputs stand in the buffers
+        announce("verify")
+        loaded.write(draw.inputs)
+        loaded.time(1)
+        if fault := check(loaded, dtype, draw):
+            return wrong(fault, "before timing")
+    announce("wait")
+    with timing_lock():
+        announce("time")
+        loaded.poison()
+        samples, calls = take_samples(loaded.time, request.rules)
+        conditions = _conditions(loaded, request, calls)
+    announce("check")
+    if fault := check(loaded, dtype, draws[0]):
+        return wrong(fault, "after timing")
+    loaded.write(draws[2].inputs)
+    loaded.time(1)
+    if fault := check(loaded, dtype, draws[2]):
+        return wrong(fault, "on new inputs after timing")
+    seconds = float(np.median(samples))
+    if seconds < request.floor:
+        text = f"median {seconds:.3g} s is below {request.floor:.3g} s, the roofline floor with its margin"
+        return Measurement(Status.IMPLAUSIBLE, tuple(samples), conditions, text, kernel.digest)
+    return Measurement(Status.OK, tuple(samples), conditions, "", kernel.digest)
+
+
+def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, object]:
+    """What the samples were taken under."""
+    return {
+        **loaded.conditions(),
+        "threads": request.threads,
+        "protocol": PROTOCOL,
+        "cache": "warm",
+        "calls_per_sample": calls,
+        "compiler": request.built.compiler,
+        "compile_seconds": request.built.compile_seconds,
+        "load_average": os.getloadavg()[0],
+    }

@@ -1,0 +1,82 @@
+"""The worker process: runs kernels on a device, so that what they do to their process is not done to the harness.
+
+Started as `python -m gensor_gym.measure.worker DEVICE READ_FD WRITE_FD PARENT_PID`. It ends when its pipe closes, or when
+its parent is gone, even while a kernel hangs: a thread watches for that. Nothing is written to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+
+from gensor_gym.measure.compare import run_comparison
+from gensor_gym.measure.expectation import ExpectationCache
+from gensor_gym.measure.requests import CompareRequest, TrialRequest
+from gensor_gym.measure.trial import Device, run_trial
+from gensor_gym.measure.wire import PipeClosed, receive, send
+
+_WATCH_SECONDS = 0.5
+
+
+def make_device(name: str) -> Device:
+    """The device of that name; ValueError names the two there are."""
+    if name == "cpu":
+        from gensor_gym.measure.cpu_device import CpuDevice
+
+        return CpuDevice()
+    if name == "cuda":
+        from gensor_gym.measure.cuda_device import CudaDevice
+
+        return CudaDevice()
+    raise ValueError(f"no device {name!r}; workers run 'cpu' and 'cuda'")
+
+
+def watch_parent(parent: int) -> None:
+    """End this process once `parent` is no longer its parent."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(3)
+
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+def serve(device: Device, read_fd: int, write_fd: int) -> None:
+    """Answer requests until the pipe closes."""
+    cache = ExpectationCache()
+
+    def announce(stage: str) -> None:
+        send(write_fd, ("stage", stage))
+
+    while True:
+        request = receive(read_fd)
+        try:
+            if isinstance(request, TrialRequest):
+                answer = ("answer", run_trial(device, cache, request, announce))
+            elif isinstance(request, CompareRequest):
+                answer = ("answer", run_comparison(device, cache, request, announce))
+            else:
+                answer = ("error", f"unknown request {type(request).__name__}")
+        except PipeClosed:
+            raise
+        except Exception:  # the harness gets the traceback and raises
+            answer = ("error", traceback.format_exc())
+        send(write_fd, answer)
+
+
+def main(arguments: list[str]) -> None:
+    """Entry point; see the module."""
+    device, read_fd, write_fd, parent = arguments[0], *map(int, arguments[1:4])
+    watch_parent(parent)
+    try:
+        serve(make_device(device), read_fd, write_fd)
+    except PipeClosed:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
