@@ -1,0 +1,46 @@
+# make compare   compare strategies on this machine        make lint    ruff, mypy, direction of imports
+# make test      the default tests: no GPU needed          make gpu     on a machine with an NVIDIA GPU
+#
+# The first target that needs it builds .venv. ARGS are passed on: make compare ARGS="seed=1", make test ARGS="-k env".
+
+PYTHON ?= python3
+JOBS ?= 2
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Libraries that start a thread per core disturb timings and one another; kernels have a thread pool of their own.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+export NUMEXPR_NUM_THREADS ?= 1
+
+.PHONY: compare test lint gpu clean
+
+compare: $(STAMP)
+	$(BIN)/python -m experiments.compare $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# A GPU machine brings its own Python with CuPy; nothing is installed there.
+gpu:
+	python3 -m experiments.gpu $(ARGS)
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is older than Python 3.11; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[lab,dev,nvrtc]'
+	touch $@

@@ -1,0 +1,152 @@
+"""Imports go one way, the gym stays light, and each heavy library has its few files. Read from the source, not run."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("gensor_gym", "agents", "experiments")
+LAYERS = (
+    ("operators", "hardware"),
+    ("graph",),
+    ("cost",),
+    ("construction",),
+    ("codegen",),
+    ("measure",),
+    ("env",),
+)
+"""Inside gensor_gym, from the bottom. Modules beside these are its face: nothing in a layer imports them."""
+TOP = {"numpy", "numba", "gymnasium"}
+"""What gensor_gym may import at the top of a module, besides the standard library and itself."""
+HOMES: dict[str, tuple[str, ...]] = {}
+"""Heavy library -> the files that import it, where one file in each package is not enough."""
+HEAVY = ("cupy", "torch", "stable_baselines3", "sb3_contrib", "hydra", "wandb", "xgboost", "cuda", "ray")
+
+
+def sources(package: str) -> list[Path]:
+    """Python files of a package, relative to the root."""
+    return sorted(path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py"))
+
+
+def imported(tree: ast.AST, path: Path) -> Iterator[tuple[str, int]]:
+    """(absolute dotted name, line) of every import below a node; `from a import b` gives a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = list(path.parent.parts[: len(path.parent.parts) - node.level + 1]) if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def at_top(tree: ast.Module) -> ast.Module:
+    """The module without what runs only when called, or only for type checkers."""
+
+    class Strip(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+            return None
+
+        def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+            return None
+
+        def visit_If(self, node: ast.If) -> ast.AST | None:
+            return None if "TYPE_CHECKING" in ast.unparse(node.test) else self.generic_visit(node)
+
+    return Strip().visit(tree)
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"), filename=str(path))
+
+
+def height(part: str) -> int | None:
+    """Position of a part of gensor_gym in the layers, from 0 at the bottom."""
+    return next((number for number, layer in enumerate(LAYERS) if part in layer), None)
+
+
+def part_of(path: Path) -> str:
+    """`graph` for gensor_gym/graph/rules.py, `construction` for gensor_gym/construction.py."""
+    return path.parts[1].removesuffix(".py")
+
+
+def against_the_layers(path: Path, tree: ast.Module) -> list[str]:
+    """Imports of a gensor_gym file that go up, sideways, or out to the face of the package."""
+    own = height(part_of(path))
+    if own is None:
+        return []
+    wrong = []
+    for name, line in imported(tree, path):
+        words = name.split(".")
+        if words[0] != "gensor_gym" or words[1:2] == [part_of(path)]:
+            continue
+        other = height(words[1]) if len(words) > 1 else None
+        if other is None or other >= own:
+            wrong.append(f"{path}:{line} imports {name}")
+    return wrong
+
+
+def test_layers_go_one_way() -> None:
+    wrong = [text for path in sources("gensor_gym") for text in against_the_layers(path, parse(path))]
+    assert wrong == []
+
+
+def test_every_folder_of_the_gym_is_a_layer() -> None:
+    folders = {p.name for p in (ROOT / "gensor_gym").iterdir() if p.is_dir() and any(p.glob("*.py"))}
+    assert {name for name in folders if height(name) is None} == set()
+
+
+def test_the_gym_knows_no_agent_and_agents_no_experiment() -> None:
+    wrong = []
+    for number, package in enumerate(PACKAGES):
+        for path in sources(package):
+            for name, line in imported(parse(path), path):
+                if name.split(".")[0] in (*PACKAGES[number + 1 :], "tests"):
+                    wrong.append(f"{path}:{line} imports {name}")
+    assert wrong == []
+
+
+def test_tops_of_gym_modules_import_only_the_core() -> None:
+    allowed = TOP | {"gensor_gym", "__future__"} | set(sys.stdlib_module_names)
+    wrong = [
+        f"{path}:{line} imports {name}"
+        for path in sources("gensor_gym")
+        for name, line in imported(at_top(parse(path)), path)
+        if name.split(".")[0] not in allowed
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", HEAVY)
+def test_a_heavy_library_is_imported_only_in_its_files(library: str) -> None:
+    users: dict[str, list[str]] = {package: [] for package in PACKAGES}
+    for package in PACKAGES:
+        for path in sources(package):
+            if any(name.split(".")[0] == library for name, _ in imported(parse(path), path)):
+                users[package].append(path.as_posix())
+    for package, files in users.items():
+        homes = {home for home in HOMES.get(library, ()) if home.startswith(f"{package}/")}
+        if homes:
+            assert set(files) == homes
+        else:
+            assert len(files) <= 1, f"{library} belongs in one file of {package}, or in HOMES above: {files}"
+
+
+def test_the_checks_see_what_they_should() -> None:
+    def wrong(path: str, text: str) -> list[str]:
+        return against_the_layers(Path(path), ast.parse(text))
+
+    assert wrong("gensor_gym/graph/a.py", "from gensor_gym.operators import x\nfrom gensor_gym.graph.b import y") == []
+    assert wrong("gensor_gym/graph/a.py", "def f():\n    import gensor_gym.measure.trial")
+    assert wrong("gensor_gym/graph/a.py", "import gensor_gym")
+    assert wrong("gensor_gym/graph/a.py", "from gensor_gym import build")
+    assert wrong("gensor_gym/graph/a.py", "from ..cost import model")
+    assert wrong("gensor_gym/hardware/a.py", "from gensor_gym.operators.types import Operator")
+    assert wrong("gensor_gym/construction.py", "from gensor_gym.codegen import lower")
+    assert wrong("gensor_gym/construction.py", "from gensor_gym.cost.model import latency") == []
+    lazy = "import numpy\nif TYPE_CHECKING:\n    import torch\ndef f():\n    import cupy\nclass A:\n    import rich\n"
+    assert [name for name, _ in imported(at_top(ast.parse(lazy)), Path("a/b.py"))] == ["numpy", "rich"]
