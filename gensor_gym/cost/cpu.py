@@ -24,6 +24,7 @@ from gensor_gym.graph.resources import (
     power_value,
     reduce_product,
     reduce_steps,
+    spatial_product,
     tile_bytes,
     vectors_along,
 )
@@ -172,10 +173,19 @@ def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
 
 
 @njit(cache=True, nogil=True)
+def output_passes(row, ints):  # noqa: ANN001, ANN201
+    """Times an output element goes through a micro-kernel: accumulators stay in registers where a tile holds one register tile."""
+    inner = spatial_product(row, 0, ints)
+    if spatial_product(row, 2, ints) == inner:
+        return 1
+    return reduce_steps(row, 2 if spatial_product(row, 1, ints) == inner else 1, ints)
+
+
+@njit(cache=True, nogil=True)
 def output_traffic(row, ints):  # noqa: ANN001, ANN201
     """Bytes of partial sums carried through the output by splits of the reduction, and of the final store."""
     out = ints[NUM_READS]
-    passes = reduce_steps(row, 1, ints)
+    passes = output_passes(row, ints)
     return _tensor_elements(out, ints) * ints[ITEM + out] * (2.0 * passes - 1.0)
 
 
@@ -200,11 +210,24 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     store = accumulators * (1.0 if out_stride <= 1 else ints[LANES] * 1.0)
     if slot >= SPATIAL_SLOTS:
         store = accumulators * 12.0  # horizontal sums
-    passes = reduce_steps(row, 1, ints)
+    passes = output_passes(row, ints)
     calls = tiles * passes * (CALL_CYCLES + accumulators) + tiles * store
     busy = max(fma, issue * penalty)
     stalls = tiles * points * max(0.0, chain - busy)
     return tiles * points * fma, tiles * points * issue * penalty, stalls + calls
+
+
+@njit(cache=True, nogil=True)
+def _traffic(row, ints, floats):  # noqa: ANN001, ANN201
+    """Bytes into L1 from L2, into L2 from L3, and from DRAM: a tile that overflows its cache leaves its traffic to the next."""
+    in_l1 = tile_bytes(row, 1, ints) <= ints[L1_BYTES]
+    in_l2 = tile_bytes(row, 2, ints) <= ints[L2_BYTES]
+    near = level_traffic(row, 1 if in_l1 else 0, ints)
+    outputs = output_traffic(row, ints) + floats[EPILOGUE_BYTES]
+    far = level_traffic(row, 2 if in_l2 else 1, ints) + outputs
+    if floats[BYTES] <= max(ints[L3_BYTES], ints[L2_BYTES] * ints[UNITS]):
+        return near, far, 0.0
+    return near, far, max(level_traffic(row, 2, ints) + outputs, floats[BYTES])
 
 
 @njit(cache=True, nogil=True)
@@ -215,19 +238,10 @@ def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     fma, issue, stalls = _compute_cycles(row, slot, ints, floats)
     pack = pack_cycles(row, slot, ints)
     tasks = tiles_of(row, 2, ints) * power_value(row[THREAD_SPLIT])
-    active = min(units, tasks)
     imbalance = math.ceil(tasks / units) * units / tasks
 
-    near = level_traffic(row, 1 if tile_bytes(row, 1, ints) <= ints[L1_BYTES] else 0, ints)
-    near = near / max(1, reduce_steps(row, 0, ints) // reduce_steps(row, 1, ints)) if tile_bytes(row, 1, ints) > ints[L1_BYTES] else near
-    far = level_traffic(row, 2 if tile_bytes(row, 2, ints) <= ints[L2_BYTES] else 1, ints) + output_traffic(row, ints)
-    far += floats[EPILOGUE_BYTES]
-    resident = max(ints[L3_BYTES], ints[L2_BYTES] * units)
-    dram_bytes = max(far, floats[BYTES]) if floats[BYTES] > resident else 0.0
-    if tile_bytes(row, 2, ints) > ints[L2_BYTES] and dram_bytes > 0:
-        dram_bytes = max(level_traffic(row, 2, ints) + output_traffic(row, ints), floats[BYTES])
+    near, far, dram_bytes = _traffic(row, ints, floats)
 
-    share = active / units
     arithmetic = fma / clock / units * floats[COEFFICIENT + ARITHMETIC]
     loads = issue / clock / units * floats[COEFFICIENT + ISSUE]
     staging = pack / clock / units * floats[COEFFICIENT + STAGING]
@@ -236,12 +250,13 @@ def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     exposed = stalls / clock / units * floats[COEFFICIENT + EXPOSED]
     compute = max(arithmetic, loads) + exposed + staging
     memory = max(cache, dram)
-    total = (max(compute, memory) + 0.3 * min(compute, memory)) * max(imbalance, 1.0 / share if tasks < units else 1.0)
-    tail = total - (max(compute, memory) + 0.3 * min(compute, memory))
+    balanced = max(compute, memory) + 0.3 * min(compute, memory)
+    total = balanced * imbalance
+    tail = total - balanced
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
     if row[THREAD_SPLIT] > 0:
-        out = ints[NUM_READS]
-        launch += floats[LAUNCH] + 2.0 * _tensor_elements(out, ints) * ints[ITEM + out] * power_value(row[THREAD_SPLIT]) / floats[L2_BW]
+        partial = 2.0 * _tensor_elements(ints[NUM_READS], ints) * ints[ITEM + ints[NUM_READS]] * power_value(row[THREAD_SPLIT])
+        launch += floats[LAUNCH] + partial / floats[L2_BW]
     terms[ARITHMETIC], terms[ISSUE], terms[STAGING], terms[CACHE] = arithmetic, loads, staging, cache
     terms[DRAM], terms[EXPOSED], terms[TAIL], terms[LAUNCH_TERM] = dram, exposed, tail, launch
     return total + launch

@@ -1,0 +1,17 @@
+"""The Gymnasium environments; `register` enters them under `gensor_gym/Construct-v0`."""
+
+from __future__ import annotations
+
+import gymnasium
+
+CONSTRUCT = "gensor_gym/Construct-v0"
+
+
+def register() -> None:
+    """Enter the environments in Gymnasium's registry, once."""
+    if CONSTRUCT not in gymnasium.registry:
+        gymnasium.register(
+            id=CONSTRUCT,
+            entry_point="gensor_gym.env.construct:ConstructEnv",
+            vector_entry_point="gensor_gym.env.vector:ConstructVectorEnv",
+        )

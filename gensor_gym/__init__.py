@@ -1,0 +1,33 @@
+"""gensor_gym: the construction graph of tensor programs as a Gymnasium environment.
+
+Importing the package registers `gensor_gym/Construct-v0`. Everything heavier is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from gensor_gym.env import register
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "ConstructionGraph": "gensor_gym.construction",
+    "Schedule": "gensor_gym.graph.schedule",
+    "build": "gensor_gym.codegen",
+}
+_MODULES = ("operators", "hardware", "graph", "cost", "codegen", "construction", "measure", "env")
+
+__all__ = ["ConstructionGraph", "Schedule", "build", "measure", "operators", "hardware"]
+
+register()
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names on first use; AttributeError for others."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    if name in _MODULES:
+        return import_module(f"gensor_gym.{name}")
+    raise AttributeError(f"module 'gensor_gym' has no attribute {name!r}")

@@ -1,0 +1,63 @@
+"""The reward of `stop` in the tier chosen: the model's, or a measurement's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.roofline import CAP_OVER_FLOOR
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.measurement import Measurement, Status
+
+
+class FinalReward:
+    """R and the facts that go into `info` at the end of an episode.
+
+    `timing="pooled"` answers a program timed before in this object from memory; `"fresh"` times it again.
+    """
+
+    def __init__(self, backend: str | Backend, hardware: Hardware, timing: str) -> None:
+        """Find the backend; ValueError names those there are."""
+        self.backend = None if backend == "analytic" else get_backend(backend, hardware)
+        self.name = "analytic" if self.backend is None else self.backend.name
+        self.hardware = hardware
+        self.pooled = timing == "pooled"
+        self._seen: dict[tuple[str, bytes], Measurement] = {}
+
+    def of(
+        self, graphs: list[ConstructionGraph], rows: list[np.ndarray], latencies: list[float]
+    ) -> list[tuple[float, dict[str, Any]]]:
+        """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already."""
+        if self.backend is None:
+            return [(0.0, {"runtime_s": seconds, "status": "OK"}) for seconds in latencies]
+        measured = [self._measure(graph, Schedule(row)) for graph, row in zip(graphs, rows, strict=True)]
+        return [(reward(graph, m), facts(m)) for graph, m in zip(graphs, measured, strict=True)]
+
+    def _measure(self, graph: ConstructionGraph, schedule: Schedule) -> Measurement:
+        """Measure one program, or recall it."""
+        key = (str(graph.operator), schedule.key)
+        if not (self.pooled and key in self._seen):
+            self._seen[key] = self.backend.measure(graph.operator, [schedule], self.hardware)[0]
+        return self._seen[key]
+
+    def close(self) -> None:
+        """Release the backend's workers."""
+        if self.backend is not None:
+            self.backend.close()
+
+
+def reward(graph: ConstructionGraph, measurement: Measurement) -> float:
+    """R = max(0, log(T_cap / T)); 0 when the status is not OK."""
+    if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
+        return 0.0
+    return max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / measurement.seconds))
+
+
+def facts(measurement: Measurement) -> dict[str, Any]:
+    """What `info` says of a measurement."""
+    return {"runtime_s": measurement.seconds, "status": measurement.status.value}

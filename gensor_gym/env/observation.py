@@ -1,0 +1,147 @@
+"""What an agent sees: groups of float32 features in one fixed layout, about 1 in size, clipped to [-LIMIT, LIMIT].
+
+Dynamic groups are written by compiled code for every step; the groups `operator` and `hardware` are constant over an
+episode and computed once per task.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD, slot_of
+from gensor_gym.graph.resources import (
+    accumulators_of,
+    reduce_product,
+    registers_of,
+    shared_bytes_of,
+    spatial_product,
+    threads_of,
+    tile_bytes,
+    vectors_along,
+)
+from gensor_gym.graph.tables import (
+    BODIES,
+    FLOOR,
+    HORIZON,
+    IS_CPU,
+    L1_BYTES,
+    L2_BYTES,
+    REGS_THREAD,
+    SHARED_BLOCK,
+    THREADS_BLOCK,
+    VECTOR_REGS,
+)
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+LIMIT = 8.0
+_TENSORS_SEEN = 3
+"""Reads and the write whose strides are shown; bodies have at most two reads."""
+
+GROUPS: dict[str, int] = {
+    "tiles": MAX_LEVELS * MAX_AXES + MAX_AXES,  # log2 of tiles, log2 of virtual threads
+    "knobs": len(KNOBS),  # place on the knob's ladder, 0..1
+    "level": MAX_LEVELS,  # one hot
+    "resources": 6,  # fractions of the limits
+    "terms": NUM_TERMS + 1,  # log of each term, and of the latency, over the roofline floor
+    "remaining": 2,  # steps left: fraction of the horizon, log2
+    "operator": MAX_AXES + 2 * _TENSORS_SEEN * MAX_AXES + len(BODIES) + 3,
+    "hardware": 13,
+}
+"""Features of every group, in the order of the flat observation."""
+
+OFFSETS: dict[str, int] = dict(zip(GROUPS, np.cumsum([0, *GROUPS.values()])[:-1].tolist(), strict=True))
+NUM_FEATURES = sum(GROUPS.values())
+NUM_DYNAMIC = OFFSETS["operator"]
+
+_TILES, _KNOBS, _LEVEL = OFFSETS["tiles"], OFFSETS["knobs"], OFFSETS["level"]
+_RESOURCES, _TERMS, _REMAINING = OFFSETS["resources"], OFFSETS["terms"], OFFSETS["remaining"]
+_KNOB_SPAN = np.array([max(1, len(knob.values) - 1) for knob in KNOBS], dtype=np.float64)
+_NUM_KNOBS = len(KNOBS)
+
+
+@njit(cache=True, nogil=True)
+def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: ANN001, ANN201
+    """Write the dynamic features of one schedule into out [>= NUM_DYNAMIC]."""
+    for i in range(MAX_LEVELS * MAX_AXES):
+        out[_TILES + i] = math.log2(row[TILE + i]) / 8.0
+    for a in range(MAX_AXES):
+        out[_TILES + MAX_LEVELS * MAX_AXES + a] = math.log2(row[VTHREAD + a]) / 4.0
+    for k in range(_NUM_KNOBS):
+        out[_KNOBS + k] = row[KNOB + k] / _KNOB_SPAN[k]
+    for level in range(MAX_LEVELS):
+        out[_LEVEL + level] = 1.0 if row[LEVEL] == level else 0.0
+    fill_resources(row, ints, out)
+    for t in range(NUM_TERMS):
+        out[_TERMS + t] = max(-LIMIT, min(LIMIT, math.log10(terms[t] / floats[FLOOR] + 1e-3)))
+    out[_TERMS + NUM_TERMS] = max(-LIMIT, min(LIMIT, math.log10(latency / floats[FLOOR])))
+    out[_REMAINING] = remaining / ints[HORIZON]
+    out[_REMAINING + 1] = math.log2(remaining + 1.0) / 8.0
+
+
+@njit(cache=True, nogil=True)
+def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
+    """Fractions of limits. GPU: threads, registers, shared memory, code. CPU: vector registers, L1, L2, code."""
+    for i in range(6):
+        out[_RESOURCES + i] = 0.0
+    if ints[IS_CPU] == 1:
+        accumulators = accumulators_of(row, ints)
+        out[_RESOURCES] = (accumulators + vectors_along(row, ints) + 1) / ints[VECTOR_REGS]
+        out[_RESOURCES + 1] = min(LIMIT, tile_bytes(row, 1, ints) / ints[L1_BYTES])
+        out[_RESOURCES + 2] = min(LIMIT, tile_bytes(row, 2, ints) / ints[L2_BYTES])
+        out[_RESOURCES + 3] = math.log2(1.0 + accumulators * reduce_product(row, 0, ints)) / 9.0
+        return
+    out[_RESOURCES] = threads_of(row, ints) / ints[THREADS_BLOCK]
+    out[_RESOURCES + 1] = registers_of(row, ints) / ints[REGS_THREAD]
+    out[_RESOURCES + 2] = shared_bytes_of(row, ints) / ints[SHARED_BLOCK]
+    out[_RESOURCES + 3] = math.log2(1.0 + spatial_product(row, 0, ints) * reduce_product(row, 0, ints)) / 12.0
+    out[_RESOURCES + 4] = threads_of(row, ints) % 32 / 32.0
+    out[_RESOURCES + 5] = math.log2(threads_of(row, ints)) / 10.0
+
+
+def static_features(op: Operator, hardware: Hardware) -> np.ndarray:
+    """Groups `operator` and `hardware` of a task, float32 [NUM_FEATURES - NUM_DYNAMIC]."""
+    features = np.concatenate([_operator_features(op), _hardware_features(hardware)])
+    return np.clip(features, -LIMIT, LIMIT).astype(np.float32)
+
+
+def _operator_features(op: Operator) -> np.ndarray:
+    """Log extents by slot; per tensor and slot whether it moves and whether it is contiguous; body; sizes."""
+    slots = [slot_of(a, len(op.spatial)) for a in range(len(op.axes))]
+    extents, moves = np.zeros(MAX_AXES), np.zeros((2, _TENSORS_SEEN, MAX_AXES))
+    for slot, extent in zip(slots, op.extents, strict=True):
+        extents[slot] = math.log2(extent) / 8.0
+    for t, access in enumerate((op.write, *op.reads)[:_TENSORS_SEEN]):
+        for slot, stride in zip(slots, access.axis_strides(), strict=True):
+            moves[0, t, slot] = stride != 0
+            moves[1, t, slot] = stride == 1
+    body = np.eye(len(BODIES))[BODIES.index(op.body)]
+    scale = [math.log2(op.flops) / 32.0, math.log2(op.compulsory_bytes) / 32.0, math.log2(op.intensity + 1e-3) / 8.0]
+    return np.concatenate([extents, moves.ravel(), body, scale])
+
+
+def _hardware_features(hw: Hardware) -> np.ndarray:
+    """Kind, units, lanes and logs of rates and capacities."""
+    levels = {level.name: level for level in hw.memory}
+    dram, l2 = levels["dram"], levels["l2"]
+    inner = levels.get("l1", levels.get("shared", l2))
+    logs = [
+        hw.peak_of("float32") / 1e12, dram.bandwidth / 1e12, l2.bandwidth / 1e12, inner.bandwidth / 1e12, inner.capacity / 2**16,
+        l2.capacity / 2**20, hw.units, hw.lanes, hw.clock / 1e9, hw.launch_overhead / 1e-6, hw.threads_per_unit / 1024 + 1,
+        hw.peak_of("float32") / dram.bandwidth,
+    ]  # fmt: skip
+    return np.array([hw.kind == "cpu", *(math.log2(v) / 4.0 for v in logs)], dtype=np.float64)
+
+
+def group_slices(names: tuple[str, ...] | list[str] | None) -> dict[str, slice]:
+    """Slices of the flat observation by group, in order; ValueError names an unknown group and those there are."""
+    chosen = list(GROUPS) if names is None else list(names)
+    unknown = [name for name in chosen if name not in GROUPS]
+    if unknown or not chosen:
+        raise ValueError(f"no observation group {unknown or 'chosen'}; groups are {list(GROUPS)}")
+    return {name: slice(OFFSETS[name], OFFSETS[name] + GROUPS[name]) for name in GROUPS if name in chosen}

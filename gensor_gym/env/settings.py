@@ -1,0 +1,59 @@
+"""The arguments of the environment, checked once, and their JSON form for `env.spec`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.env.process import MODEL_REWARD
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
+OBSERVATIONS = ("flat", "dict", "successors")
+TIMINGS = ("pooled", "fresh")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything about the process that is not the task."""
+
+    backend: str
+    observation: str
+    groups: tuple[str, ...] | None
+    discount: float
+    step_cost: float
+    shaping: bool
+    timing: str
+
+    def __post_init__(self) -> None:
+        """Check; ValueError names the value and what is accepted."""
+        if self.observation not in OBSERVATIONS:
+            raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS} (for `graph` wrap with GraphObservation)")
+        if self.timing not in TIMINGS:
+            raise ValueError(f"no timing {self.timing!r}; it is one of {TIMINGS}")
+        if not 0.0 < self.discount <= 1.0:
+            raise ValueError(f"discount {self.discount!r} is not in (0, 1]")
+        if self.step_cost < 0.0:
+            raise ValueError(f"step_cost {self.step_cost!r} is negative; it takes 0 or more")
+
+    def vector(self) -> np.ndarray:
+        """The form the compiled process takes: [discount, step_cost, shaping, reward tier is the model]."""
+        return np.array([self.discount, self.step_cost, float(self.shaping), MODEL_REWARD if self.backend == "analytic" else 0.0])
+
+
+def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Arguments of the constructor with operators and hardware as text, so that `env.spec.to_json()` round-trips."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, Operator):
+            return str(value)
+        if isinstance(value, Hardware):
+            return value.name
+        if isinstance(value, list | tuple):
+            return [plain(v) for v in value]
+        return value
+
+    return {key: plain(value) for key, value in arguments.items()}

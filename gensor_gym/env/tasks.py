@@ -1,0 +1,63 @@
+"""The tasks that an environment draws from: one construction graph per operator, their tables stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.observation import static_features
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+OperatorSpec = Operator | str | Sequence["Operator | str"]
+
+
+class TaskSet:
+    """Construction graphs of one or many operators on one hardware, as stacked arrays.
+
+    ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static float32 [K, F],
+    initial int32 [K, ROW].
+    """
+
+    def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str) -> None:
+        """Resolve names (see `operators.resolve`); ValueError names what is not known."""
+        self.hardware = machines.get(hardware)
+        self.space = space
+        self.operators = operators.resolve(operator)
+        self.graphs: list[ConstructionGraph] = []
+        self._index: dict[Operator, int] = {}
+        for op in self.operators:
+            self._append(op)
+        self._stack()
+
+    def add(self, op: Operator) -> int:
+        """Index of the task of an operator, made when it is not there yet."""
+        if op not in self._index:
+            self._append(op)
+            self._stack()
+        return self._index[op]
+
+    def _append(self, op: Operator) -> None:
+        """Make the graph of an operator that is not there yet."""
+        if op not in self._index:
+            self._index[op] = len(self.graphs)
+            self.graphs.append(ConstructionGraph(op, self.hardware, self.space))
+
+    def _stack(self) -> None:
+        """Stack the graphs' tables."""
+        tables = [graph.tables for graph in self.graphs]
+        width = max(len(t.sizes) for t in tables)
+        self.ints = np.stack([t.ints for t in tables])
+        self.floats = np.stack([t.floats for t in tables])
+        self.sizes = np.stack([np.pad(t.sizes, (0, width - len(t.sizes))) for t in tables])
+        self.static = np.stack([static_features(g.operator, g.hardware) for g in self.graphs])
+        self.initial = np.stack([g.initial().row for g in self.graphs])
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """Index of a task drawn uniformly from the operators given; no random number is used where there is one."""
+        count = len(self.operators)
+        return 0 if count == 1 else self._index[self.operators[int(rng.integers(count))]]

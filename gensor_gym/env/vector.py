@@ -1,0 +1,240 @@
+"""The native vector form: thousands of constructions stepped by compiled code, on several threads."""
+
+from __future__ import annotations
+
+import copy
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from gensor_gym.env import process
+from gensor_gym.env.construct import ConstructEnv, starting_state
+from gensor_gym.env.measured import FinalReward
+from gensor_gym.env.observation import NUM_FEATURES
+from gensor_gym.env.process import NUM_SCALARS, STEPS
+from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, json_arguments
+from gensor_gym.env.tasks import OperatorSpec, TaskSet
+from gensor_gym.env.views import ObservationView, successor_features
+from gensor_gym.graph.actions import NUM_ACTIONS
+from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+
+FEWEST_PER_THREAD = 128
+"""Environments below which handing a part to another thread costs more than it saves."""
+
+
+class ConstructVectorEnv(gymnasium.vector.VectorEnv):
+    """`num_envs` constructions side by side; each behaves as a `ConstructEnv` with the same arguments.
+
+    Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
+    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the
+    usable cores or GENSOR_GYM_THREADS.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = ConstructEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        operator: OperatorSpec = DEFAULT_OPERATOR,
+        hardware: Hardware | str = "host",
+        backend: str = "analytic",
+        space: str = "gensor",
+        observation: str = "flat",
+        discount: float = 1.0,
+        step_cost: float = 0.001,
+        timing: str = "pooled",
+        observation_groups: list[str] | None = None,
+        shaping: bool = True,
+        render_mode: str | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        threads: int | None = None,
+    ) -> None:
+        """Check the arguments and build the tasks; ValueError names a bad value."""
+        if num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs}; it takes 1 or more")
+        self.num_envs = num_envs
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = ConstructEnv.metadata | {"autoreset_mode": self.autoreset_mode}
+        self.render_mode = render_mode
+        self.tasks = TaskSet(operator, hardware, space)
+        self.final = FinalReward(backend, self.tasks.hardware, timing)
+        groups = tuple(observation_groups) if observation_groups is not None else None
+        self.settings = Settings(self.final.name, observation, groups, discount, step_cost, shaping, timing)
+        self.view = ObservationView(self.settings)
+        self.single_action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
+        self.single_observation_space = self.view.space
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self._vector = self.settings.vector()
+        self._threads = threads or int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))
+        self._pool: ThreadPoolExecutor | None = None
+        self._rngs: list[np.random.Generator | None] = [None] * num_envs
+        self._allocate()
+
+    def _allocate(self) -> None:
+        """State of all episodes as arrays."""
+        count = self.num_envs
+        self._task = np.zeros(count, dtype=np.int64)
+        self._rows = np.ones((count, ROW), dtype=np.int32)
+        self._scalars = np.zeros((count, NUM_SCALARS))
+        self._masks = np.zeros((count, NUM_ACTIONS), dtype=np.int8)
+        self._obs = np.zeros((count, NUM_FEATURES), dtype=np.float32)
+        self._rewards = np.zeros(count)
+        self._ended = np.zeros(count, dtype=np.bool_)
+        self._over = np.zeros(count, dtype=np.bool_)
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """The specification with plain-text arguments."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        """Keep the specification that `gymnasium.make_vec` sets, in its JSON form."""
+        self._spec = copy.copy(spec)
+        if self._spec is not None:
+            self._spec.kwargs = json_arguments(self._spec.kwargs)
+
+    _spec: EnvSpec | None = None
+
+    @property
+    def discount(self) -> float:
+        """The discount of the process; agents take gamma from here."""
+        return self.settings.discount
+
+    @property
+    def schedules(self) -> list[Schedule]:
+        """Current schedule of every environment."""
+        return [Schedule(row) for row in self._rows]
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start all episodes, or those of options["reset_mask"]; options as in `ConstructEnv.reset`."""
+        seeds = [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
+        chosen = self._chosen(options)
+        for i in chosen:
+            if seeds[i] is not None:
+                self._rngs[i] = gymnasium.utils.seeding.np_random(seeds[i])[0]
+        self._begin(chosen, options)
+        return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
+
+    def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
+        """Indices that a reset concerns; ValueError for a mask of the wrong form."""
+        if not options or "reset_mask" not in options:
+            return np.arange(self.num_envs)
+        mask = options["reset_mask"]
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
+            raise ValueError(f"reset_mask must be a bool array of shape ({self.num_envs},) with some True, got {mask!r}")
+        return np.flatnonzero(mask)
+
+    def _begin(self, chosen: np.ndarray, options: dict[str, Any] | None) -> None:
+        """Put the chosen environments at the start of an episode."""
+        for i in chosen:
+            self._task[i], self._rows[i] = starting_state(self.tasks, options, lambda i=i: self._draw(i))
+        self._over[chosen] = False
+        tasks = self.tasks
+        process.begin_range(
+            chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
+            self._masks, self._obs,
+        )  # fmt: skip
+
+    def _draw(self, index: int) -> int:
+        """Task of the next episode of an environment, from its own random stream."""
+        if self._rngs[index] is None:
+            self._rngs[index] = gymnasium.utils.seeding.np_random(None)[0]
+        return self.tasks.draw(self._rngs[index])
+
+    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One action per environment. Rewards are float64 [B]; truncations are always False."""
+        actions = np.asarray(actions, dtype=np.int64)
+        if actions.shape != (self.num_envs,):
+            raise ValueError(f"actions of shape {actions.shape} for {self.num_envs} environments")
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._over.any():
+            raise ValueError(f"environments {np.flatnonzero(self._over).tolist()} have ended; reset them with options['reset_mask']")
+        skip = self._over.copy()
+        self._advance(actions, skip)
+        if skip.any():
+            self._begin(np.flatnonzero(skip), None)
+        info = self._final_facts(np.flatnonzero(self._ended))
+        self._over = self._ended.copy()
+        rewards, ended = self._rewards.copy(), self._ended.copy()
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
+            info = self._reset_in_step(ended, info)
+        info |= self._masks_info(np.ones(self.num_envs, dtype=np.bool_))
+        return self._observation(), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
+
+    def _advance(self, actions: np.ndarray, skip: np.ndarray) -> None:
+        """Step all environments, split evenly over the threads."""
+        tasks = self.tasks
+        rest = (
+            self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, tasks.static, self._vector,
+            self._masks, self._obs, self._rewards, self._ended,
+        )  # fmt: skip
+        parts = max(1, min(self._threads, self.num_envs // FEWEST_PER_THREAD))
+        if parts == 1:
+            process.step_range(0, self.num_envs, *rest)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="gensor_gym")
+        edges = np.linspace(0, self.num_envs, parts + 1).astype(int)
+        others = [self._pool.submit(process.step_range, low, high, *rest) for low, high in zip(edges[1:-1], edges[2:], strict=True)]
+        process.step_range(edges[0], edges[1], *rest)
+        for other in others:
+            other.result()
+
+    def _final_facts(self, ended: np.ndarray) -> dict[str, Any]:
+        """Add R of measured tiers to the rewards; runtime, status and steps of the episodes that ended."""
+        if len(ended) == 0:
+            return {}
+        graphs = [self.tasks.graphs[self._task[i]] for i in ended]
+        outcomes = self.final.of(graphs, [self._rows[i] for i in ended], self._scalars[ended, process.LATENCY].tolist())
+        runtime, status = np.zeros(self.num_envs), np.full(self.num_envs, None, dtype=object)
+        steps, present = np.zeros(self.num_envs, dtype=np.int64), np.zeros(self.num_envs, dtype=np.bool_)
+        for i, (gain, facts) in zip(ended, outcomes, strict=True):
+            self._rewards[i] += gain
+            runtime[i], status[i], steps[i], present[i] = facts["runtime_s"], facts["status"], self._scalars[i, STEPS], True
+        named = {"runtime_s": runtime, "status": status, "steps": steps}
+        return named | {f"_{key}": present.copy() for key in named}
+
+    def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
+        """SAME_STEP: move the last observation and info aside and begin the next episode."""
+        last = self._observation()
+        final_obs = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(ended):
+            final_obs[i] = {k: v[i] for k, v in last.items()} if isinstance(last, dict) else last[i]
+        final_info = facts | {"action_mask": self._masks.copy(), "_action_mask": ended.copy()}
+        self._begin(np.flatnonzero(ended), None)
+        self._over[:] = False
+        return {"final_obs": final_obs, "_final_obs": ended.copy(), "final_info": final_info, "_final_info": ended.copy()}
+
+    def _masks_info(self, present: np.ndarray) -> dict[str, Any]:
+        """Masks int8 [B, N] as an info dictionary."""
+        return {"action_mask": self._masks.copy(), "_action_mask": present}
+
+    def action_masks(self) -> np.ndarray:
+        """Legal actions, bool [B, N]."""
+        return self._masks.astype(bool)
+
+    def _observation(self) -> Any:
+        """The chosen view of all environments."""
+        if self.settings.observation != "successors":
+            return self.view.batch(self._obs)
+        graphs = self.tasks.graphs
+        return np.stack([successor_features(graphs[t], r, m) for t, r, m in zip(self._task, self._rows, self._masks, strict=True)])
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Stop threads and workers."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        self.final.close()

@@ -1,0 +1,94 @@
+"""Views of the features: flat, by group, or one row for every action's successor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numba import njit
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.env.observation import GROUPS, LIMIT, OFFSETS, fill_resources, group_slices
+from gensor_gym.env.settings import Settings
+from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
+from gensor_gym.graph.layout import LEVEL, ROW
+from gensor_gym.graph.rules import transition
+
+_PRIMITIVES = sorted({action.primitive for action in ACTIONS})
+_ONE_HOT = np.array([[a.primitive == p for p in _PRIMITIVES] for a in ACTIONS], dtype=np.float32)
+_RESOURCES = OFFSETS["resources"]
+NUM_SUCCESSOR_FEATURES = 3 + NUM_TERMS + GROUPS["resources"] + len(_PRIMITIVES)
+"""Legal; log speed-up of the successor under the model; its level; log ratios of its terms; its resources; primitive."""
+
+
+class ObservationView:
+    """Turns the flat features of one environment, or of a batch, into what the agent asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        """ValueError names an unknown group."""
+        self.kind = settings.observation
+        self.slices = group_slices(settings.groups)
+        self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
+        self.whole = len(self.slices) == len(GROUPS)
+        self.space = self._space()
+
+    def _space(self) -> gymnasium.Space:
+        """Observation space of one environment."""
+        if self.kind == "dict":
+            boxes = {name: _box((s.stop - s.start,)) for name, s in self.slices.items()}
+            return gymnasium.spaces.Dict(boxes)
+        if self.kind == "successors":
+            return _box((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES))
+        return _box((len(self.keep),))
+
+    def single(self, features: np.ndarray, graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> Any:
+        """View of one environment's features [F]."""
+        if self.kind == "successors":
+            return successor_features(graph, row, mask)
+        return self.batch(features)
+
+    def batch(self, features: np.ndarray) -> Any:
+        """View of features [..., F] (not for `successors`)."""
+        if self.kind == "dict":
+            return {name: features[..., s].copy() for name, s in self.slices.items()}
+        return features.copy() if self.whole else features[..., self.keep]
+
+
+def _box(shape: tuple[int, ...]) -> gymnasium.spaces.Box:
+    """A float32 box within the limits."""
+    return gymnasium.spaces.Box(-LIMIT, LIMIT, shape, dtype=np.float32)
+
+
+def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; only the primitive where illegal."""
+    out = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), dtype=np.float32)
+    tables = graph.tables
+    _fill_successors(row, mask, tables.ints, tables.floats, tables.sizes, out)
+    out[:, -len(_PRIMITIVES) :] = _ONE_HOT
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _fill_successors(row, mask, ints, floats, sizes, out):  # noqa: ANN001, ANN202
+    """Model and resources of every legal successor beside those of `row`."""
+    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    here, there = np.empty(NUM_TERMS), np.empty(NUM_TERMS)
+    flat = np.zeros(_RESOURCES + 6)
+    now = model_latency(row, ints, floats, here)
+    for action in range(mask.shape[0]):
+        if mask[action] == 0:
+            continue
+        transition(row, action, ints, sizes, scratch, result)
+        after = model_latency(result, ints, floats, there)
+        out[action, 0] = 1.0
+        out[action, 1] = max(-LIMIT, min(LIMIT, np.log(now / after)))
+        out[action, 2] = result[LEVEL] / 4.0
+        for t in range(NUM_TERMS):
+            ratio = np.log((here[t] + 1e-12) / (there[t] + 1e-12))
+            out[action, 3 + t] = max(-LIMIT, min(LIMIT, ratio))
+        fill_resources(result, ints, flat)
+        for i in range(6):
+            out[action, 3 + NUM_TERMS + i] = flat[_RESOURCES + i]
