@@ -1,0 +1,151 @@
+"""Indices as C text: element of a tile, flat address, conditions under which an address may be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.codegen.cuda_plan import Plan, SharedTile, is_padded_along, upper_bound
+from gensor_gym.codegen.cuda_text import Loop, total
+from gensor_gym.operators.types import Access
+
+LOWEST = {"float32": "__int_as_float(0xff800000)", "int8": "-128"}
+"""Minus infinity, or the smallest int8, which no maximum of int8 values is below."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where in the register tile a statement stands: group of elements by loop variable, and element of the group.
+
+    `group` and `lane` are C text by axis; "0" where there is nothing to add.
+    """
+
+    group: tuple[str, ...]  # [A]
+    lane: tuple[str, ...]  # [A]
+
+    def index(self, axis: int) -> str:
+        """Index along the axis within the register tile or the chunk."""
+        return total([(1, self.group[axis]), (1, self.lane[axis])])
+
+
+def make_site(plan: Plan, lane_axis: int = -1, width: int = 1, lane: str = "0", point_lane: str = "0") -> Site:
+    """The site inside the loops over register tile and chunk, `width` elements at a time along `lane_axis`.
+
+    Along the points' axis groups are always as long as the plan says, and `point_lane` tells one in the group.
+    """
+    group, lanes = [], []
+    for a, name in enumerate(plan.names):
+        step = width if a == lane_axis else 1
+        prefix = "reg"
+        if a in plan.op.reduce:
+            prefix, step = "point", plan.points.width if a == plan.points.axis else 1
+        group.append(f"{prefix}_{name}" if plan.register[a] > step else "0")
+        lanes.append(point_lane if a == plan.points.axis else lane if a == lane_axis else "0")
+    return Site(tuple(group), tuple(lanes))
+
+
+def in_tile(plan: Plan, axis: int, site: Site) -> str:
+    """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread."""
+    name, group, lane = plan.names[axis], site.group[axis], (1, site.lane[axis])
+    if axis in plan.op.reduce:
+        return total([(1, f"chunk_{name}" if plan.chunks[axis] > 1 else "0"), (1, group), lane])
+    threads, inner = plan.program.threads[axis], plan.inner[axis]
+    first = (1, f"first_{name}" if threads > 1 else "0")
+    if threads == 1 or inner == plan.register[axis]:
+        return total([first, (1, group), lane])
+    if inner == 1:
+        return total([first, (threads, group)])
+    constant = f"INNER_{name.upper()}"
+    if group == "0":
+        return total([first, lane])
+    return total([first, (inner * threads, f"{group} / {constant}"), (1, f"{group} % {constant}"), lane])
+
+
+def local_indices(plan: Plan, site: Site) -> list[str]:
+    """Index within the block tile or step along every axis."""
+    return [in_tile(plan, a, site) for a in range(len(plan.names))]
+
+
+def global_indices(plan: Plan, site: Site) -> list[str]:
+    """Value of every axis."""
+    return [total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]) for a in range(len(plan.names))]
+
+
+def origin(plan: Plan, axis: int) -> str:
+    """First index of the block tile (spatial) or step (reduce) along an axis."""
+    return f"block_{plan.names[axis]}" if plan.program.grid[axis] > 1 else "0"
+
+
+def along(access: Access, dimension: int, indices: list[str], offset: bool = True) -> str:
+    """The access's index along one dimension for axis values given as text."""
+    row = access.coefficients[dimension]
+    return total(zip(row, indices, strict=True), access.offset[dimension] if offset else 0)
+
+
+def flat(access: Access, indices: list[str]) -> str:
+    """Flat address in the tensor for axis values given as text."""
+    strides = access.strides()
+    return total((stride, along(access, d, indices)) for d, stride in enumerate(strides))
+
+
+def flat_shared(access: Access, tile: SharedTile, indices: list[str]) -> str:
+    """Flat address in a shared tile for axis values within the block tile and the step."""
+    live = [d for d, size in enumerate(tile.shape) if size > 1]
+    return total((tile.strides[d], along(access, d, indices, offset=False)) for d in live)
+
+
+def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:
+    """Conditions on an index along a dimension, only those that some tile can break."""
+    row = access.coefficients[dimension]
+    reach = sum(c * (g * t - 1) for c, g, t in zip(row, plan.program.grid, plan.block, strict=True))
+    limit = upper_bound(plan.op, access, dimension)
+    conditions = []
+    if access.offset[dimension] < 0:
+        conditions.append(f"{index} >= 0")
+    if access.offset[dimension] + reach >= limit:
+        conditions.append(f"{index} < {limit}")
+    return conditions
+
+
+def neutral(plan: Plan) -> str:
+    """What a point outside the reduction contributes, and what accumulators start from."""
+    if plan.op.body == "max":
+        return LOWEST[plan.op.dtype]
+    return "0.0f" if plan.op.dtype == "float32" else "0"
+
+
+def pad_value(plan: Plan) -> str:
+    """The operator's pad value as C text."""
+    value = plan.op.pad_value
+    if plan.op.dtype != "float32":
+        return str(int(value))
+    if value == float("-inf"):
+        return LOWEST["float32"]
+    return f"{value!r}f"
+
+
+def guarded_read(plan: Plan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
+    """`load` where every index is inside, else the pad value inside padding and the neutral elsewhere.
+
+    `indices` are the access's indices along its dimensions; `cast` wraps a fill value (for vectors).
+    """
+    padding: list[str] = []
+    outside: list[str] = []
+    for d, index in enumerate(indices):
+        chosen = padding if is_padded_along(plan.op, access, d) else outside
+        chosen += bounds(plan, access, d, index)
+    pad, fill = cast.format(pad_value(plan)), cast.format(neutral(plan))
+    if pad == fill or not padding or not outside:
+        conditions = padding + outside
+        value = pad if padding else fill
+        return f"{' && '.join(conditions)} ? {load} : {value}" if conditions else load
+    return f"{' && '.join(outside)} ? ({' && '.join(padding)} ? {load} : {pad}) : {fill}"
+
+
+def spatial_loops(plan: Plan, axes: tuple[int, ...], lane_axis: int = -1, width: int = 1) -> list[Loop]:
+    """Loops over the register tile along some spatial axes, `width` elements at a time along one of them."""
+    loops = []
+    for a in axes:
+        step = width if a == lane_axis else 1
+        if plan.register[a] > step:
+            loops.append(Loop(f"reg_{plan.names[a]}", f"REG_{plan.names[a].upper()}", step))
+    return loops

@@ -1,0 +1,269 @@
+"""What a CUDA kernel of a program does, decided before any text is written: threads, shared tiles, widths, guards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.structure import is_aligned, is_staged, shared_inner
+from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
+
+WARP = 32
+DTYPES = ("float32", "int8")
+
+
+@dataclass(frozen=True)
+class SharedTile:
+    """A staged read's box in shared memory.
+
+    `strides` are elements between neighbours along every dimension of the view, `offset` and `nbytes` are bytes.
+    """
+
+    shape: tuple[int, ...]  # [D]
+    strides: tuple[int, ...]  # [D]
+    offset: int
+    nbytes: int
+    load_width: int
+    store_width: int
+
+    @property
+    def loads(self) -> int:
+        """Global loads that fill the tile once."""
+        return math.prod(self.shape) // self.load_width
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """How a fragment is loaded: `width` neighbours along one axis at a time (axis -1: one by one)."""
+
+    axis: int = -1
+    width: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program and what follows from it for a GPU. Axes and dimensions are numbered as in the operator."""
+
+    program: Program
+
+    @property
+    def op(self) -> Operator:
+        """The operator."""
+        return self.program.operator
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the axes."""
+        return tuple(axis.name for axis in self.op.axes)
+
+    @cached_property
+    def register(self) -> tuple[int, ...]:
+        """Register tile (spatial) and chunk of consecutive reduction points (reduce), [A]."""
+        return self.program.tiles[0]
+
+    @cached_property
+    def block(self) -> tuple[int, ...]:
+        """Block tile (spatial) and step of the reduction (reduce), [A]."""
+        return self.program.tiles[1]
+
+    @cached_property
+    def inner(self) -> tuple[int, ...]:
+        """Neighbouring elements that a thread holds along every axis: register tile / virtual threads, [A]."""
+        return tuple(t // v for t, v in zip(self.register, self.program.vthread, strict=True))
+
+    @cached_property
+    def reduce_threads(self) -> int:
+        """Threads that share one output element."""
+        return self.program.knob("reduce_threads") if self.op.reduce else 1
+
+    @cached_property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.program.threads) * self.reduce_threads
+
+    @cached_property
+    def tiles(self) -> int:
+        """Block tiles over the spatial axes."""
+        return math.prod(self.program.grid[a] for a in self.op.spatial)
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps of the reduction, all reduce axes together."""
+        return math.prod(self.program.grid[a] for a in self.op.reduce)
+
+    @cached_property
+    def slices(self) -> int:
+        """Parts that the reduction is split into over blocks."""
+        return self.program.knob("split_k") if self.op.reduce else 1
+
+    @cached_property
+    def chunks(self) -> tuple[int, ...]:
+        """Chunks in a step along every reduce axis (1 along spatial ones), [A]."""
+        pairs = zip(self.block, self.register, strict=True)
+        return tuple(b // r if a in self.op.reduce else 1 for a, (b, r) in enumerate(pairs))
+
+    @cached_property
+    def overhang(self) -> tuple[bool, ...]:
+        """Whether tiles stick out of the extent, [A]."""
+        return tuple(g * t > n for g, t, n in zip(self.program.grid, self.block, self.op.extents, strict=True))
+
+    @cached_property
+    def staged(self) -> tuple[bool, ...]:
+        """Whether each read goes through shared memory."""
+        return tuple(is_staged(self.op, read) for read in self.op.reads)
+
+    @cached_property
+    def shared(self) -> tuple[SharedTile | None, ...]:
+        """Shared tile of each read, None where it is read directly."""
+        tiles: list[SharedTile | None] = []
+        offset = 0
+        for read, staged in zip(self.op.reads, self.staged, strict=True):
+            tiles.append(_shared_tile(self, read, offset) if staged else None)
+            offset += -(-tiles[-1].nbytes // 16) * 16 if tiles[-1] else 0
+        return tuple(tiles)
+
+    @cached_property
+    def exchange_bytes(self) -> int:
+        """Shared memory in which the warps of a wide reduction meet; it takes the place of the tiles."""
+        if self.reduce_threads <= WARP:
+            return 0
+        return 4 * self.threads // WARP * math.prod(self.register[a] for a in self.op.spatial)
+
+    @cached_property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+        staged = max((tile.offset + tile.nbytes for tile in self.shared if tile), default=0)
+        return max(staged, self.exchange_bytes)
+
+    @cached_property
+    def points(self) -> Lanes:
+        """Reduction points that are taken together, so that a direct read contiguous along the reduction loads wide."""
+        best = Lanes()
+        for read, staged in zip(self.op.reads, self.staged, strict=True):
+            axis = self.sole_mover(read, len(read.view) - 1)
+            if staged or axis not in self.op.reduce:
+                continue
+            width = self.global_width(read, self.register[axis])
+            best = max(best, Lanes(axis, width), key=lambda lanes: lanes.width)
+        return best if best.width > 1 else Lanes()
+
+    def sole_mover(self, access: Access, dimension: int) -> int:
+        """The one axis that a dimension's index depends on; -1 if there is none or more than one.
+
+        An axis of extent 1 whose tile is 1 does not count: it adds nothing.
+        """
+        extents = self.op.extents
+        row = access.coefficients[dimension]
+        moving = [a for a, coefficient in enumerate(row) if coefficient and (extents[a] > 1 or self.block[a] > 1)]
+        return moving[0] if len(moving) == 1 else -1
+
+    def global_width(self, access: Access, *lengths: int) -> int:
+        """Widest aligned access in elements, at most knob `vector`, whose groups lie wholly inside or outside.
+
+        `lengths` are what the width must divide: the run of neighbours that a thread holds, or the row of a box.
+        """
+        if self.sole_mover(access, len(access.view) - 1) < 0:
+            return 1
+        limit = upper_bound(self.op, access, len(access.view) - 1)
+        for width in (4, 2):
+            fits = all(length % width == 0 for length in (*lengths, limit))
+            if width <= self.program.knob("vector") and fits and is_aligned(self.op, access, width):
+                return width
+        return 1
+
+    def lanes(self, index: int) -> Lanes:
+        """How the fragment of a read is loaded by a thread."""
+        read, tile = self.op.reads[index], self.shared[index]
+        dimension = shared_inner(self.op, read) if tile else len(read.view) - 1
+        axis = self.sole_mover(read, dimension)
+        if axis < 0 or read.coefficients[dimension][axis] != 1:
+            return Lanes()
+        if axis == self.points.axis:
+            wanted, run = self.points.width, self.points.width
+        elif axis in self.op.spatial:
+            wanted, run = 4, self.inner[axis]
+        else:
+            return Lanes()
+        if tile is None:
+            width = self.global_width(read, run)
+        else:
+            others = [stride for d, stride in enumerate(tile.strides) if d != dimension and tile.shape[d] > 1]
+            width = next(w for w in (4, 2, 1) if w <= wanted and all(n % w == 0 for n in (run, *others)))
+        if axis == self.points.axis and width != self.points.width:
+            return Lanes()
+        return Lanes(axis, width) if width > 1 else Lanes()
+
+    def store_width(self) -> int:
+        """Width of the stores of the output."""
+        write = self.op.write
+        axis = self.sole_mover(write, len(write.view) - 1)
+        if axis < 0 or write.coefficients[-1][axis] != 1:
+            return 1
+        return self.global_width(write, self.inner[axis])
+
+    @cached_property
+    def guarded_points(self) -> tuple[int, ...]:
+        """Reduce axes whose overhanging points must be skipped in the loop, because some read cannot give a neutral."""
+        reads = self.op.reads
+        return tuple(
+            a for a in self.op.reduce if self.overhang[a] and not all(neutralises(self, read, a) for read in reads)
+        )
+
+
+def make_plan(program: Program) -> Plan:
+    """The plan of a program; ValueError names a data type, knob or tile that cannot be generated."""
+    op = program.operator
+    if op.dtype not in DTYPES:
+        raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(DTYPES)}")
+    if program.hardware.kind != "gpu":
+        raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {program.hardware.kind!r} ({program.hardware.name})")
+    for knob in KNOBS:
+        value = program.knob(knob.name)
+        if knob.kind in ("gpu", "both") and value not in knob.available:
+            raise ValueError(f"knob {knob.name}={value}: CUDA code takes {knob.available}")
+    for a, axis in enumerate(op.axes):
+        inner, outer, virtual = program.tiles[0][a], program.tiles[1][a], program.vthread[a]
+        if inner < 1 or outer % inner or virtual < 1 or inner % virtual:
+            raise ValueError(f"axis {axis.name}: tiles {inner}, {outer} and {virtual} vthreads; each must divide the next")
+        if axis.kind == "reduce" and virtual != 1:
+            raise ValueError(f"axis {axis.name}: {virtual} vthreads; a reduce axis takes 1")
+    return Plan(program)
+
+
+def upper_bound(op: Operator, access: Access, dimension: int) -> int:
+    """Index along a dimension from which on nothing is needed: end of the view or of what the axes reach."""
+    return min(access.view[dimension], access.span(dimension, op.extents)[1] + 1)
+
+
+def is_padded_along(op: Operator, access: Access, dimension: int) -> bool:
+    """Whether axis values in range index outside the view along this dimension."""
+    low, high = access.span(dimension, op.extents)
+    return low < 0 or high >= access.view[dimension]
+
+
+def neutralises(plan: Plan, read: Access, axis: int) -> bool:
+    """Whether an index of the read tells that the reduce axis is out of range, so that a neutral can be filled in."""
+    dimensions = range(len(read.view))
+    return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)
+
+
+def _shared_tile(plan: Plan, read: Access, offset: int) -> SharedTile:
+    """Layout of one box: shared_inner last, the other dimensions in the tensor's order."""
+    shape = plan.program.box(read, 1).shape
+    inner, last = shared_inner(plan.op, read), len(shape) - 1
+    load_width = plan.global_width(read, shape[last])
+    order = [d for d in range(len(shape)) if d != inner] + [inner]
+    rows = math.prod(shape) // shape[inner]
+    mover = plan.sole_mover(read, inner)
+    wide = load_width > 1 or (mover in plan.op.spatial and plan.inner[mover] % 2 == 0)
+    padding = plan.program.knob("shared_layout") * (4 if wide else 1) if rows > 1 else 0
+    pitch = shape[inner] + padding
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= pitch if d == inner else shape[d]
+    store_width = load_width if inner == last and pitch % load_width == 0 else 1
+    return SharedTile(shape, tuple(strides), offset, rows * pitch * ITEM_BYTES[read.tensor.dtype], load_width, store_width)
