@@ -1,0 +1,303 @@
+// What a generated CUDA kernel needs of the language and of the machine, for a C++ compiler.
+//
+// The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, or at a warp operation until
+// every lane that the mask names has arrived. Between two waits the order of the fibers is random (seeded), and shared
+// memory starts as NaN in every block, so that a missing barrier gives a wrong answer. Blocks run one after another.
+// Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
+// block at different barriers, a barrier after some thread has returned.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define EMULATOR_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMULATOR_ASAN 1
+#endif
+#endif
+#ifdef EMULATOR_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#define __global__
+#define __device__
+#define __shared__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) int2 { int x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(2) char2 { signed char x, y; };
+struct alignas(4) char4 { signed char x, y, z, w; };
+struct uint3 { unsigned x, y, z; };
+struct dim3 { unsigned x = 1, y = 1, z = 1; };
+
+static uint3 threadIdx, blockIdx;
+static dim3 blockDim, gridDim;
+
+static inline int max(int a, int b) { return a > b ? a : b; }
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline float __int_as_float(unsigned bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+namespace emulator {
+
+enum State { READY, AT_BARRIER, AT_WARP, DONE };
+
+struct Fiber {
+  ucontext_t context;
+  uint3 index;
+  State state;
+  int line;             // of the barrier or warp operation it waits at
+  unsigned mask;        // lanes it waits for
+  uint64_t value;       // what it brought to the warp operation
+  uint64_t received[32];  // what every lane brought
+};
+
+constexpr size_t STACK_BYTES = 1 << 18;
+constexpr int MAX_THREADS = 1024;
+
+static Fiber fibers[MAX_THREADS];
+static char *stacks;
+static ucontext_t scheduler;
+static int current, threads;
+static void (*kernel)(void **);
+static void **kernel_arguments;
+static uint64_t random_state = 1;
+#ifdef EMULATOR_ASAN
+static const void *scheduler_stack;
+static size_t scheduler_stack_bytes;
+#endif
+
+[[noreturn]] static void fail(const char *what, int line) {
+  fprintf(stderr, "emulator: block %u, thread %d, line %d: %s\n", blockIdx.x, current, line, what);
+  exit(3);
+}
+
+static unsigned random_below(unsigned bound) {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return static_cast<unsigned>((random_state >> 20) % bound);
+}
+
+// From the running fiber back to the scheduler; returns when the fiber is run again.
+static void leave(State state) {
+  Fiber &self = fibers[current];
+  self.state = state;
+#ifdef EMULATOR_ASAN
+  void *fake = nullptr;
+  __sanitizer_start_switch_fiber(state == DONE ? nullptr : &fake, scheduler_stack, scheduler_stack_bytes);
+#endif
+  swapcontext(&self.context, &scheduler);
+#ifdef EMULATOR_ASAN
+  __sanitizer_finish_switch_fiber(fake, &scheduler_stack, &scheduler_stack_bytes);
+#endif
+}
+
+static void start() {
+#ifdef EMULATOR_ASAN
+  __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+#endif
+  kernel(kernel_arguments);
+  leave(DONE);
+}
+
+static void run(int thread) {
+  current = thread;
+  threadIdx = fibers[thread].index;
+#ifdef EMULATOR_ASAN
+  void *fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, stacks + thread * STACK_BYTES, STACK_BYTES);
+#endif
+  swapcontext(&scheduler, &fibers[thread].context);
+#ifdef EMULATOR_ASAN
+  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+static void barrier(int line) {
+  fibers[current].line = line;
+  leave(AT_BARRIER);
+}
+
+// Nobody can run: let all pass the barrier, or say what is wrong. Returns false when the block is done.
+static bool release() {
+  int done = 0, waiting = 0;
+  for (int t = 0; t < threads; ++t) {
+    done += fibers[t].state == DONE;
+    waiting += fibers[t].state == AT_BARRIER;
+  }
+  if (done == threads) return false;
+  for (int t = 0; t < threads; ++t) {
+    const int line = fibers[t].line;
+    current = t;
+    if (fibers[t].state == AT_WARP) fail("deadlock: a lane named in the mask of a warp operation never arrives", line);
+    if (fibers[t].state == AT_BARRIER && done) fail("barrier divergence: some threads of the block have returned", line);
+    if (line != fibers[0].line) fail("barrier divergence: threads of the block wait at different barriers", line);
+  }
+  for (int t = 0; t < threads; ++t) fibers[t].state = READY;
+  return true;
+}
+
+static void run_block() {
+  int order[MAX_THREADS];
+  for (int t = 0; t < threads; ++t) {
+    Fiber &fiber = fibers[t];
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = stacks + t * STACK_BYTES;
+    fiber.context.uc_stack.ss_size = STACK_BYTES;
+    fiber.context.uc_link = nullptr;
+    fiber.state = READY;
+    fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
+    makecontext(&fiber.context, start, 0);
+  }
+  do {
+    for (;;) {
+      int ready = 0;
+      for (int t = 0; t < threads; ++t)
+        if (fibers[t].state == READY) order[ready++] = t;
+      if (ready == 0) break;
+      for (int left = ready; left > 0; --left) {
+        const unsigned pick = random_below(left);
+        const int thread = order[pick];
+        order[pick] = order[left - 1];
+        run(thread);
+      }
+    }
+  } while (release());
+}
+
+static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 block, unsigned char *shared, size_t bytes) {
+  threads = static_cast<int>(block.x * block.y * block.z);
+  if (threads < 1 || threads > MAX_THREADS) {
+    fprintf(stderr, "emulator: a block of %d threads; 1 to %d are possible\n", threads, MAX_THREADS);
+    exit(3);
+  }
+  if (stacks == nullptr) {
+    void *memory = mmap(nullptr, MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+      perror("emulator: stacks");
+      exit(3);
+    }
+    stacks = static_cast<char *>(memory);
+  }
+  kernel = body;
+  kernel_arguments = arguments;
+  gridDim = grid;
+  blockDim = block;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        if (bytes) memset(shared, 0xff, bytes);
+        run_block();
+      }
+}
+
+// All lanes of the mask meet; afterwards fibers[current].received holds what each brought.
+static void meet(int line, unsigned mask, uint64_t value) {
+  const int lane = current % 32, first = current - lane;
+  const int lanes = threads - first < 32 ? threads - first : 32;
+  if (!(mask >> lane & 1)) fail("a thread calls a warp operation whose mask does not name it", line);
+  if (lanes < 32 && mask >> lanes) fail("the mask of a warp operation names lanes that the block does not have", line);
+  Fiber &self = fibers[current];
+  self.line = line;
+  self.mask = mask;
+  self.value = value;
+  bool complete = true;
+  for (int l = 0; l < lanes; ++l) {
+    const Fiber &other = fibers[first + l];
+    if (!(mask >> l & 1) || l == lane) continue;
+    complete = complete && other.state == AT_WARP && other.mask == mask && other.line == line;
+  }
+  if (!complete) {
+    leave(AT_WARP);
+    return;
+  }
+  for (int to = 0; to < lanes; ++to) {
+    if (!(mask >> to & 1)) continue;
+    for (int from = 0; from < lanes; ++from) fibers[first + to].received[from] = fibers[first + from].value;
+    fibers[first + to].state = READY;
+  }
+}
+
+template <typename T>
+static T shuffle(int line, unsigned mask, T value, int source, bool inside) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+  uint64_t bits = 0;
+  memcpy(&bits, &value, sizeof value);
+  meet(line, mask, bits);
+  if (!inside) return value;
+  if (!(mask >> source & 1)) fail("a shuffle reads a lane that the mask does not name", line);
+  T result;
+  memcpy(&result, &fibers[current].received[source], sizeof result);
+  return result;
+}
+
+template <typename T>
+static T shuffle_from(int line, unsigned mask, T value, int source, int width = 32) {
+  const int lane = current % 32;
+  return shuffle(line, mask, value, lane / width * width + (source & (width - 1)), true);
+}
+
+template <typename T>
+static T shuffle_down(int line, unsigned mask, T value, unsigned delta, int width = 32) {
+  const int lane = current % 32, source = lane + static_cast<int>(delta);
+  return shuffle(line, mask, value, source, source < lane / width * width + width);
+}
+
+template <typename T>
+static T shuffle_up(int line, unsigned mask, T value, unsigned delta, int width = 32) {
+  const int lane = current % 32, source = lane - static_cast<int>(delta);
+  return shuffle(line, mask, value, source, source >= lane / width * width);
+}
+
+template <typename T>
+static T shuffle_xor(int line, unsigned mask, T value, int bits, int width = 32) {
+  const int lane = current % 32, source = lane ^ bits;
+  return shuffle(line, mask, value, source, source < lane / width * width + width);
+}
+
+static inline unsigned ballot(int line, unsigned mask, int predicate) {
+  meet(line, mask, predicate != 0);
+  unsigned votes = 0;
+  for (int l = 0; l < 32; ++l)
+    if (mask >> l & 1) votes |= static_cast<unsigned>(fibers[current].received[l] & 1) << l;
+  return votes;
+}
+
+static void *read_exactly(FILE *file, size_t bytes) {
+  void *memory = malloc(bytes);
+  if (memory == nullptr || fread(memory, 1, bytes, file) != bytes) {
+    fprintf(stderr, "emulator: the inputs end early\n");
+    exit(3);
+  }
+  return memory;
+}
+
+}  // namespace emulator
+
+#define __syncthreads() emulator::barrier(__LINE__)
+#define __syncwarp(mask) emulator::ballot(__LINE__, mask, 0)
+#define __shfl_sync(...) emulator::shuffle_from(__LINE__, __VA_ARGS__)
+#define __shfl_down_sync(...) emulator::shuffle_down(__LINE__, __VA_ARGS__)
+#define __shfl_up_sync(...) emulator::shuffle_up(__LINE__, __VA_ARGS__)
+#define __shfl_xor_sync(...) emulator::shuffle_xor(__LINE__, __VA_ARGS__)
+#define __ballot_sync(mask, predicate) emulator::ballot(__LINE__, mask, predicate)
+#define __any_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) != 0)
+#define __all_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) == (mask))
