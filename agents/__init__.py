@@ -1,0 +1,6 @@
+"""Search strategies and learned policies over the construction graph, one file each."""
+
+from agents.optimize import Result, optimize
+from agents.strategy import STRATEGIES, Strategy, get_strategy
+
+__all__ = ["STRATEGIES", "Result", "Strategy", "get_strategy", "optimize"]

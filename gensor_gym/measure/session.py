@@ -147,15 +147,23 @@ class Session:
         Raises:
             BudgetSpent: before anything is evaluated, when fewer evaluations are left than asked for.
         """
-        self._tick()
         rows = schedules if isinstance(schedules, np.ndarray) else self.graph.stack(list(schedules))
+        self.charge(len(rows))
+        return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
+
+    def charge(self, evaluations: int) -> None:
+        """Count evaluations of the model that a compiled search makes itself, before it makes them.
+
+        Raises:
+            BudgetSpent: when fewer evaluations, or no seconds, are left.
+        """
+        self._tick()
         limit = self.budget.evaluations
-        if limit is not None and self.evaluations + len(rows) > limit:
-            raise BudgetSpent(f"{self.evaluations} of {limit} model evaluations spent, {len(rows)} more asked for")
+        if limit is not None and self.evaluations + evaluations > limit:
+            raise BudgetSpent(f"{self.evaluations} of {limit} model evaluations spent, {evaluations} more asked for")
         if self._seconds_out():
             raise BudgetSpent(self._spent_text())
-        self.evaluations += len(rows)
-        return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
+        self.evaluations += evaluations
 
     def _tick(self) -> None:
         """Start the clock."""

@@ -1,0 +1,70 @@
+"""The front door: find a fast kernel for one operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.strategy import Strategy, get_strategy
+from gensor_gym import codegen
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
+from gensor_gym.operators.types import Operator
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a search found: the fastest verified schedule, its measurement, and every trial on the way."""
+
+    schedule: Schedule
+    measurement: Measurement
+    trace: tuple[TraceRow, ...]
+    task: Task
+
+    @property
+    def seconds(self) -> float:
+        """Median latency in seconds as measured during the search (the smallest of several medians: optimistic)."""
+        return self.measurement.seconds
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, built for the task's hardware."""
+        return codegen.build(self.task.operator, self.schedule, self.task.hardware)
+
+
+def optimize(
+    operator: Operator | str,
+    hardware: Hardware | str = "host",
+    strategy: str | Strategy = "markov",
+    trials: int = 10,
+    seed: int = 0,
+    backend: str | Backend = "auto",
+    store: str | None = None,
+    **hyperparameters: object,
+) -> Result:
+    """Search with a budget of measured trials and return the best program.
+
+    ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
+    """
+    chosen = get_strategy(strategy, **hyperparameters) if isinstance(strategy, str) else strategy
+    task = Task.of(operator, hardware, backend, chosen.space)
+    session = Session(task, Budget(trials=trials), store)
+    run(chosen, session, seed)
+    if session.best is None:
+        statuses = [row.status for row in session.trace]
+        raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}")
+    schedule, measurement = session.best
+    return Result(schedule, measurement, tuple(session.trace), task)
+
+
+def run(strategy: Strategy, session: Session, seed: int) -> None:
+    """Search until the strategy or the budget is done."""
+    try:
+        strategy.search(session, np.random.default_rng(seed))
+    except BudgetSpent:
+        return

@@ -1,0 +1,49 @@
+"""What a strategy is, and the registry of those there are.
+
+A strategy is a frozen dataclass of hyperparameters with a `space` it searches and `search(session, rng)`. It works through
+the session alone, which enforces its budget and remembers the best; `BudgetSpent` may pass through `search`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib import import_module
+from typing import Protocol
+
+import numpy as np
+
+from gensor_gym.measure.session import Session
+
+
+class Strategy(Protocol):
+    """Anything that searches the construction graph of one task."""
+
+    space: str
+    """Name of the space whose graph the session is made for."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Spend the session's budget; randomness comes from `rng` only."""
+
+
+STRATEGIES: dict[str, str] = {
+    "markov": "agents.markov:Markov",
+    "markov_ext": "agents.markov:MarkovExtended",
+    "roller": "agents.roller:Roller",
+    "random_walk": "agents.random_walk:RandomWalk",
+    "exhaustive": "agents.exhaustive:Exhaustive",
+    "ppo": "agents.ppo:Ppo",
+}
+"""Name -> module:class. Add an entry to register a strategy of your own."""
+
+
+def get_strategy(name: str, **hyperparameters: object) -> Strategy:
+    """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
+    if name not in STRATEGIES:
+        raise ValueError(f"no strategy {name!r}; strategies are {sorted(STRATEGIES)}")
+    module, _, attribute = STRATEGIES[name].partition(":")
+    cls = getattr(import_module(module), attribute)
+    known = [field.name for field in dataclasses.fields(cls)]
+    unknown = sorted(set(hyperparameters) - set(known))
+    if unknown:
+        raise ValueError(f"strategy {name!r} has no hyperparameters {unknown}; it has {known}")
+    return cls(**hyperparameters)
