@@ -152,7 +152,8 @@ def _write_chunks(out: Writer, plan: Plan) -> None:
         ]
         stack.enter_context(out.nest(points))
         site = make_site(plan)
-        skip = [f"{total([(1, origin(plan, a)), (1, in_tile(plan, a, site))])} < {plan.op.extents[a]}" for a in plan.guarded_points]
+        index = {a: total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]) for a in plan.guarded_points}
+        skip = [f"{text} < {plan.op.extents[a]}" for a, text in index.items()]
         stack.enter_context(out.guarded(skip))
         for index in range(len(plan.op.reads)):
             _write_fragment(out, plan, index)

@@ -219,7 +219,8 @@ def make_plan(program: Program) -> Plan:
     if op.dtype not in DTYPES:
         raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(DTYPES)}")
     if program.hardware.kind != "gpu":
-        raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {program.hardware.kind!r} ({program.hardware.name})")
+        hw = program.hardware
+        raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {hw.kind!r} ({hw.name})")
     for knob in KNOBS:
         value = program.knob(knob.name)
         if knob.kind in ("gpu", "both") and value not in knob.available:
@@ -227,7 +228,8 @@ def make_plan(program: Program) -> Plan:
     for a, axis in enumerate(op.axes):
         inner, outer, virtual = program.tiles[0][a], program.tiles[1][a], program.vthread[a]
         if inner < 1 or outer % inner or virtual < 1 or inner % virtual:
-            raise ValueError(f"axis {axis.name}: tiles {inner}, {outer} and {virtual} vthreads; each must divide the next")
+            parts = f"{virtual} vthreads, register tile {inner}, block tile {outer}"
+            raise ValueError(f"axis {axis.name}: {parts}; each must divide the next")
         if axis.kind == "reduce" and virtual != 1:
             raise ValueError(f"axis {axis.name}: {virtual} vthreads; a reduce axis takes 1")
     return Plan(program)
@@ -266,4 +268,5 @@ def _shared_tile(plan: Plan, read: Access, offset: int) -> SharedTile:
         strides[d] = step
         step *= pitch if d == inner else shape[d]
     store_width = load_width if inner == last and pitch % load_width == 0 else 1
-    return SharedTile(shape, tuple(strides), offset, rows * pitch * ITEM_BYTES[read.tensor.dtype], load_width, store_width)
+    nbytes = rows * pitch * ITEM_BYTES[read.tensor.dtype]
+    return SharedTile(shape, tuple(strides), offset, nbytes, load_width, store_width)

@@ -7,7 +7,6 @@ exactly as long as the tensors. Times mean nothing here.
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import shutil
 import subprocess
@@ -32,7 +31,7 @@ _OPTIONS = ("-std=c++17", "-O1", "-fno-strict-aliasing", "-Wno-unknown-pragmas",
 
 
 class EmulatorError(RuntimeError):
-    """A kernel did not compile, or broke a rule while it ran; the message holds the compiler's or sanitizer's report."""
+    """A kernel did not compile, or broke a rule while it ran; the message holds the compiler's or sanitizer's words."""
 
 
 def find_cxx() -> tuple[str, ...]:
@@ -98,8 +97,8 @@ class EmulatedKernels:
         command += [str(self._path / "main.cpp"), "-o", str(self._path / "main")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            hint = " (does this compiler have sanitizers? sanitize=False does without)" if "fsanitize" in done.stderr else ""
-            raise EmulatorError(f"{command[0]} failed{hint}:\n{_head(done.stderr)}")
+            hint = "; without sanitizers: sanitize=False" if sanitize else ""
+            raise EmulatorError(f"{' '.join(command)} failed{hint}\n{_head(done.stderr)}")
 
     def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> np.ndarray:
         """Output of kernel `number`; see `emulate`."""
@@ -178,7 +177,8 @@ def _include_text(number: int, kernel: Kernel) -> str:
         lines.append(f"  a[{i}] = {f'memset(malloc({size}), 0xff, {size})' if size else 'nullptr'};")
     lines += [f"  {_launch_text(launch)}" for launch in kernel.launches]
     lines.append('  file = fopen(target, "wb");')
-    lines.append(f"  if (file == nullptr || fwrite(a[{output}], 1, {op.output.nbytes}, file) != {op.output.nbytes}) return 2;")
+    size = op.output.nbytes
+    lines.append(f"  if (file == nullptr || fwrite(a[{output}], 1, {size}, file) != {size}) return 2;")
     lines.append(f"  for (int i = 0; i < {output + 2}; ++i) free(a[i]);\n  return fclose(file);\n}}")
     lines += [f"#undef {name}" for name in names]
     return "\n".join(lines) + "\n"
@@ -188,5 +188,4 @@ def _launch_text(launch: Launch) -> str:
     """The call that emulates one launch."""
     grid, block = (f"dim3{{{', '.join(map(str, shape))}}}" for shape in (launch.grid, launch.block))
     shared = "shared_memory" if launch.shared_bytes else "nullptr"
-    assert math.prod(launch.grid) > 0
     return f"emulator::launch(call_{launch.entry}, a, {grid}, {block}, {shared}, {launch.shared_bytes});"
