@@ -99,8 +99,8 @@ def _valid(stored: dict[str, object] | None, info: CpuInfo) -> dict[str, float] 
     figures = stored.get("figures")
     if stored.get("cores") != info.cores or stored.get("lanes") != info.lanes or not isinstance(figures, dict):
         return None
-    values = {name: figures.get(name) for name in FIGURES}
-    good = all(isinstance(v, float) and math.isfinite(v) and v > 0 for v in values.values())
+    values = {name: figures[name] for name in FIGURES if isinstance(figures.get(name), float)}
+    good = len(values) == len(FIGURES) and all(math.isfinite(v) and v > 0 for v in values.values())
     return values if good else None
 
 
