@@ -166,7 +166,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
     types = [f"const {_C[t.dtype]} *" for t in op.inputs] + [f"{_C[op.output.dtype]} *", "float *"]
     arguments = ", ".join(f"static_cast<{kind}>(a[{i}])" for i, kind in enumerate(types))
     for launch in kernel.launches:
-        lines.append(f"static void call_{launch.entry}(void **a) {{ {launch.entry}({arguments}); }}")
+        lines.append(f"static void call_{launch.entry}_{number}(void **a) {{ {launch.entry}({arguments}); }}")
     output = len(op.inputs)
     lines.append(f"static int run_{number}(const char *source, const char *target) {{")
     lines.append('  FILE *file = fopen(source, "rb");\n  if (file == nullptr) return 2;')
@@ -175,7 +175,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
     lines.append("  fclose(file);")
     for i, size in ((output, op.output.nbytes), (output + 1, kernel.workspace_bytes)):
         lines.append(f"  a[{i}] = {f'memset(malloc({size}), 0xff, {size})' if size else 'nullptr'};")
-    lines += [f"  {_launch_text(launch)}" for launch in kernel.launches]
+    lines += [f"  {_launch_text(number, launch)}" for launch in kernel.launches]
     lines.append('  file = fopen(target, "wb");')
     size = op.output.nbytes
     lines.append(f"  if (file == nullptr || fwrite(a[{output}], 1, {size}, file) != {size}) return 2;")
@@ -184,8 +184,8 @@ def _include_text(number: int, kernel: Kernel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _launch_text(launch: Launch) -> str:
+def _launch_text(number: int, launch: Launch) -> str:
     """The call that emulates one launch."""
     grid, block = (f"dim3{{{', '.join(map(str, shape))}}}" for shape in (launch.grid, launch.block))
     shared = "shared_memory" if launch.shared_bytes else "nullptr"
-    return f"emulator::launch(call_{launch.entry}, a, {grid}, {block}, {shared}, {launch.shared_bytes});"
+    return f"emulator::launch(call_{launch.entry}_{number}, a, {grid}, {block}, {shared}, {launch.shared_bytes});"

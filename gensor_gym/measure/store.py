@@ -21,6 +21,8 @@ from gensor_gym.measure.timing import PROTOCOL
 
 SCHEMA_VERSION = 1
 _BUSY_SECONDS = 30.0
+_inherited: list[sqlite3.Connection] = []
+"""Connections of the process that forked this one: kept, because closing them here would disturb their owner."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS trials (
@@ -113,6 +115,8 @@ class Store:
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             _prepare(connection, self.path)
+            if self._connection is not None:
+                _inherited.append(self._connection)
             self._connection, self._owner = connection, os.getpid()
         return self._connection
 

@@ -23,6 +23,10 @@ class LaunchError(Exception):
     """The device refused to run the kernel; the worker's state is sound."""
 
 
+class DeviceLost(Exception):
+    """The device is unusable for this process from now on (a sticky CUDA error): the worker must end."""
+
+
 class Loaded(Protocol):
     """A kernel in the worker with its buffers."""
 

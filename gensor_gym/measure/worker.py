@@ -15,10 +15,12 @@ import traceback
 from gensor_gym.measure.compare import run_comparison
 from gensor_gym.measure.expectation import ExpectationCache
 from gensor_gym.measure.requests import CompareRequest, TrialRequest
-from gensor_gym.measure.trial import Device, run_trial
+from gensor_gym.measure.trial import Device, DeviceLost, run_trial
 from gensor_gym.measure.wire import PipeClosed, receive, send
 
 _WATCH_SECONDS = 0.5
+_DEVICE_LOST = 70
+"""Exit code after a sticky device error."""
 
 
 def make_device(name: str) -> Device:
@@ -61,7 +63,7 @@ def serve(device: Device, read_fd: int, write_fd: int) -> None:
                 answer = ("answer", run_comparison(device, cache, request, announce))
             else:
                 answer = ("error", f"unknown request {type(request).__name__}")
-        except PipeClosed:
+        except (PipeClosed, DeviceLost):
             raise
         except Exception:  # the harness gets the traceback and raises
             answer = ("error", traceback.format_exc())
@@ -76,6 +78,9 @@ def main(arguments: list[str]) -> None:
         serve(make_device(device), read_fd, write_fd)
     except PipeClosed:
         os._exit(0)
+    except DeviceLost as error:
+        print(f"device lost: {error}", file=sys.stderr, flush=True)  # the harness reads it from there
+        os._exit(_DEVICE_LOST)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,203 @@
+"""Cubins inside a worker, through CuPy: buffers between guard words, CUDA graphs for batches, times from events.
+
+Caches are warm: L2 keeps what the call before left. A sample is one event pair around graphs of many calls, so neither
+Python nor the launch queue is in it; a call costs what it costs when the GPU is kept busy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import cupy
+import numpy as np
+
+from gensor_gym.measure.expectation import ARRAY_DTYPE
+from gensor_gym.measure.nvml import Nvml
+from gensor_gym.measure.requests import Built
+from gensor_gym.measure.trial import DeviceLost, LaunchError
+from gensor_gym.operators.types import Operator
+
+_GUARD_BYTES = 4096
+_GUARD = 0xA5
+_GRAPH_CALLS = 128
+_STATIC_SHARED = 48 * 1024
+_STICKY = re.compile(
+    r"ILLEGAL_?ADDRESS|MISALIGNED|ILLEGAL_?INSTRUCTION|LAUNCH_?(FAILED|FAILURE|TIMEOUT)|INVALID_?PC|HARDWARE_?STACK"
+    r"|ASSERT|ECC|UNKNOWN|INVALID_?ADDRESS_?SPACE",
+    re.IGNORECASE,
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """CUDA errors that poison the context become DeviceLost, refusals LaunchError."""
+    try:
+        yield
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        text = str(error)
+        raise (DeviceLost(text) if _STICKY.search(text) else LaunchError(text)) from error
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise LaunchError(f"out of GPU memory: {error}") from error
+
+
+class DeviceBuffer:
+    """An array on the GPU with guard words on both sides."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        """Allocate and write the guard words."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        self._all = cupy.empty(nbytes + 2 * _GUARD_BYTES + -nbytes % 256, dtype=cupy.uint8)
+        self._data = self._all[_GUARD_BYTES : _GUARD_BYTES + nbytes]
+        self._sides = (self._all[:_GUARD_BYTES], self._all[_GUARD_BYTES + nbytes :])
+        self.array = self._data.view(np.dtype(dtype)).reshape(shape)
+        self.guard()
+
+    def guard(self) -> None:
+        """Write the guard words."""
+        for side in self._sides:
+            side.fill(_GUARD)
+
+    def intact(self) -> bool:
+        """Whether all guard words stand."""
+        return all(bool((side == _GUARD).all()) for side in self._sides)
+
+    def poison(self) -> None:
+        """Fill the data with 0xFF bytes, NaN in floating types."""
+        self._data.fill(0xFF)
+
+
+class CudaDevice:
+    """GPU 0. Input buffers of the last operator are kept for its next kernel."""
+
+    def __init__(self) -> None:
+        """Make the context and read what the conditions will say."""
+        index = cupy.cuda.Device().id
+        properties = cupy.cuda.runtime.getDeviceProperties(index)
+        self.nvml = Nvml(cupy.cuda.runtime.deviceGetPCIBusId(index))
+        self.description = {
+            "device": properties["name"].decode(),
+            "driver": cupy.cuda.runtime.driverGetVersion(),
+            "runtime": cupy.cuda.runtime.runtimeGetVersion(),
+            "cupy": cupy.__version__,
+            "l2_bytes": properties["l2CacheSize"],
+        }
+        self._operator: Operator | None = None
+        self._inputs: list[DeviceBuffer] = []
+
+    def load(self, built: Built, threads: int) -> LoadedCubin:
+        """Load a cubin; LaunchError when the driver refuses it. `threads` means nothing here."""
+        with translated():
+            op = built.kernel.operator
+            if op != self._operator:
+                self._inputs = []
+                cupy.get_default_memory_pool().free_all_blocks()
+                self._inputs = [DeviceBuffer(t.shape, ARRAY_DTYPE[t.dtype]) for t in op.inputs]
+                self._operator = op
+            return LoadedCubin(self, built, self._inputs)
+
+
+class LoadedCubin:
+    """One CUDA kernel (one or more launches in order) with its buffers; see `trial.Loaded`."""
+
+    def __init__(self, device: CudaDevice, built: Built, inputs: list[DeviceBuffer]) -> None:
+        """Load the module, raise the shared memory limit where a launch needs it, allocate output and workspace."""
+        kernel = built.kernel
+        self._device = device
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        module = cupy.RawModule(path=built.path)
+        self._launches = []
+        for launch in kernel.launches:
+            function = module.get_function(launch.entry)
+            if launch.shared_bytes > _STATIC_SHARED:
+                function.max_dynamic_shared_size_bytes = launch.shared_bytes
+            self._launches.append((function, launch))
+        # Reading attributes also loads the module now: loading is not allowed while a graph is captured.
+        self._registers = max(function.num_regs for function, _ in self._launches)
+        self._spilled = max(function.local_size_bytes for function, _ in self._launches)
+        output = kernel.operator.output
+        self._inputs = inputs
+        self._output = DeviceBuffer(output.shape, ARRAY_DTYPE[output.dtype])
+        self._workspace = DeviceBuffer((max(1, -(-kernel.workspace_bytes // 4)),), "float32")
+        self._arguments = (*(b.array for b in inputs), self._output.array, self._workspace.array)
+        self._graphs: dict[int, cupy.cuda.Graph] = {}
+
+    def write(self, inputs: tuple[np.ndarray, ...]) -> None:
+        """Copy arrays into the input buffers; output and workspace are filled with NaN bytes."""
+        with translated():
+            for buffer, array in zip(self._inputs, inputs, strict=True):
+                buffer.array.set(np.ascontiguousarray(array))
+            self._output.poison()
+            self._workspace.poison()
+            cupy.cuda.Device().synchronize()
+
+    def poison(self) -> None:
+        """Fill the output with NaN bytes."""
+        with translated():
+            self._output.poison()
+            cupy.cuda.Device().synchronize()
+
+    def time(self, calls: int) -> float:
+        """Seconds between events around `calls` calls on one stream; every call has ended when this returns."""
+        whole, rest = divmod(calls, _GRAPH_CALLS)
+        with translated():
+            parts = [_GRAPH_CALLS] * whole + [rest] * (rest > 0)
+            graphs = [self._graph(part) for part in parts] if calls > 1 else []
+            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record(self._stream)
+            if not graphs:
+                self._enqueue()  # a refused launch shows here, outside a capture
+            for graph in graphs:
+                graph.launch(self._stream)
+            end.record(self._stream)
+            end.synchronize()
+            cupy.cuda.Device().synchronize()  # work that a kernel left on another stream counts as its own fault
+            return cupy.cuda.get_elapsed_time(start, end) * 1e-3
+
+    def read(self) -> np.ndarray:
+        """A copy of the output."""
+        with translated():
+            return cupy.asnumpy(self._output.array)
+
+    def damage(self, inputs: tuple[np.ndarray, ...]) -> str:
+        """Guard words overwritten or inputs changed, in words."""
+        named = [("output", self._output), ("workspace", self._workspace)]
+        named += [(f"input {i}", buffer) for i, buffer in enumerate(self._inputs)]
+        with translated():
+            broken = [name for name, buffer in named if not buffer.intact()]
+            if broken:
+                for buffer in self._inputs:
+                    buffer.guard()
+                return f"written outside the buffer of {', '.join(broken)}"
+            for i, (buffer, array) in enumerate(zip(self._inputs, inputs, strict=True)):
+                if not np.array_equal(cupy.asnumpy(buffer.array), array):
+                    return f"input {i} was modified"
+        return ""
+
+    def conditions(self) -> dict[str, object]:
+        """The GPU, its driver, what the kernel takes of it, and clock, temperature and power now."""
+        taken = {"registers": self._registers, "spilled_bytes": self._spilled}
+        return {**self._device.description, **taken, **self._device.nvml.read()}
+
+    def close(self) -> None:
+        """Drop graphs, module and buffers."""
+        self._graphs.clear()
+        self._launches.clear()
+
+    def _enqueue(self) -> None:
+        """One call: its launches in order."""
+        with self._stream:
+            for function, launch in self._launches:
+                function(launch.grid, launch.block, self._arguments, shared_mem=launch.shared_bytes)
+
+    def _graph(self, calls: int) -> cupy.cuda.Graph:
+        """A CUDA graph of that many calls."""
+        if calls not in self._graphs:
+            self._stream.begin_capture()
+            for _ in range(calls):
+                self._enqueue()
+            self._graphs[calls] = self._stream.end_capture()
+            self._graphs[calls].upload(self._stream)
+            self._stream.synchronize()
+        return self._graphs[calls]

@@ -1,0 +1,50 @@
+"""Which GPUs this machine has, asked without a CUDA context: the harness must stay free of CUDA (and may fork)."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+
+from gensor_gym.hardware.types import Hardware
+
+
+@lru_cache(maxsize=1)
+def gpu_names() -> tuple[str, ...]:
+    """Product names of the GPUs, as the driver's command line tool prints them; empty without a driver."""
+    if shutil.which("nvidia-smi") is None:
+        return ()
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return ()
+    return tuple(line.strip() for line in done.stdout.splitlines() if line.strip()) if done.returncode == 0 else ()
+
+
+def is_named(hw: Hardware, product: str) -> bool:
+    """Whether a product name is that of a hardware: `rtx4090` is a `NVIDIA GeForce RTX 4090`, `a100` no `RTX A1000`."""
+    words = re.split(r"[^a-z0-9]+", hw.name.lower())
+    pieces = (re.findall(r"[a-z]+|[0-9]+", word) for word in words)
+    patterns = (r"\b" + "[ -]?".join(piece) + r"(?![a-z0-9])" for piece in pieces)
+    return all(re.search(pattern, product.lower()) for pattern in patterns)
+
+
+def absence(hw: Hardware) -> str:
+    """Why kernels for `hw` cannot run here; empty when they can. The first GPU counts: workers run on device 0."""
+    names = gpu_names()
+    if not names:
+        return "no NVIDIA GPU was found (nvidia-smi)"
+    if not is_named(hw, names[0]):
+        return f"the GPU of this machine is a {names[0]}"
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed (extra cuda12 or cuda13)"
+    return ""
+
+
+def device_name(hw: Hardware) -> str:
+    """Product name of the GPU that kernels run on, `hw.name` where there is none."""
+    names = gpu_names()
+    return names[0] if names else hw.name

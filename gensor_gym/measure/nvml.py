@@ -1,0 +1,39 @@
+"""Clock, temperature and power of a GPU while it is timed, from the driver's management library through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+
+_CLOCK_SM = 1
+_TEMPERATURE_GPU = 0
+
+
+class Nvml:
+    """One GPU. Every reading is left out where the library or the permission is missing; nothing is ever set."""
+
+    def __init__(self, pci_bus_id: str) -> None:
+        """Open the library and the GPU at a PCI address."""
+        self._library: ctypes.CDLL | None = None
+        self._handle = ctypes.c_void_p()
+        try:
+            library = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return
+        if library.nvmlInit_v2() != 0:
+            return
+        if library.nvmlDeviceGetHandleByPciBusId_v2(pci_bus_id.encode(), ctypes.byref(self._handle)) == 0:
+            self._library = library
+
+    def read(self) -> dict[str, object]:
+        """`sm_clock_mhz`, `temperature_c`, `power_w`, as far as they can be read."""
+        if self._library is None:
+            return {}
+        value = ctypes.c_uint()
+        readings: dict[str, object] = {}
+        if self._library.nvmlDeviceGetClockInfo(self._handle, _CLOCK_SM, ctypes.byref(value)) == 0:
+            readings["sm_clock_mhz"] = value.value
+        if self._library.nvmlDeviceGetTemperature(self._handle, _TEMPERATURE_GPU, ctypes.byref(value)) == 0:
+            readings["temperature_c"] = value.value
+        if self._library.nvmlDeviceGetPowerUsage(self._handle, ctypes.byref(value)) == 0:
+            readings["power_w"] = value.value / 1000.0
+        return readings

@@ -1,0 +1,123 @@
+"""Torch's own kernels, timed in the worker beside generated ones. The only file of gensor_gym that imports torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.operators.inputs import to_bfloat16
+from gensor_gym.operators.types import Operator
+
+
+def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
+    """What a torch user would call for the operator with its epilogue, on tensors in the operator's order.
+
+    Raises:
+        ValueError: for an operator or a stage that this file does not know.
+    """
+    reads = len(op.reads)
+    body = _body(op, tensors[:reads])
+    if not op.epilogue:
+        return body
+    operands = iter(tensors[reads:])
+    stages = [_stage(op, stage.name, next(operands) if stage.access is not None else None) for stage in op.epilogue]
+
+    def run() -> Any:
+        out = body()
+        for stage in stages:
+            out = stage(out)
+        return out
+
+    return run
+
+
+def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
+    """The operator without its epilogue."""
+    import torch
+    from torch.nn import functional
+
+    sizes = dict(op.arguments)
+    window = {k: sizes[k] for k in ("stride", "padding") if k in sizes}
+    kernel = (sizes.get("r"), sizes.get("s"))
+    table: dict[str, Callable[[], Any]] = {
+        "gemm": lambda: torch.mm(x[0], x[1]),
+        "batched_gemm": lambda: torch.bmm(x[0], x[1]),
+        "gemv": lambda: torch.mv(x[0], x[1]),
+        "reduce_sum": lambda: torch.sum(x[0], dim=1),
+        "conv2d": lambda: functional.conv2d(
+            x[0], x[1], dilation=sizes.get("dilation", 1), groups=sizes.get("groups", 1), **window
+        ),
+        "depthwise_conv2d": lambda: functional.conv2d(x[0], x[1], groups=sizes["c"], **window),
+        "avg_pool2d": lambda: functional.avg_pool2d(x[0], kernel, **window),
+        "max_pool2d": lambda: functional.max_pool2d(x[0], kernel, **window),
+        "elementwise": lambda: _ELEMENTWISE[op.function](torch, functional)(*x),
+    }
+    if op.name not in table:
+        raise ValueError(f"no torch baseline for {op.name!r}; there is one for {sorted(table)}")
+    return table[op.name]
+
+
+_ELEMENTWISE: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
+    "relu": lambda torch, functional: torch.relu,
+    "gelu": lambda torch, functional: functional.gelu,
+    "sigmoid": lambda torch, functional: torch.sigmoid,
+    "tanh": lambda torch, functional: torch.tanh,
+    "exp": lambda torch, functional: torch.exp,
+    "copy": lambda torch, functional: torch.clone,
+    "add": lambda torch, functional: torch.add,
+    "mul": lambda torch, functional: torch.mul,
+}
+
+
+def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
+    """One stage of the epilogue."""
+    from torch.nn import functional
+
+    if name == "relu":
+        return lambda out: out.relu_()
+    if name == "gelu":
+        return functional.gelu
+    if name in ("bias", "scale") and len(op.output.shape) == 4 and op.name != "elementwise":
+        operand = operand.reshape(-1, 1, 1)
+    if name == "scale":
+        return lambda out: out.mul_(operand)
+    if name in ("bias", "residual"):
+        return lambda out: out.add_(operand)
+    raise ValueError(f"no torch baseline for epilogue stage {name!r}")
+
+
+class TorchBaseline:
+    """Torch's kernel for an operator on given inputs, with a set number of threads, on the CPU."""
+
+    def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int) -> None:
+        """Import torch and copy the inputs (bfloat16 travels as bits)."""
+        import torch
+
+        torch.set_num_threads(threads)
+        self._torch = torch
+        self._dtype = op.output.dtype
+        tensors = []
+        for tensor, array in zip(op.inputs, inputs, strict=True):
+            value = torch.from_numpy(np.array(array))
+            tensors.append(value.view(torch.bfloat16) if tensor.dtype == "bfloat16" else value)
+        self._function = torch_function(op, tensors)
+
+    def output(self) -> np.ndarray:
+        """The result of one call, as kernels hold it."""
+        with self._torch.inference_mode():
+            result = self._function()
+        if self._dtype == "bfloat16":
+            return to_bfloat16(result.float().numpy())
+        return result.numpy()
+
+    def time(self, calls: int) -> float:
+        """Seconds that `calls` calls take."""
+        function = self._function
+        with self._torch.inference_mode():
+            start = time.perf_counter()
+            for _ in range(calls):
+                function()
+            return time.perf_counter() - start
