@@ -1,0 +1,34 @@
+"""From a schedule to a kernel: generation for either kind of hardware, and compilation."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import lower
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+
+def generate(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
+    """The source of a schedule of `op` on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing."""
+    from gensor_gym import hardware
+
+    machine = hardware.get(hw)
+    program = lower(op, schedule, machine)
+    if machine.kind == "cpu":
+        from gensor_gym.codegen.c_codegen import generate_c
+
+        return generate_c(program)
+    from gensor_gym.codegen.cuda_codegen import generate_cuda
+
+    return generate_cuda(program)
+
+
+def build(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
+    """The kernel of a schedule. C is compiled now (CompileError if that fails); CUDA at the kernel's first call."""
+    kernel = generate(op, schedule, hw)
+    if kernel.language == "c":
+        from gensor_gym.codegen.compile import compile_c
+
+        compile_c(kernel)
+    return kernel

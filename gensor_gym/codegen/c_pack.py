@@ -1,0 +1,195 @@
+"""Packing: copying the part of an operand that a task tile touches into a dense buffer of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.codegen.c_operand import literal
+from gensor_gym.codegen.c_plan import Operand, Plan
+from gensor_gym.codegen.c_text import Lines, add, ceil_div, linear, round_up
+
+COPY_LINE = """/* packed[i * step] = line[low + i] for i < count; the fill value where low + i is not in 0..size-1. */
+static inline __attribute__((always_inline)) void copy_line(const {item} *line, long low, long size, {item} *packed,
+                                                            long count, long step, {item} fill) {
+    const long begin = least(most(-low, 0), count), end = least(most(size - low, begin), count);
+    for (long i = 0; i < begin; i++) packed[i * step] = fill;
+    if (step == 1 && end > begin)
+        memcpy(packed + begin, line + low + begin, (unsigned long)(end - begin) * sizeof *packed);
+    else
+        for (long i = begin; i < end; i++) packed[i * step] = line[low + i];
+    for (long i = end; i < count; i++) packed[i * step] = fill;
+}
+"""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A dimension of the box, or several that lie one behind the other in both places."""
+
+    low: str
+    rows: str
+    size: int
+    stride: int
+    pitch: int
+    checked: bool
+    dimension: int
+
+
+def pack_function(plan: Plan, operand: Operand) -> str:
+    """The C function that packs one operand: `low_d` is where the box starts along dimension d, `rows_d` its length."""
+    packing = operand.packing
+    assert packing is not None
+    lines = Lines()
+    arguments = [f"const {operand.c_type} *source", f"{operand.c_type} *packed", *(f"long {n}" for n in _names(plan, operand))]
+    layout = " x ".join(map(str, packing.shape))
+    kind = f"panels of {plan.tiles[0][plan.vector]} along dimension {packing.panel}" if packing.panel >= 0 else "rows"
+    lines.add(f"/* Copies the box {layout} of {operand.name} that a task tile reads, in {kind}. */")
+    with lines.block(f"static void pack_{operand.name}({', '.join(arguments)})"):
+        runs = _runs(plan, operand)
+        if packing.panel < 0:
+            _copy_box(lines, operand, runs, literal(plan.op.pad_value, operand.c_type))
+        elif packing.panel == len(packing.shape) - 1:
+            _copy_panels(lines, plan, operand, runs)
+        else:
+            _copy_across(lines, plan, operand, runs)
+    return str(lines)
+
+
+def pack_call(plan: Plan, operand: Operand) -> str:
+    """The statement that packs the operand for the task tile at hand."""
+    values = []
+    for d in range(len(operand.access.view)):
+        low, rows = _low(plan, operand, d), _rows(plan, operand, d)
+        values += [] if _is_constant(low) else [low]
+        values += [] if _is_constant(rows) else [rows]
+    return f"pack_{operand.name}({', '.join([f'call->{operand.name}', f'packed_{operand.name}', *values])});"
+
+
+def _is_constant(text: str) -> bool:
+    return text.lstrip("-").isdigit()
+
+
+def _names(plan: Plan, operand: Operand) -> list[str]:
+    """Parameters of the pack function: what is not the same for every task tile."""
+    names = []
+    for d in range(len(operand.access.view)):
+        names += [] if _is_constant(_low(plan, operand, d)) else [f"low_{d}"]
+        names += [] if _is_constant(_rows(plan, operand, d)) else [f"rows_{d}"]
+    return names
+
+
+def _low(plan: Plan, operand: Operand, dimension: int) -> str:
+    """Index along a dimension at the origin of the task tile."""
+    terms = [(c, task_start(plan, a)) for a, c in enumerate(operand.access.coefficients[dimension])]
+    return linear(terms, operand.access.offset[dimension])
+
+
+def task_start(plan: Plan, axis: int) -> str:
+    """Where the task tile (reduce block) starts along an axis."""
+    return f"{plan.axes[axis]}_task" if plan.grid[axis] > 1 else "0"
+
+
+def _rows(plan: Plan, operand: Operand, dimension: int) -> str:
+    """Length of the box along a dimension, register tiles that overhang included."""
+    constant, terms = 1, []
+    for a, c in enumerate(operand.access.coefficients[dimension]):
+        if c == 0:
+            continue
+        known, unit = plan.constant_count(a), 1 if a in plan.op.reduce and a != plan.vector else plan.tiles[0][a]
+        if known is not None:
+            constant += c * (round_up(known, unit) - 1)
+            continue
+        name = f"t.{plan.axes[a]}_count"
+        whole = unit == 1 or plan.op.extents[a] % unit == 0
+        terms.append((c, name if whole else f"(({name} + {unit - 1}) / {unit} * {unit})"))
+        constant -= c
+    return linear(terms, constant)
+
+
+def _leaves_view(plan: Plan, operand: Operand, dimension: int) -> bool:
+    """Whether the box can leave the view along a dimension."""
+    access, extents = operand.access, list(plan.op.extents)
+    for a in range(len(extents)):
+        if a in plan.op.spatial or a == plan.vector:
+            extents[a] = round_up(extents[a], plan.tiles[0][a])
+    low, high = access.span(dimension, tuple(extents))
+    return low < 0 or high >= access.view[dimension]
+
+
+def _runs(plan: Plan, operand: Operand) -> list[_Run]:
+    """Dimensions of the box from outside in; a fully covered one is joined to the one outside it."""
+    packing, access = operand.packing, operand.access
+    assert packing is not None
+    strides, runs = access.strides(), []
+    for d, size in enumerate(access.view):
+        low, rows = _low(plan, operand, d), _rows(plan, operand, d)
+        low = low if _is_constant(low) else f"low_{d}"
+        rows = rows if _is_constant(rows) else f"rows_{d}"
+        run = _Run(low, rows, size, strides[d], packing.pitch[d], _leaves_view(plan, operand, d), d)
+        before = runs[-1] if runs and packing.panel not in (d - 1, d) else None
+        if before and low == "0" and rows == str(size) and before.pitch == size * run.pitch:
+            low, rows, size = _times(before.low, size), _times(before.rows, size), before.size * size
+            runs[-1] = _Run(low, rows, size, run.stride, run.pitch, before.checked, d)
+        else:
+            runs.append(run)
+    return runs
+
+
+def _times(text: str, factor: int) -> str:
+    return str(int(text) * factor) if _is_constant(text) else f"{text} * {factor}"
+
+
+def _loops(runs: list[_Run]) -> list[str]:
+    """Loop heads over runs, with i0, i1, ... counted inside the box."""
+    return [f"for (long i{n} = 0; i{n} < {run.rows}; i{n}++)" for n, run in enumerate(runs)]
+
+
+def _line(runs: list[_Run], size: int) -> tuple[str, str]:
+    """(start in the source of the line at i0, i1, ..., its size: 0 where an outer index is outside the view)."""
+    places = [add(run.low, f"i{n}") for n, run in enumerate(runs)]
+    start = linear([(run.stride, place) for run, place in zip(runs, places, strict=True)])
+    tests = [f"inside({place}, {run.size})" for run, place in zip(runs, places, strict=True) if run.checked]
+    return start, f"{' && '.join(tests)} ? {size} : 0" if tests else str(size)
+
+
+def _copy_box(lines: Lines, operand: Operand, runs: list[_Run], fill: str) -> None:
+    """Rows of the innermost dimension, one after the other."""
+    outer, inner = runs[:-1], runs[-1]
+    start, size = _line(outer, inner.size)
+    target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
+    with lines.blocks(_loops(outer)):
+        source, packed = _plus("source", start), _plus("packed", target)
+        lines.add(f"copy_line({source}, {inner.low}, {size}, {packed}, {inner.rows}, 1, {fill});")
+
+
+def _copy_panels(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -> None:
+    """The panel dimension is contiguous in the tensor: a row is cut into panels."""
+    width, outer, inner = plan.tiles[0][plan.vector], runs[:-1], runs[-1]
+    start, size = _line(outer, inner.size)
+    target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
+    panels = str(ceil_div(int(inner.rows), width)) if _is_constant(inner.rows) else f"{inner.rows} / {width}"
+    with lines.blocks([*_loops(outer), f"for (long panel = 0; panel < {panels}; panel++)"]):
+        low = add(inner.low, f"panel * {width}")
+        fill = literal(plan.op.pad_value, operand.c_type)
+        source, packed = _plus("source", start), _plus("packed", target)
+        lines.add(f"copy_line({source}, {low}, {size}, {packed}, {width}, 1, {fill});")
+
+
+def _copy_across(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -> None:
+    """The panel dimension is not the innermost: rows of the tensor become columns of the panels."""
+    packing, width = operand.packing, plan.tiles[0][plan.vector]
+    assert packing is not None
+    panel = next(n for n, run in enumerate(runs) if run.dimension == packing.panel)
+    order = [runs[panel], *(run for n, run in enumerate(runs[:-1]) if n != panel)]
+    inner = runs[-1]
+    start, size = _line(order, inner.size)
+    terms = [(run.pitch, f"i{n}") for n, run in enumerate(order) if n > 0]
+    target = linear([(order[0].pitch, f"(i0 / {width})"), (1, f"i0 % {width}"), *terms])
+    fill = literal(plan.op.pad_value, operand.c_type)
+    with lines.blocks(_loops(order)):
+        source, packed = _plus("source", start), _plus("packed", target)
+        lines.add(f"copy_line({source}, {inner.low}, {size}, {packed}, {inner.rows}, {inner.pitch}, {fill});")
+
+
+def _plus(pointer: str, offset: str) -> str:
+    return pointer if offset == "0" else f"{pointer} + {offset}"

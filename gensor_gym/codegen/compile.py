@@ -1,0 +1,72 @@
+"""C source to a shared library in the cache, compiled once for each source, compiler and set of flags."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.cache import cache_dir
+from gensor_gym.hardware.compiler import Compiler, find_compiler
+
+TIMEOUT = 60.0
+"""Seconds that one compilation may take."""
+
+
+class CompileError(RuntimeError):
+    """A compiler refused a generated source or took too long; the text holds its message."""
+
+
+def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float = TIMEOUT) -> Path:
+    """The shared library of a C kernel, from the cache or compiled now.
+
+    Raises:
+        ValueError: for a kernel in another language.
+        CompileError: with the compiler's message, or if it takes more than `timeout` seconds.
+    """
+    if kernel.language != "c":
+        raise ValueError(f"compile_c takes kernels in 'c', got {kernel.language!r}")
+    return compile_text(kernel.source, kernel.arch, compiler, timeout)
+
+
+def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = TIMEOUT) -> Path:
+    """The shared library of a C source for `arch`, a `-march` value; see `compile_c`."""
+    compiler = compiler or find_compiler()
+    widths = [int(width) for width in re.findall(r"\bvec(\d+)\b", source)]
+    flags = compiler.flags(arch, max(widths, default=1))
+    # `native` means another thing on another machine that shares the cache folder.
+    host = _host() if "native" in arch else ""
+    text = "\0".join([source, *compiler.command, compiler.version, *flags, host])
+    path = cache_dir() / "kernels" / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _compile(source, compiler, flags, path, timeout)
+    return path
+
+
+def _host() -> str:
+    """What the processor calls itself and can do."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return " ".join(os.uname()[3:])
+    return "\n".join(sorted({line for line in text.splitlines() if line.startswith(("model name", "flags", "Features"))}))
+
+
+def _compile(source: str, compiler: Compiler, flags: tuple[str, ...], path: Path, timeout: float) -> None:
+    """Compile into a folder of its own beside `path`, then rename: readers see a whole library or none."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as folder:
+        text, library = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
+        text.write_text(source, encoding="utf-8")
+        command = [*compiler.command, *flags, str(text), "-o", str(library), "-lm"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise CompileError(f"{compiler.name} took more than {timeout:g} s") from error
+        if done.returncode != 0:
+            raise CompileError(f"{compiler.name} failed with status {done.returncode}:\n{done.stderr.strip()}")
+        os.replace(library, path)
