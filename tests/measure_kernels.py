@@ -8,7 +8,7 @@ from pathlib import Path
 from gensor_gym import operators
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.hardware.compiler import find_compiler
-from gensor_gym.measure.native import CompileFailed
+from gensor_gym.measure.builders import CompileFailed
 from gensor_gym.measure.requests import Built
 from gensor_gym.operators.types import Operator
 

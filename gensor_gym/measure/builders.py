@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.compiler import find_compiler
-from gensor_gym.measure.native import CompileFailed
 from gensor_gym.measure.requests import Built
+
+
+class CompileFailed(Exception):
+    """The compiler refused a kernel or took too long; the text is what it said."""
 
 
 def build_c(kernel: Kernel) -> Built:
@@ -20,3 +25,21 @@ def build_c(kernel: Kernel) -> Built:
     except CompileError as error:
         raise CompileFailed(str(error)) from error
     return Built(kernel, str(path), find_compiler().version, time.perf_counter() - start)
+
+
+def build_cubin(kernel: Kernel) -> Built | str:
+    """Compile a CUDA kernel to a cubin file in the cache; the log when NVRTC refuses. Called inside a worker."""
+    from gensor_gym.codegen import nvrtc
+
+    start = time.perf_counter()
+    try:
+        compiled = nvrtc.compile_cubin(kernel)
+    except nvrtc.NvrtcError as error:
+        return str(error)
+    path = nvrtc.cache_folder() / f"{kernel.digest}.{kernel.arch}.bin"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(compiled.cubin)
+        os.replace(file.name, path)
+    return Built(kernel, str(path), f"nvrtc {nvrtc.version()}", time.perf_counter() - start)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gensor_gym.codegen.runtime import load_runtime, runtime
 from gensor_gym.measure.buffers import GuardedBuffer
-from gensor_gym.measure.c_runtime import CRuntime
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.requests import Built
 from gensor_gym.measure.trial import LaunchError
@@ -52,8 +52,8 @@ class LoadedC:
         self._inputs = inputs
         self._output = GuardedBuffer(output.shape, ARRAY_DTYPE[output.dtype])
         self._workspace = GuardedBuffer((max(kernel.workspace_bytes, 1),), np.uint8)
-        self._addresses = (ctypes.c_void_p * len(inputs))(*(b.address for b in inputs))
-        self._runtime = CRuntime(threads)
+        self._addresses = (ctypes.c_void_p * max(1, len(inputs)))(*(b.address for b in inputs))
+        self._runtime = ctypes.byref(runtime(threads))
 
     def write(self, inputs: tuple[np.ndarray, ...]) -> None:
         """Copy arrays into the input buffers; output and workspace are filled with NaN bytes."""
@@ -68,8 +68,8 @@ class LoadedC:
 
     def time(self, calls: int) -> float:
         """Seconds that `calls` calls take, by the monotonic clock, in C."""
-        arguments = (self._entry, self._addresses, self._output.address, self._workspace.address)
-        return self._runtime.time(*arguments, calls)
+        arguments = (self._entry, self._addresses, self._output.address, self._workspace.address, self._runtime)
+        return load_runtime().gg_time(*arguments, calls)
 
     def read(self) -> np.ndarray:
         """The output, not copied."""

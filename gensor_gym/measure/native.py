@@ -6,10 +6,12 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, runtime_checkable
 
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.builders import CompileFailed, build_c
 from gensor_gym.measure.floor import MARGIN, warm_floor
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement, Status
@@ -19,11 +21,17 @@ from gensor_gym.measure.timing import TimingRules
 from gensor_gym.operators.types import Operator
 
 Compile = Callable[[Kernel], Built]
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A compiler that has something to end."""
+
+    def close(self) -> None:
+        """End it."""
+
+
 _REMEMBERED = 4096
-
-
-class CompileFailed(Exception):
-    """The compiler refused a kernel or took too long; the text is what it said."""
 
 
 class NativeBackend:
@@ -109,8 +117,10 @@ class NativeBackend:
         return self.worker.ask(request)
 
     def close(self) -> None:
-        """End the worker."""
+        """End the worker, and the compiler's where there are some."""
         self.worker.close()
+        if isinstance(self._compile, Closing):
+            self._compile.close()
 
     def _compile_one(self, kernel: Kernel) -> Built | Measurement:
         """One kernel."""
@@ -123,21 +133,28 @@ class NativeBackend:
         """The kernel of a schedule, or why there is none; the last few thousand are remembered."""
         key = (op, schedule.key, hw)
         if key not in self._kernels:
-            self._kernels[key] = _make(op, schedule, hw)
+            self._kernels[key] = make_kernel(op, schedule, hw)
             if len(self._kernels) > _REMEMBERED:
                 self._kernels.popitem(last=False)
         return self._kernels[key]
 
 
-def _make(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | Measurement:
-    """Generate code, or say that the schedule is illegal."""
-    from gensor_gym.codegen import generate
+def make_kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | Measurement:
+    """The generated kernel, or the measurement that says why there is none: ILLEGAL, or COMPILE_ERROR.
+
+    The generator refuses what is legal and not written yet (a data type, a knob's value) with a ValueError.
+    """
+    from gensor_gym.codegen.build import generate
     from gensor_gym.measure.analytic import program_digest
 
     if not is_legal(op, schedule, hw):
         digest = program_digest(op, schedule, hw)
         return Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule}", digest=digest)
-    return generate(op, schedule, hw)
+    try:
+        return generate(op, schedule, hw)
+    except ValueError as error:
+        digest = program_digest(op, schedule, hw)
+        return Measurement(Status.COMPILE_ERROR, error=f"no code can be generated: {error}", digest=digest)
 
 
 def _threads(hw: Hardware) -> int:
@@ -147,7 +164,6 @@ def _threads(hw: Hardware) -> int:
 
 def cpu_backend(rules: TimingRules | None = None, worker: WorkerProcess | None = None) -> NativeBackend:
     """The `cpu` backend: C kernels on the processor this runs on."""
-    from gensor_gym.measure.builders import build_c
     from gensor_gym.measure.cpu_device import processor_name
 
     return NativeBackend("cpu", build_c, lambda hw: f"{processor_name()} x{hw.units}", rules, worker=worker)
@@ -155,8 +171,7 @@ def cpu_backend(rules: TimingRules | None = None, worker: WorkerProcess | None =
 
 def cuda_backend(rules: TimingRules | None = None, worker: WorkerProcess | None = None) -> NativeBackend:
     """The `cuda` backend: CUDA kernels on the GPU of this machine."""
+    from gensor_gym.measure.compile_pool import CompilePool
     from gensor_gym.measure.cuda_presence import device_name
 
-    from gensor_gym.measure.builders import build_cubin
-
-    return NativeBackend("cuda", build_cubin, device_name, rules, worker=worker)
+    return NativeBackend("cuda", CompilePool(), device_name, rules, worker=worker)

@@ -42,3 +42,10 @@ class CompareRequest:
     seed: int = 0
     torch_threads: int | None = None
     rules: TimingRules = field(default_factory=TimingRules)
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """Compile a CUDA kernel; the answer is Built, or the compiler's words."""
+
+    kernel: Kernel

@@ -14,8 +14,8 @@ import traceback
 
 from gensor_gym.measure.compare import run_comparison
 from gensor_gym.measure.expectation import ExpectationCache
-from gensor_gym.measure.requests import CompareRequest, TrialRequest
-from gensor_gym.measure.trial import Device, DeviceLost, run_trial
+from gensor_gym.measure.requests import CompareRequest, CompileRequest, TrialRequest
+from gensor_gym.measure.trial import Announce, Device, DeviceLost, run_trial
 from gensor_gym.measure.wire import PipeClosed, receive, send
 
 _WATCH_SECONDS = 0.5
@@ -23,8 +23,10 @@ _DEVICE_LOST = 70
 """Exit code after a sticky device error."""
 
 
-def make_device(name: str) -> Device:
-    """The device of that name; ValueError names the two there are."""
+def make_device(name: str) -> Device | None:
+    """The device of that name, None for the worker that only compiles; ValueError names those there are."""
+    if name == "nvrtc":
+        return None
     if name == "cpu":
         from gensor_gym.measure.cpu_device import CpuDevice
 
@@ -33,7 +35,7 @@ def make_device(name: str) -> Device:
         from gensor_gym.measure.cuda_device import CudaDevice
 
         return CudaDevice()
-    raise ValueError(f"no device {name!r}; workers run 'cpu' and 'cuda'")
+    raise ValueError(f"no device {name!r}; workers are 'cpu', 'cuda' and 'nvrtc'")
 
 
 def watch_parent(parent: int) -> None:
@@ -47,7 +49,7 @@ def watch_parent(parent: int) -> None:
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()
 
 
-def serve(device: Device, read_fd: int, write_fd: int) -> None:
+def serve(device: Device | None, read_fd: int, write_fd: int) -> None:
     """Answer requests until the pipe closes."""
     cache = ExpectationCache()
 
@@ -57,17 +59,26 @@ def serve(device: Device, read_fd: int, write_fd: int) -> None:
     while True:
         request = receive(read_fd)
         try:
-            if isinstance(request, TrialRequest):
-                answer = ("answer", run_trial(device, cache, request, announce))
-            elif isinstance(request, CompareRequest):
-                answer = ("answer", run_comparison(device, cache, request, announce))
-            else:
-                answer = ("error", f"unknown request {type(request).__name__}")
+            answer = ("answer", answer_to(request, device, cache, announce))
         except (PipeClosed, DeviceLost):
             raise
         except Exception:  # the harness gets the traceback and raises
             answer = ("error", traceback.format_exc())
         send(write_fd, answer)
+
+
+def answer_to(request: object, device: Device | None, cache: ExpectationCache, announce: Announce) -> object:
+    """What a request asks for; TypeError for one that makes no sense here."""
+    if isinstance(request, CompileRequest):
+        from gensor_gym.measure.builders import build_cubin
+
+        announce("load")
+        return build_cubin(request.kernel)
+    if isinstance(request, TrialRequest) and device is not None:
+        return run_trial(device, cache, request, announce)
+    if isinstance(request, CompareRequest) and device is not None:
+        return run_comparison(device, cache, request, announce)
+    raise TypeError(f"unknown request {type(request).__name__}")
 
 
 def main(arguments: list[str]) -> None:
