@@ -1,0 +1,135 @@
+"""Gensor's traverser: an annealed walk whose transition probabilities are normalised benefits (arXiv 2502.11407).
+
+Many walkers construct at once; the programs they visit are ranked by the analytic model and the top-k measured. `Markov`
+belongs to space `gensor`; `MarkovExtended` is our extension to the knobs of the extended space, and is not called Gensor.
+What the sources leave open (benefit exponents, annealing, retention, top-k) is a field here: our reconstruction, chosen on
+the validation split (see `agents/benefits.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents import walk
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW, TILE
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables import NUM_LEVELS
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class Construction:
+    """What a construction by the model alone gives: distinct programs, fastest first, and what it cost."""
+
+    schedules: tuple[Schedule, ...]
+    latencies: tuple[float, ...]
+    """Model seconds of every schedule."""
+    visited: int
+    """States the walks went through."""
+    evaluations: int
+    """Calls of the model."""
+    seconds: float
+    """Wall time of the construction."""
+
+
+@dataclass(frozen=True)
+class Markov:
+    """The traverser. Exponents of 0 switch a part of a benefit off."""
+
+    space: str = "gensor"
+    walkers: int = 256
+    steps: int = 96
+    """Steps of one walk; the paper reports convergence after the order of 100 iterations."""
+    traffic: float = 1.0
+    footprint: float = 0.5
+    model: float = 1.0
+    cache: float = 1.0
+    cache_growth: float = 3.0
+    conflict: float = 0.5
+    start_temperature: float = 2.0
+    final_temperature: float = 0.02
+    retain: int = 4
+    """Best programs kept of each walk."""
+    per_register_tile: int = 2
+    """Programs of one register tile among those measured: neighbours of the best are nearly the best again."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Construct, measure the top of the ranking; construct anew when all of it was tried."""
+        while True:
+            found = self.construct(session.graph, rng)
+            session.charge(found.evaluations)
+            before = session.trials
+            for schedule in diverse(found.schedules, self.per_register_tile):
+                session.measure([schedule])
+            if session.trials == before:
+                return
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """Walk with the model alone; no measurement."""
+        begin = time.perf_counter()
+        rows = np.empty((self.walkers, self.retain, ROW), dtype=np.int32)
+        seconds = np.empty((self.walkers, self.retain))
+        seeds = rng.integers(0, 2**63, size=self.walkers, dtype=np.uint64)
+        tables, options = graph.tables, self._options(graph)
+        parts = np.array_split(np.arange(self.walkers), threads())
+
+        def part(index: np.ndarray) -> tuple[int, int]:
+            low, high = index[0], index[-1] + 1
+            return walk.walks(
+                graph.initial().row, seeds[low:high], tables.ints, tables.floats, tables.sizes, options, rows[low:high], seconds[low:high]
+            )
+
+        with ThreadPoolExecutor(len(parts)) as pool:
+            counts = list(pool.map(part, parts))
+        schedules, latencies = ranked(rows.reshape(-1, ROW), seconds.ravel(), graph)
+        visited, evaluations = (sum(c[i] for c in counts) for i in (0, 1))
+        return Construction(schedules, latencies, visited, evaluations, time.perf_counter() - begin)
+
+    def _options(self, graph: ConstructionGraph) -> np.ndarray:
+        """The form the compiled walk takes."""
+        options = np.zeros(walk.NUM_OPTIONS)
+        options[walk.TRAFFIC], options[walk.FOOTPRINT], options[walk.MODEL] = self.traffic, self.footprint, self.model
+        options[walk.CACHE_WEIGHT], options[walk.CACHE_GROWTH], options[walk.CONFLICT] = self.cache, self.cache_growth, self.conflict
+        options[walk.START], options[walk.FINISH] = self.start_temperature, self.final_temperature
+        options[walk.STEPS] = self.steps
+        return options
+
+
+@dataclass(frozen=True)
+class MarkovExtended(Markov):
+    """The traverser with knob moves; a knob's benefit is the ratio of the model's latencies."""
+
+    space: str = "extended"
+    steps: int = 128
+
+
+def ranked(rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
+    """Distinct programs by model latency, every level marked as opened (which changes no program)."""
+    finite = np.isfinite(seconds)
+    rows, seconds = rows[finite], seconds[finite]
+    rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
+    _, first = np.unique(rows, axis=0, return_index=True)
+    order = first[np.argsort(seconds[first], kind="stable")]
+    return tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
+
+
+def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
+    """The ranking with at most so many programs of each register tile, the others moved to the end."""
+    seen: dict[bytes, int] = {}
+    first, later = [], []
+    for schedule in schedules:
+        tile = schedule.row[TILE : TILE + MAX_AXES].tobytes()
+        seen[tile] = seen.get(tile, 0) + 1
+        (first if seen[tile] <= per_register_tile else later).append(schedule)
+    return first + later
+
+
+def threads() -> int:
+    """Threads that walk: GENSOR_GYM_THREADS or the usable cores."""
+    return int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))

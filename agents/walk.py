@@ -1,0 +1,142 @@
+"""One walk of the traverser over the construction graph, compiled; many of them run side by side.
+
+A Markov chain: the next primitive depends on the current program and the hardware only, and on the temperature. Each step
+turns the benefits of the legal primitives into probabilities, P(a) proportional to B(a)^(1 / temperature).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from agents.benefits import cache_benefit, conflicts, occupied, traffic
+from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.graph.actions import CACHE, KNOB_UP, NUM_ACTIONS, TILE_UP, UNCACHE, VTHREAD_UP
+from gensor_gym.graph.layout import LEVEL, ROW
+from gensor_gym.graph.rules import fill_mask, transition
+from gensor_gym.graph.tables import NUM_LEVELS
+
+TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, RESTARTS = range(10)
+NUM_OPTIONS = 10
+
+
+@njit(cache=True, nogil=True)
+def uniform(state):  # noqa: ANN001, ANN201
+    """A float in [0, 1) from a one-element uint64 state (splitmix64), the same on every thread and machine."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
+    """Logarithm of a primitive's benefit: latencies before and after, rows before and after, steps spent at the level."""
+    gain = options[MODEL] * math.log(now / after)
+    if TILE_UP <= action < CACHE:
+        gain += options[TRAFFIC] * math.log(traffic(row, ints) / traffic(result, ints))
+        gain += options[FOOTPRINT] * math.log(occupied(row, ints) / occupied(result, ints))
+    elif action == CACHE:
+        ripeness = options[CACHE_GROWTH] * math.log((at_level + 1.0) / options[STEPS] * ints[NUM_LEVELS])
+        gain = options[CACHE_WEIGHT] * math.log(cache_benefit(row, ints, floats)) + ripeness
+    elif action == UNCACHE:
+        gain = -4.0
+    elif VTHREAD_UP <= action < KNOB_UP:
+        gain += options[CONFLICT] * math.log(conflicts(row, ints) / conflicts(result, ints))
+    return gain
+
+
+@njit(cache=True, nogil=True)
+def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
+    """Draw one of the first `count` actions of `legal` with probability proportional to exp(gain / temperature)."""
+    top = gains[0]
+    for i in range(count):
+        top = max(top, gains[i])
+    total = 0.0
+    for i in range(count):
+        total += math.exp((gains[i] - top) / temperature)
+    mark = uniform(state) * total
+    for i in range(count):
+        mark -= math.exp((gains[i] - top) / temperature)
+        if mark <= 0.0:
+            return legal[i]
+    return legal[count - 1]
+
+
+@njit(cache=True, nogil=True)
+def keep(rows, seconds, row, latency):  # noqa: ANN001, ANN201
+    """Put a program among the best of this walk, once; rows [R, ROW] and seconds [R] stay sorted by seconds."""
+    size = seconds.shape[0]
+    if latency >= seconds[size - 1]:
+        return
+    for i in range(size):
+        if seconds[i] == latency:
+            same = True
+            for j in range(ROW):
+                if j != LEVEL and rows[i, j] != row[j]:
+                    same = False
+                    break
+            if same:
+                return
+    at = size - 1
+    while at > 0 and seconds[at - 1] > latency:
+        seconds[at] = seconds[at - 1]
+        rows[at] = rows[at - 1]
+        at -= 1
+    seconds[at] = latency
+    rows[at] = row
+
+
+@njit(cache=True, nogil=True)
+def walk(start, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
+    """One annealed walk from `start`; fills the best programs visited. Returns (states visited, model evaluations)."""
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = np.uint64(seed)
+    row, scratch, result = start.copy(), np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
+    gains, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
+    after = np.empty(NUM_ACTIONS)
+    steps = int(options[STEPS])
+    cooling = (options[FINISH] / options[START]) ** (1.0 / max(1, steps - 1))
+    temperature, at_level, evaluations, visited = options[START], 0, 1, 1
+    now = model_latency(row, ints, floats, terms)
+    for _ in range(steps):
+        fill_mask(row, ints, sizes, scratch, mask)
+        count = 0
+        for action in range(1, NUM_ACTIONS):
+            if mask[action] == 0:
+                continue
+            transition(row, action, ints, sizes, scratch, result)
+            after[action] = now if action == CACHE or action == UNCACHE else model_latency(result, ints, floats, terms)
+            gains[count] = log_benefit(action, now, after[action], row, result, at_level, ints, floats, options)
+            legal[count] = action
+            keep(rows, seconds, result, after[action])
+            count += 1
+        evaluations += count
+        if count == 0:
+            break
+        action = choose(gains, legal, count, temperature, state)
+        at_level = 0 if action == CACHE or action == UNCACHE else at_level + 1
+        transition(row, action, ints, sizes, scratch, result)
+        row[:] = result
+        now = after[action]
+        visited += 1
+        temperature *= cooling
+    return visited, evaluations
+
+
+@njit(cache=True, nogil=True)
+def walks(start, seeds, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
+    """`walk` for every seed: rows [W, R, ROW], seconds [W, R]. Returns (states visited, model evaluations) in all."""
+    visited, evaluations = 0, 0
+    for w in range(seeds.shape[0]):
+        seconds[w] = np.inf
+        v, e = walk(start, seeds[w], ints, floats, sizes, options, rows[w], seconds[w])
+        visited += v
+        evaluations += e
+    return visited, evaluations
