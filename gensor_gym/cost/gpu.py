@@ -264,8 +264,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     terms[STAGING] = blocks * shared * steps / units / clock
     terms[CACHE], terms[DRAM] = cache, dram
     waited = max(0.0, sm_time - ideal / clock)
-    full_time = (full + (1 if last > 0 else 0)) * resident * units
-    terms[TAIL] = ideal / clock * max(0.0, full_time / blocks - 1.0) if blocks > 0 else 0.0
+    terms[TAIL] = max(0.0, busy * steps * (full * resident + last) - ideal) / clock
     terms[EXPOSED] = max(0.0, waited - terms[TAIL])
     terms[LAUNCH_TERM] = launch
     # memory and arithmetic overlap well but not wholly: a quarter of the smaller bound is added
