@@ -19,7 +19,9 @@ from gensor_gym.measure.measurement import Status
 
 HW = hardware.get("h200")
 OP = operators.elementwise("relu", 64)
-TEXT = 'extern "C" __global__ void entry(const float *x, float *y, float *w) { y[threadIdx.x] = fmaxf(x[threadIdx.x], 0); }'
+TEXT = """extern "C" __global__ void entry(const float *x, float *y, float *w) {
+  y[threadIdx.x] = fmaxf(x[threadIdx.x], 0);
+}"""
 
 
 @pytest.fixture

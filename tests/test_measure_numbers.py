@@ -30,7 +30,9 @@ def test_median_interval_agrees_with_tables(count: int, low: int) -> None:
 
 def test_median_interval_covers() -> None:
     rng = np.random.default_rng(0)
-    hits = sum(low <= 1.0 <= high for low, high in (median_interval(rng.exponential(1 / np.log(2), 25)) for _ in range(2000)))
+    hits = sum(
+        low <= 1.0 <= high for low, high in (median_interval(rng.exponential(1 / np.log(2), 25)) for _ in range(2000))
+    )
     assert 0.945 < hits / 2000 < 0.985
     low, high = median_interval(rng.normal(size=5000))
     assert -0.06 < low < 0 < high < 0.06
@@ -39,9 +41,7 @@ def test_median_interval_covers() -> None:
 def test_ratio_interval_cancels_drift() -> None:
     rng = np.random.default_rng(1)
     drift = np.linspace(1.0, 2.0, 60)
-    ratio, low, high = ratio_interval(
-        1.1 * drift * rng.lognormal(0, 0.01, 60), drift * rng.lognormal(0, 0.01, 60)
-    )
+    ratio, low, high = ratio_interval(1.1 * drift * rng.lognormal(0, 0.01, 60), drift * rng.lognormal(0, 0.01, 60))
     assert low < 1.1 < high
     assert low < ratio < high
     assert high - low < 0.03
@@ -152,7 +152,11 @@ def test_bound_accepts_sequential_sums_and_rejects_a_dropped_term(dtype: str, k:
 
 @pytest.mark.parametrize(
     "text",
-    ['max_pool2d(n=1, c=2, h=9, w=9, r=3, s=3, stride=2, padding=1)', 'elementwise("gelu", 5, 7)', "gemm(m=4, n=4, k=9)+gelu"],
+    [
+        "max_pool2d(n=1, c=2, h=9, w=9, r=3, s=3, stride=2, padding=1)",
+        'elementwise("gelu", 5, 7)',
+        "gemm(m=4, n=4, k=9)+gelu",
+    ],
 )
 def test_bound_accepts_rounding(text: str) -> None:
     op = operators.parse(text)

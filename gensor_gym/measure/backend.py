@@ -14,7 +14,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Backend(Protocol):
-    """Something that gives schedules a time. Statuses report what goes wrong with a schedule; it does not raise for them."""
+    """Something that gives schedules a time. What goes wrong with a schedule is a status and raises nothing."""
 
     name: str
     stored: bool

@@ -11,7 +11,7 @@ from gensor_gym.measure.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.requests import Built, CompileRequest
 
 _SECONDS = 60.0
-"""A kernel that takes longer to compile is given up: fully unrolled giants, which are slow for their code size anyway."""
+"""A kernel that takes longer to compile is given up: fully unrolled giants, slow for their code size anyway."""
 
 
 class CompilePool:
@@ -20,7 +20,9 @@ class CompilePool:
     def __init__(self, size: int | None = None, seconds: float = _SECONDS) -> None:
         """`size` workers at most (one per core), `seconds` for one compilation."""
         self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
-        self._workers = [WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)]
+        self._workers = [
+            WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)
+        ]
         for worker in self._workers:
             self._idle.put(worker)
 

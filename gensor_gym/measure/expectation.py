@@ -5,11 +5,11 @@ on the absolute values of its inputs (for a matrix product: sum of |a||b|):
 
     |out - ref| <= 16 u m + 2 u_out |ref|
 
-Summing n products of random signs in sequence errs by about 0.5 u m (n roundings of partial sums that grow like the square
-root of their length: a random walk), whatever n is, so 16 u m is some thirty deviations, and stays far below the error of
-a dropped term, of a tile written twice, or of TF32 or half-precision arithmetic in a float32 kernel. A worst-case bound
-(n u m) would let those pass. A maximum is exact but for the rounding of the output; GELU has slope 1.13 and its own
-rounding and doubles the term. Integers are exact. NaN never passes: outputs are filled with NaN beforehand.
+Summing n products of random signs in sequence errs by about 0.5 u m (n roundings of partial sums that grow like the
+square root of their length: a random walk), whatever n is, so 16 u m is some thirty deviations, and stays far below the
+error of a dropped term, of a tile written twice, or of TF32 or half-precision arithmetic in a float32 kernel. A
+worst-case bound (n u m) would let those pass. A maximum is exact but for the rounding of the output; GELU, of slope
+1.13 and with a rounding of its own, doubles the term. Integers are exact. NaN never passes: outputs are filled with NaN beforehand.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 
-def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = 0.95) -> tuple[float, float]:
+def median_interval(
+    samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = 0.95
+) -> tuple[float, float]:
     """Interval of the median from order statistics (binomial), at least `confidence` where the count allows it.
 
     Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
@@ -43,7 +45,11 @@ def half_width(samples: list[float]) -> float:
 
 
 def ratio_interval(
-    a: np.ndarray | list[float], b: np.ndarray | list[float], confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+    a: np.ndarray | list[float],
+    b: np.ndarray | list[float],
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> tuple[float, float, float]:
     """Ratio a/b of paired timings as (median, low, high), by a moving-block bootstrap of the paired log-ratios.
 
@@ -52,7 +58,9 @@ def ratio_interval(
     """
     left, right = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1 or left.size == 0:
-        raise ValueError(f"ratio_interval takes two equally long lists of timings, got shapes {left.shape} and {right.shape}")
+        raise ValueError(
+            f"ratio_interval takes two equally long lists of timings, got shapes {left.shape} and {right.shape}"
+        )
     logs = np.log(left / right)
     count = logs.size
     block = max(1, round(count ** (1 / 3)))

@@ -1,4 +1,4 @@
-"""One timing at a time on a machine: workers of different runs wait for one another instead of disturbing each other."""
+"""One timing at a time on a machine: workers of different runs wait for one another and do not disturb each other."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, field
 
 
-class Status(str, enum.Enum):
+class Status(enum.StrEnum):
     """How a trial ended."""
 
     OK = "OK"

@@ -35,7 +35,7 @@ _REMEMBERED = 4096
 
 
 class NativeBackend:
-    """Generates, compiles, verifies and times kernels. One worker, started at the first trial and replaced when lost."""
+    """Generates, compiles, verifies and times kernels. One worker, started at the first trial, replaced when lost."""
 
     stored = True
 
@@ -48,7 +48,7 @@ class NativeBackend:
         seed: int = 0,
         worker: WorkerProcess | None = None,
     ) -> None:
-        """`compile_kernel` makes a file of a kernel or raises CompileFailed; `device` names what a Hardware runs on here."""
+        """`compile_kernel` makes a file or raises CompileFailed; `device` names what a Hardware runs on here."""
         self.name = name
         self.rules = rules or TimingRules()
         self.seed = seed

@@ -14,8 +14,16 @@ from pathlib import Path
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.wire import DeadlinePassed, PipeClosed, receive, send
 
-STAGE_SECONDS = {"start": 120.0, "wait": 900.0, "load": 30.0, "reference": 300.0, "verify": 10.0, "time": 10.0, "check": 10.0}
-"""How long each stage of a request may last before the worker counts as hanging. `wait` is for the machine's timing lock."""
+STAGE_SECONDS = {
+    "start": 120.0,
+    "wait": 900.0,
+    "load": 30.0,
+    "reference": 300.0,
+    "verify": 10.0,
+    "time": 10.0,
+    "check": 10.0,
+}
+"""How long each stage may last before the worker counts as hanging. `wait` is for the machine's timing lock."""
 
 
 class WorkerLost(Exception):
@@ -49,7 +57,7 @@ class WorkerProcess:
         return self._live.process.pid if self._live is not None else None
 
     def ask(self, request: object) -> object:
-        """The worker's answer. WorkerLost when it dies or hangs; RuntimeError carries an error in the worker's own code."""
+        """The worker's answer. WorkerLost when it dies or hangs; RuntimeError carries an error of the worker's own."""
         live = self._running()
         live.requests += 1
         stage = "start" if live.requests == 1 else "load"
@@ -119,7 +127,15 @@ class _Live:
         self._stderr = tempfile.TemporaryFile()
         root = str(Path(__file__).resolve().parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        command = [sys.executable, "-m", "gensor_gym.measure.worker", device, str(child_read), str(child_write), str(self.owner)]
+        command = [
+            sys.executable,
+            "-m",
+            "gensor_gym.measure.worker",
+            device,
+            str(child_read),
+            str(child_write),
+            str(self.owner),
+        ]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -131,7 +147,9 @@ class _Live:
         )
         os.close(child_read)
         os.close(child_write)
-        self.finalizer = weakref.finalize(self, _end, self.process, (self.read_fd, self.write_fd), self._stderr, self.owner)
+        self.finalizer = weakref.finalize(
+            self, _end, self.process, (self.read_fd, self.write_fd), self._stderr, self.owner
+        )
 
     def stderr_tail(self, count: int = 600) -> str:
         """The last characters the worker wrote to stderr."""

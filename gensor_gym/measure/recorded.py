@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 
 
 def write_records(path: str | Path, records: Iterable[Record]) -> int:
-    """Write records as JSON lines (operator, schedule, status, samples in seconds, device, conditions); returns how many."""
+    """Write JSON lines (operator, schedule, status, samples in seconds, device, conditions); returns how many."""
     lines = []
     for record in records:
         m = record.measurement
@@ -54,7 +54,7 @@ class RecordedBackend:
     stored = False
 
     def __init__(self, source: str | Path | Store | Iterable[Record], device: str | None = None) -> None:
-        """Read a JSON-lines file, a store (`.db`, `.sqlite` or a Store) or records; `device` keeps those of one device."""
+        """Read JSON lines, a store (`.db`, `.sqlite` or a Store) or records; `device` keeps those of one device."""
         self._table: dict[tuple[str, bytes], Measurement] = {}
         self._devices: set[str] = set()
         for record in _open(source):

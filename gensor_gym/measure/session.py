@@ -35,7 +35,11 @@ class Task:
 
     @classmethod
     def of(
-        cls, operator: Operator | str, hardware: Hardware | str = "host", backend: str | Backend = "auto", space: str = "gensor"
+        cls,
+        operator: Operator | str,
+        hardware: Hardware | str = "host",
+        backend: str | Backend = "auto",
+        space: str = "gensor",
     ) -> Task:
         """A task from objects or their text; ValueError names what is unknown."""
         op = operators.parse(operator) if isinstance(operator, str) else operator
@@ -44,7 +48,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may spend; None is no limit. Trials: distinct kernels. Evaluations: calls of the model. Seconds: elapsed."""
+    """What a search may spend, None being no limit: distinct kernels, evaluations of the model, seconds elapsed."""
 
     trials: int | None = None
     evaluations: int | None = None
@@ -73,10 +77,10 @@ class TraceRow:
 class Session:
     """Measures and predicts for one search, charges the budget, records a trace, remembers the best.
 
-    A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session is answered
-    free. A kernel that only the store knows is a trial like any other, so that a search does not depend on what the store
-    holds. Elapsed time is the session's own clock plus, for an answer of the store, the seconds the trial took when it was
-    made (`trial_seconds` in its conditions): a budget in seconds is then spent as it would be without the store.
+    A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session is
+    answered free. A kernel that only the store knows is a trial like any other, so that a search does not depend on
+    what the store holds. Elapsed time is the session's own clock plus, for an answer of the store, the seconds that the
+    trial took when it was made (`trial_seconds` in its conditions): a budget in seconds is then spent as without it.
     """
 
     def __init__(self, task: Task, budget: Budget, store: Store | str | Path | None = None) -> None:

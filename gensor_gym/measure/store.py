@@ -1,8 +1,8 @@
 """The store of trials: what was measured once on a device is not measured again, and nothing acknowledged is lost.
 
-SQLite with a write-ahead log. `synchronous=NORMAL` in WAL mode survives the death of the process at any instant: a commit
-has handed its pages to the operating system before `put` returns, and the system outlives the process. (Only a power
-failure could drop the last commits, and it cannot corrupt the file; paying an fsync per trial for that is not worth it.)
+SQLite with a write-ahead log. `synchronous=NORMAL` survives the death of the process at any instant: a commit has
+handed its pages to the operating system before `put` returns, and the system outlives the process. (Only a power failure could
+drop the last commits, and it cannot corrupt the file; an fsync per trial is too high a price for that.)
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._connect()
 
-    def put(self, device: str, operator: str, schedule: str, measurement: Measurement, protocol: int = PROTOCOL) -> None:
-        """Write one trial; when this returns it survives kill -9. A trial of the same key is replaced by the newer one."""
+    def put(
+        self, device: str, operator: str, schedule: str, measurement: Measurement, protocol: int = PROTOCOL
+    ) -> None:
+        """Write one trial; when this returns it survives kill -9. An older trial of the same key is replaced."""
         row = (
             measurement.digest,
             device,
@@ -84,7 +86,9 @@ class Store:
             row = self._connect().execute(query, (digest, device, protocol)).fetchone()
         return None if row is None else _record(row).measurement
 
-    def records(self, operator: str | None = None, device: str | None = None, protocol: int = PROTOCOL) -> Iterator[Record]:
+    def records(
+        self, operator: str | None = None, device: str | None = None, protocol: int = PROTOCOL
+    ) -> Iterator[Record]:
         """All trials of a protocol, oldest first, optionally of one operator (its text) or device."""
         query = "SELECT * FROM trials WHERE protocol = ?"
         values: list[object] = [protocol]

@@ -1,7 +1,7 @@
 """The worker process: runs kernels on a device, so that what they do to their process is not done to the harness.
 
-Started as `python -m gensor_gym.measure.worker DEVICE READ_FD WRITE_FD PARENT_PID`. It ends when its pipe closes, or when
-its parent is gone, even while a kernel hangs: a thread watches for that. Nothing is written to standard output.
+Started as `python -m gensor_gym.measure.worker DEVICE READ_FD WRITE_FD PARENT_PID`. It ends when its pipe closes, or
+when its parent is gone, even while a kernel hangs: a thread watches for that. Nothing is written to standard output.
 """
 
 from __future__ import annotations
