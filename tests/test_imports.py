@@ -25,7 +25,9 @@ TOP = {"numpy", "numba", "gymnasium"}
 """What gensor_gym may import at the top of a module, besides the standard library and itself."""
 LAZY = {"gensor_gym/measure/cuda_device.py": {"cupy"}}
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
-HOMES: dict[str, tuple[str, ...]] = {}
+HOMES: dict[str, tuple[str, ...]] = {
+    "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
+}
 """Heavy library -> the files that import it, where one file in each package is not enough."""
 HEAVY = ("cupy", "torch", "stable_baselines3", "sb3_contrib", "hydra", "wandb", "xgboost", "cuda", "ray")
 

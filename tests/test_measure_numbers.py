@@ -190,3 +190,35 @@ def test_cache_of_references_is_bounded() -> None:
     cache.get(large, 0)
     assert (small, 0) not in cache
     assert (large, 0) in cache
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gemm(m=20, n=30, k=9)+bias+relu",
+        'batched_gemm(b=2, m=9, n=7, k=5, dtype="bfloat16")+residual',
+        "gemv(m=33, k=20)+scale",
+        "reduce_sum(m=12, k=9)",
+        "conv2d(n=2, c=4, h=9, w=8, k=6, r=3, s=2, stride=2, padding=1, groups=2)+bias+gelu",
+        "depthwise_conv2d(n=1, c=5, h=9, w=9, r=3, s=3, stride=1, padding=1)+scale",
+        "avg_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
+        "max_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
+        'elementwise("mul", 30, 4)+bias',
+        'elementwise("tanh", 30, 4)',
+    ],
+)
+def test_sampled_reference_agrees_with_the_whole_one(text: str) -> None:
+    op = operators.parse(text)
+    for whole, part in zip(make_draws(op, 5), make_draws(op, 5, full_flops=0), strict=True):
+        assert part.index is not None
+        assert {0, op.output.size - 1} <= set(part.index.tolist())
+        assert np.allclose(whole.reference.reshape(-1)[part.index], part.reference, rtol=1e-12, atol=1e-12)
+        assert np.allclose(whole.bound.reshape(-1)[part.index], part.bound, rtol=1e-12)
+        output = whole.reference.astype(np.float32)
+        if op.output.dtype == "float32":
+            assert part.fault(output) == ""
+        place = np.unravel_index(int(part.index[3]), output.shape)
+        output[place] += 1.0
+        assert "1 of" in part.fault(output)
+        output[place] = np.nan
+        assert "elements are NaN" in part.fault(output)

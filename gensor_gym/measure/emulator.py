@@ -103,6 +103,8 @@ class EmulatedKernels:
     def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> np.ndarray:
         """Output of kernel `number`; see `emulate`."""
         op = self.kernels[number].operator
+        if len(inputs) != len(op.inputs):
+            raise ValueError(f"{op}: {len(inputs)} arrays given, expected {[t.name for t in op.inputs]}")
         with tempfile.TemporaryDirectory(dir=self._path) as name:
             source, target = Path(name) / "inputs", Path(name) / "output"
             source.write_bytes(b"".join(_bytes_of(t, a) for t, a in zip(op.inputs, inputs, strict=True)))

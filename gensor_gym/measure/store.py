@@ -1,8 +1,8 @@
 """The store of trials: what was measured once on a device is not measured again, and nothing acknowledged is lost.
 
 SQLite with a write-ahead log. `synchronous=NORMAL` survives the death of the process at any instant: a commit has
-handed its pages to the operating system before `put` returns, and the system outlives the process. (Only a power failure could
-drop the last commits, and it cannot corrupt the file; an fsync per trial is too high a price for that.)
+handed its pages to the operating system before `put` returns, and the system outlives the process. (Only a power
+failure could drop the last commits, and it cannot corrupt the file; an fsync per trial is too high a price for that.)
 """
 
 from __future__ import annotations
