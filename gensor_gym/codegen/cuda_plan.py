@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.structure import is_aligned, is_staged, shared_inner
+from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged, shared_inner
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 WARP = 32
@@ -223,8 +223,9 @@ def make_plan(program: Program) -> Plan:
         raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {hw.kind!r} ({hw.name})")
     for knob in KNOBS:
         value = program.knob(knob.name)
-        if knob.kind in ("gpu", "both") and value not in knob.available:
-            raise ValueError(f"knob {knob.name}={value}: CUDA code takes {knob.available}")
+        accepted = convolution_choices(op, "gpu") if knob.name == "convolution" else knob.available
+        if knob.kind in ("gpu", "both") and value not in accepted:
+            raise ValueError(f"knob {knob.name}={value}: CUDA code takes {accepted}")
     for a, axis in enumerate(op.axes):
         inner, outer, virtual = program.tiles[0][a], program.tiles[1][a], program.vthread[a]
         if inner < 1 or outer % inner or virtual < 1 or inner % virtual:
