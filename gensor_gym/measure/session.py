@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,14 +83,26 @@ class Session:
     trial took when it was made (`trial_seconds` in its conditions): a budget in seconds is then spent as without it.
     """
 
-    def __init__(self, task: Task, budget: Budget, store: Store | str | Path | None = None) -> None:
-        """Resolve the backend and build the graph; the clock starts at the first use."""
+    def __init__(
+        self,
+        task: Task,
+        budget: Budget,
+        store: Store | str | Path | None = None,
+        on_trial: Callable[[TraceRow], None] | None = None,
+    ) -> None:
+        """Resolve the backend and build the graph; the clock starts at the first use.
+
+        `on_trial` is called with every row as it joins the trace.
+        """
         self.task = task
         self.budget = budget
         self.backend = get_backend(task.backend, task.hardware)
         self.graph = ConstructionGraph(task.operator, task.hardware, task.space)
         self.trace: list[TraceRow] = []
         self.evaluations = 0
+        self.measuring = 0.0
+        """Seconds spent inside `measure` (code generation, compilation, verification, timing)."""
+        self._on_trial = on_trial
         self._store = Store(store) if isinstance(store, (str, Path)) else store
         self._device = self.backend.device(task.hardware)
         self._seen: dict[str, Measurement] = {}
@@ -123,6 +135,14 @@ class Session:
             BudgetSpent: when there is work to do and nothing left to do it with.
         """
         self._tick()
+        begin = time.perf_counter()
+        try:
+            return self._answer(schedules)
+        finally:
+            self.measuring += time.perf_counter() - begin
+
+    def _answer(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """See `measure`."""
         op, hw = self.task.operator, self.task.hardware
         digests = [self.backend.digest(op, schedule, hw) for schedule in schedules]
         fresh: dict[str, Schedule] = {}
@@ -232,5 +252,7 @@ class Session:
             self.trials, self.elapsed, str(schedule), measurement.seconds, measurement.status.value, self.evaluations
         )
         self.trace.append(row)
+        if self._on_trial is not None:
+            self._on_trial(row)
         if measurement.status is Status.OK and (self._best is None or measurement.seconds < self._best[1].seconds):
             self._best = (schedule, measurement)

@@ -1,0 +1,62 @@
+"""The command line: operators may be written as plain text, which Hydra's own grammar would read as function calls."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+_CALL = re.compile(r"[A-Za-z_]\w*\(")
+_EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
+
+
+def readable(arguments: list[str]) -> list[str]:
+    """Arguments as Hydra understands them.
+
+    `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`, with texts such
+    as gemm(m=512, n=384, k=1000)+bias quoted.
+    """
+    return [_one(argument) for argument in arguments]
+
+
+def compose(overrides: list[str], name: str = "config") -> DictConfig:
+    """The configuration that these arguments give."""
+    import hydra
+
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra.compose(name, overrides=readable(overrides))
+
+
+def _one(argument: str) -> str:
+    """One argument."""
+    key, equals, value = argument.partition("=")
+    if key not in ("operator", "operators") or not equals:
+        return argument
+    groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
+    if key == "operator" and all(item.strip() in groups for item in value.split(",")):
+        return argument
+    return f"operators={quoted(value)}"
+
+
+def quoted(value: str) -> str:
+    """`value` with every operator text in single quotes, unless it is quoted already."""
+    if "'" in value or '"' in value:
+        return value
+    parts, at = [], 0
+    while match := _CALL.search(value, at):
+        end = _EPILOGUE.match(value, _closing(value, match.end() - 1) + 1).end()
+        parts += [value[at : match.start()], f"'{value[match.start() : end].strip()}'"]
+        at = end
+    return "".join([*parts, value[at:]])
+
+
+def _closing(value: str, start: int) -> int:
+    """Position of the bracket that closes the one at `start`; ValueError when there is none."""
+    depth = 0
+    for position in range(start, len(value)):
+        depth += (value[position] == "(") - (value[position] == ")")
+        if depth == 0:
+            return position
+    raise ValueError(f"operator {value!r}: a bracket is not closed")
