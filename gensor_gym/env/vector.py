@@ -13,11 +13,12 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env import process
 from gensor_gym.env.construct import ConstructEnv, starting_state
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.observation import NUM_FEATURES
-from gensor_gym.env.process import NUM_SCALARS, STEPS
+from gensor_gym.env.process import NUM_SCALARS, REMAINING, STEPS
 from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, json_arguments
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
 from gensor_gym.env.views import ObservationView, successor_features
@@ -111,9 +112,24 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         return self.settings.discount
 
     @property
+    def rows(self) -> np.ndarray:
+        """Current schedules as rows, int32 [B, ROW]; a view, valid until the next step."""
+        return self._rows
+
+    @property
     def schedules(self) -> list[Schedule]:
         """Current schedule of every environment."""
         return [Schedule(row) for row in self._rows]
+
+    @property
+    def graphs(self) -> list[ConstructionGraph]:
+        """Construction graph of every environment's current task."""
+        return [self.tasks.graphs[task] for task in self._task]
+
+    @property
+    def remaining(self) -> np.ndarray:
+        """Steps left of every environment, int64 [B]."""
+        return self._scalars[:, REMAINING].astype(np.int64)
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
@@ -232,6 +248,15 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
             return self.view.batch(self._obs)
         graphs = self.tasks.graphs
         return np.stack([successor_features(graphs[t], r, m) for t, r, m in zip(self._task, self._rows, self._masks, strict=True)])
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Frame of every environment, as `ConstructEnv.render`; None without a render_mode."""
+        if self.render_mode is None:
+            return None
+        from gensor_gym.env import render
+
+        draw = render.as_text if self.render_mode == "ansi" else render.as_image
+        return tuple(draw(graph, schedule) for graph, schedule in zip(self.graphs, self.schedules, strict=True))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop threads and workers."""

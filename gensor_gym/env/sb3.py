@@ -1,0 +1,144 @@
+"""The vector environment as a `VecEnv` of stable-baselines3: what its algorithms, callbacks and MaskablePPO ask for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
+
+from gensor_gym.env.vector import ConstructVectorEnv
+
+_OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
+"""Attributes of a single environment -> the vector environment's list of them."""
+
+
+class ConstructVecEnv(VecEnv):
+    """Adapter of a `ConstructVectorEnv` in mode SAME_STEP.
+
+    Ended episodes are reset within the step; their info holds `episode` {r, l, t} (as from Monitor),
+    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status` and `steps`. Other infos are
+    empty; masks come from `env_method("action_masks")`.
+    """
+
+    def __init__(self, envs: ConstructVectorEnv) -> None:
+        """ValueError unless `envs` resets within the step."""
+        if envs.autoreset_mode is not AutoresetMode.SAME_STEP:
+            raise ValueError(
+                f"autoreset_mode is {envs.autoreset_mode}; stable-baselines3 needs {AutoresetMode.SAME_STEP}"
+            )
+        self.envs = envs
+        self._actions = np.zeros(envs.num_envs, dtype=np.int64)
+        self._returns = np.zeros(envs.num_envs)
+        self._lengths = np.zeros(envs.num_envs, dtype=np.int64)
+        self._begun = time.time()
+        super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
+
+    @property
+    def discount(self) -> float:
+        """The discount of the process: gamma of an agent."""
+        return self.envs.discount
+
+    def reset(self) -> Any:
+        """Start all episodes with the seeds and options given before; returns observations."""
+        options = self._options
+        if any(o != options[0] for o in options):
+            for i, own in enumerate(options):
+                only = np.arange(self.num_envs) == i
+                observations, infos = self.envs.reset(seed=list(self._seeds), options={**own, "reset_mask": only})
+        else:
+            observations, infos = self.envs.reset(seed=list(self._seeds), options=options[0] or None)
+        self.reset_infos = [{"action_mask": mask} for mask in self.envs.action_masks().astype(np.int8)]
+        self._returns[:] = 0.0
+        self._lengths[:] = 0
+        self._reset_seeds()
+        self._reset_options()
+        return observations
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Keep the actions [B] until `step_wait`."""
+        self._actions = np.asarray(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """(observations, rewards float32 [B], ended bool [B], list of infos)."""
+        observations, rewards, ended, _, info = self.envs.step(self._actions)
+        self._returns += rewards
+        self._lengths += 1
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for i in np.flatnonzero(ended):
+            infos[i] = self._end(int(i), info)
+        return observations, rewards.astype(np.float32), ended, infos
+
+    def _end(self, index: int, info: dict[str, Any]) -> dict[str, Any]:
+        """Info of an episode that ended in this step; its sums begin again."""
+        facts = info["final_info"]
+        episode = {
+            "r": float(self._returns[index]),
+            "l": int(self._lengths[index]),
+            "t": round(time.time() - self._begun, 6),
+        }
+        self._returns[index], self._lengths[index] = 0.0, 0
+        self.reset_infos[index] = {"action_mask": info["action_mask"][index]}
+        return {
+            "episode": episode,
+            "terminal_observation": info["final_obs"][index],
+            "TimeLimit.truncated": False,
+            "runtime_s": float(facts["runtime_s"][index]),
+            "status": facts["status"][index],
+            "steps": int(facts["steps"][index]),
+        }
+
+    def close(self) -> None:
+        """Stop threads and workers."""
+        self.envs.close()
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """Attribute of every environment asked for; what all share is repeated. AttributeError if unknown."""
+        chosen = self._chosen(indices)
+        if attr_name in _OF_ONE:
+            values = getattr(self.envs, _OF_ONE[attr_name])
+            return [values[i] for i in chosen]
+        return [getattr(self.envs, attr_name)] * len(chosen)
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Set an attribute that all environments share; ValueError for a part of them."""
+        if set(self._chosen(indices)) != set(range(self.num_envs)):
+            raise ValueError(
+                f"attribute {attr_name!r} is shared by all {self.num_envs} environments; indices must be None"
+            )
+        setattr(self.envs, attr_name, value)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """`action_masks` (bool [N] each) or `render` of every environment asked for; AttributeError names these two."""
+        if method_name not in ("action_masks", "render"):
+            raise AttributeError(f"no method {method_name!r} per environment; there are 'action_masks' and 'render'")
+        chosen = self._chosen(indices)
+        if method_name == "action_masks":
+            masks = self.envs.action_masks()
+            return [masks[i] for i in chosen]
+        frames = self.envs.render()
+        return [None if frames is None else frames[i] for i in chosen]
+
+    def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
+        """True for Monitor, whose statistics this class gives; no other wrapper is inside."""
+        return [issubclass(Monitor, wrapper_class)] * len(self._chosen(indices))
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """The figure of every environment (render_mode `rgb_array`)."""
+        return self.env_method("render")
+
+    def _chosen(self, indices: VecEnvIndices) -> list[int]:
+        """Indices as a list."""
+        found: Iterable[int] = self._get_indices(indices)
+        return [int(i) for i in found]
+
+
+def make_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
+    """A `VecEnv` of `num_envs` constructions; `arguments` as of `ConstructVectorEnv`, without `autoreset_mode`."""
+    return ConstructVecEnv(ConstructVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
