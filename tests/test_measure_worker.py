@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -167,25 +169,27 @@ process = WorkerProcess("cpu")
 folder = Path(sys.argv[1])
 process.ask(TrialRequest(build(kernel("right"), folder), 1, 0.0))
 print(process.pid, flush=True)
-if sys.argv[2] == "hang":
+if sys.argv[2] != "exit":
     process.ask(TrialRequest(build(kernel("infinite loop"), folder), 1, 0.0))
 """
 
 
-@pytest.mark.parametrize("end", ["exit", "hang"])
+@pytest.mark.parametrize("end", ["exit", "hang", "interrupt"])
 def test_no_orphans(folder: Path, end: str) -> None:
-    """The worker goes with its parent: at the end of the interpreter, and at kill -9 while a kernel hangs."""
+    """The worker goes with its parent: at its normal end, and at kill -9 or Ctrl-C while a kernel hangs."""
     harness = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(ORPHAN), str(folder), end],
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
         cwd=Path(__file__).parents[1],
     )
     child = int(harness.stdout.readline())
-    if end == "hang":
+    last = {"exit": 0, "hang": signal.SIGKILL, "interrupt": signal.SIGINT}[end]
+    if last:
         time.sleep(0.5)
-        os.kill(harness.pid, signal.SIGKILL)
-    assert harness.wait(timeout=20) == (-signal.SIGKILL if end == "hang" else 0)
+        os.kill(harness.pid, last)
+    assert harness.wait(timeout=20) == -last
     harness.stdout.close()
     deadline = time.monotonic() + 5.0
     while _alive(child):
@@ -199,3 +203,31 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_forked_child_has_a_worker_of_its_own(worker: WorkerProcess, folder: Path) -> None:
+    """Vector environments fork: the child does not talk into its parent's pipe, nor end its parent's worker."""
+    trial(worker, folder, "right")
+    pid = worker.pid
+
+    def in_child() -> None:
+        result = trial(worker, folder, "right")
+        other = worker.pid
+        worker.close()
+        os._exit(0 if result.status is Status.OK and other != pid else 1)
+
+    child = multiprocessing.get_context("fork").Process(target=in_child)
+    child.start()
+    child.join(timeout=20)
+    assert child.exitcode == 0
+    assert trial(worker, folder, "right").status is Status.OK
+    assert worker.pid == pid
+
+
+def test_threads_take_turns(worker: WorkerProcess, folder: Path) -> None:
+    """Requests of several threads are answered one after the other, each with its own kernel's answer."""
+    names = ["right", "wrong value"] * 3
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda name: trial(worker, folder, name), names))
+    assert [r.status for r in results] == [Status.OK, Status.WRONG_ANSWER] * 3
+    assert [r.digest for r in results] == [kernel(name).digest for name in names]

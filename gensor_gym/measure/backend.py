@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from gensor_gym.graph.schedule import Schedule
@@ -28,6 +28,9 @@ class Backend(Protocol):
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
         """One measurement for each schedule, in order."""
+
+    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+        """As `measure`, each result as soon as it is there, so that a search killed in a batch has what came before."""
 
     def close(self) -> None:
         """End worker processes. The backend may be used again and starts what it needs."""

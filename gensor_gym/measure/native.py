@@ -102,7 +102,8 @@ class NativeBackend:
         `torch=True` adds torch's own kernel with as many threads, under `torch`.
 
         Raises:
-            ValueError: when a kernel does not compile, `torch` names a kernel, or a result is wrong.
+            ValueError: when a kernel does not compile, or one is called `torch` beside the baseline.
+            RuntimeError: when a result is wrong; it names the kernel.
             WorkerLost: when one of them crashes or hangs.
         """
         if torch and "torch" in kernels:

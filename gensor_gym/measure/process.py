@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from pathlib import Path
@@ -50,6 +51,7 @@ class WorkerProcess:
         self._restart_after = restart_after
         self._seconds = {**STAGE_SECONDS, **(stage_seconds or {})}
         self._live: _Live | None = None
+        self._lock = threading.Lock()
 
     @property
     def pid(self) -> int | None:
@@ -58,31 +60,35 @@ class WorkerProcess:
 
     def ask(self, request: object) -> object:
         """The worker's answer. WorkerLost when it dies or hangs; RuntimeError carries an error of the worker's own."""
-        live = self._running()
-        live.requests += 1
+        with self._lock:
+            live = self._running()
+            live.requests += 1
+            value = self._exchange(live, request)
+            if live.requests >= self._restart_after:
+                self.close()
+            return value
+
+    def _exchange(self, live: _Live, request: object) -> object:
+        """Send a request and follow its stages to the answer; whatever else happens ends the worker."""
         stage = "start" if live.requests == 1 else "load"
         try:
             send(live.write_fd, request)
             while True:
                 kind, value = receive(live.read_fd, time.monotonic() + self._seconds[stage])
-                if kind == "stage":
-                    stage = value
-                elif kind == "answer":
-                    break
-                else:
+                if kind == "answer":
+                    return value
+                if kind == "error":
                     raise RuntimeError(f"worker failed in stage {stage}: {value}")
+                stage = value
         except DeadlinePassed:
-            self._drop()
+            self.close()
             text = f"no progress within {self._seconds[stage]:g} s in stage {stage}; worker killed"
             raise WorkerLost(Status.TIMEOUT, text) from None
         except PipeClosed:
-            raise WorkerLost(Status.CRASHED, f"worker died in stage {stage}: {self._autopsy()}") from None
+            raise WorkerLost(Status.CRASHED, f"worker died in stage {stage}: {self._autopsy(live)}") from None
         except BaseException:
-            self._drop()  # an answer may still be under way (Ctrl-C): the pipe cannot be used again
+            self.close()  # an answer may still be under way (Ctrl-C): the pipe cannot be used again
             raise
-        if live.requests >= self._restart_after:
-            self.close()
-        return value
 
     def close(self) -> None:
         """End the worker; the next request starts another."""
@@ -96,19 +102,14 @@ class WorkerProcess:
             self._live = _Live(self._device)
         return self._live
 
-    def _drop(self) -> None:
-        """Kill at once."""
-        self.close()
-
-    def _autopsy(self) -> str:
+    def _autopsy(self, live: _Live) -> str:
         """How the dead worker ended: signal or exit code, and the end of what it wrote to stderr."""
-        live = self._live
         try:
             code = live.process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
             code = None
         tail = live.stderr_tail()
-        self._drop()
+        self.close()
         if code is None:
             return "it closed its pipe and did not exit"
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
