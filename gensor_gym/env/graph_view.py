@@ -1,0 +1,112 @@
+"""The state as a graph, for policies that are graph networks: axes, tensors and the program, joined by accesses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import GraphInstance
+
+from gensor_gym.env.observation import GROUPS, LIMIT
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_LEVELS, slot_of
+from gensor_gym.graph.structure import is_staged
+from gensor_gym.operators.types import Operator
+
+KINDS = ("axis", "tensor", "program")
+_AXIS = 2 + MAX_LEVELS + 1
+_TENSOR = 4
+_GLOBAL = ("knobs", "level", "resources", "terms", "remaining", "hardware")
+EDGE_FEATURES = 4
+"""Logs of coefficient and of stride in elements, dimension, and whether it is an edge of the program (others 0)."""
+
+
+class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gymnasium.utils.RecordConstructorArgs):
+    """`spaces.Graph` view of a `ConstructEnv` whose observation is `flat` or `dict`.
+
+    Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), its reads and the written
+    tensor, and one for the program. Features of a node, float32: one hot of KINDS; of an axis its log extent, whether it is
+    reduced, log tiles of every level, log virtual threads; of a tensor log elements, whether it is written, whether a
+    GPU stages it, dimensions; of the program the groups knobs, level, resources, terms, remaining and hardware, as far
+    as the environment's `observation_groups` have them. Edges: (axis, tensor) for every coefficient that is not 0, and
+    (program, node) for every other node.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        """ValueError where the environment's observation is neither flat nor dict."""
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        self._view = env.unwrapped.view
+        if self._view.kind not in ("flat", "dict"):
+            raise ValueError(f"GraphObservation wraps observation 'flat' or 'dict', not {self._view.kind!r}")
+        self._global = [name for name in _GLOBAL if name in self._view.slices]
+        width = len(KINDS) + _AXIS + _TENSOR + sum(GROUPS[name] for name in self._global)
+        self.observation_space = gymnasium.spaces.Graph(_box(width), _box(EDGE_FEATURES))
+        self._fixed: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+
+    def observation(self, observation: Any) -> GraphInstance:
+        """The graph of a flat or dict observation of the current task."""
+        groups = observation if isinstance(observation, dict) else self._split(observation)
+        op = self.env.unwrapped.graph.operator
+        if str(op) not in self._fixed:
+            self._fixed[str(op)] = (self._fixed_nodes(op), *_edges(op))
+        nodes, edges, links = self._fixed[str(op)]
+        nodes = nodes.copy()
+        if "tiles" in groups:
+            tiles = groups["tiles"].reshape(MAX_LEVELS + 1, MAX_AXES)
+            slots = [slot_of(a, len(op.spatial)) for a in range(len(op.axes))]
+            at = len(KINDS) + 2
+            nodes[: len(slots), at : at + MAX_LEVELS + 1] = tiles[:, slots].T
+        if self._global:
+            whole = np.concatenate([groups[name] for name in self._global])
+            nodes[-1, -len(whole) :] = whole
+        return GraphInstance(nodes=nodes, edges=edges.copy(), edge_links=links.copy())
+
+    def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """A flat observation as groups."""
+        ends = np.cumsum([GROUPS[name] for name in self._view.slices])
+        return dict(zip(self._view.slices, np.split(flat, ends[:-1]), strict=True))
+
+    def _fixed_nodes(self, op: Operator) -> np.ndarray:
+        """Node features that do not change in an episode, the others 0, float32 [V, F]."""
+        tensors = (*op.reads, op.write)
+        nodes = np.zeros((len(op.axes) + len(tensors) + 1, *self.observation_space.node_space.shape), dtype=np.float32)
+        for row, axis in enumerate(op.axes):
+            nodes[row, 0] = 1.0
+            nodes[row, len(KINDS) : len(KINDS) + 2] = math.log2(axis.extent) / 8.0, axis.kind == "reduce"
+        at = len(KINDS) + _AXIS
+        for row, access in enumerate(tensors, start=len(op.axes)):
+            written = access is op.write
+            staged = not written and is_staged(op, access)
+            nodes[row, 1] = 1.0
+            nodes[row, at : at + _TENSOR] = (
+                math.log2(access.tensor.size) / 8.0,
+                written,
+                staged,
+                len(access.view) / MAX_DIMS,
+            )
+        nodes[-1, 2] = 1.0
+        return nodes
+
+
+def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
+    """Edge features float32 [E, EDGE_FEATURES] and (from, to) int32 [E, 2]."""
+    features, links = [], []
+    for t, access in enumerate((*op.reads, op.write)):
+        strides = access.strides()
+        for d, row in enumerate(access.coefficients):
+            for a, coefficient in enumerate(row):
+                if coefficient:
+                    stride = math.log2(coefficient * strides[d] + 1) / 8.0
+                    features.append((math.log2(coefficient + 1) / 2.0, stride, (d + 1) / MAX_DIMS, 0.0))
+                    links.append((a, len(op.axes) + t))
+    others = len(op.axes) + len(op.reads) + 1
+    features += [(0.0, 0.0, 0.0, 1.0)] * others
+    links += [(others, node) for node in range(others)]
+    return np.array(features, dtype=np.float32), np.array(links, dtype=np.int32)
+
+
+def _box(width: int) -> gymnasium.spaces.Box:
+    """Features within the limits of observations."""
+    return gymnasium.spaces.Box(-LIMIT, LIMIT, (width,), dtype=np.float32)
