@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import gc
+import importlib
+import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,11 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.builders import CompileFailed
 from gensor_gym.measure.compile_pool import CompilePool
-from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.expectation import ExpectationCache
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.requests import Built, TrialRequest
+from gensor_gym.measure.trial import DeviceLost, run_trial
+from tests import fake_cupy
 
 HW = hardware.get("h200")
 OP = operators.elementwise("relu", 64)
@@ -32,7 +39,6 @@ def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CompilePool:
     made = CompilePool(size=1, seconds=60.0)
     yield made
     made.close()
-    gc.collect()
 
 
 def test_cubins_are_made_in_a_process_of_their_own(pool: CompilePool) -> None:
@@ -58,3 +64,61 @@ def test_emulated_says_whether_a_kernel_is_right() -> None:
     assert result.seconds == float("inf")
     assert result.conditions["timed"] is False
     assert result.digest == backend.digest(op, schedule, HW)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """`measure.cuda_device` over a CuPy made of NumPy."""
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy.module)
+    monkeypatch.delitem(sys.modules, "gensor_gym.measure.cuda_device", raising=False)
+    monkeypatch.setattr(fake_cupy.module, "launch", relu)
+    yield importlib.import_module("gensor_gym.measure.cuda_device")
+    sys.modules.pop("gensor_gym.measure.cuda_device", None)
+
+
+def relu(entry: str, arguments: tuple) -> None:
+    x, y, _ = arguments
+    y[...] = np.maximum(x, 0)
+
+
+def run(cuda_device: types.ModuleType, shared: int = 0) -> Measurement:
+    launches = (Launch("entry", block=(64, 1, 1), shared_bytes=shared),)
+    built = Built(Kernel(OP, "cuda", "sm_90", TEXT, launches, 10), "none.cubin")
+    return run_trial(cuda_device.CudaDevice(), ExpectationCache(), TrialRequest(built, 1, 0.0), lambda stage: None)
+
+
+def test_trial_on_a_gpu_of_numpy(fake: types.ModuleType) -> None:
+    """Verification passes and the time of a call is that of one launch, however many a graph holds."""
+    result = run(fake)
+    assert result.status is Status.OK, result.error
+    assert result.seconds == pytest.approx(fake_cupy.Clock.seconds)
+    assert result.conditions["device"] == "Fake GPU"
+    assert result.conditions["registers"] == 32
+    assert result.conditions["calls_per_sample"] in (20, 21)
+    assert run(fake, shared=100 * 1024).status is Status.OK  # the limit is raised before the launch
+
+
+def test_faults_on_a_gpu_of_numpy(fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kernel_that(does: Callable[[np.ndarray, np.ndarray, np.ndarray], None]) -> Measurement:
+        def launch(entry: str, arguments: tuple) -> None:
+            relu(entry, arguments)
+            does(*arguments)
+
+        monkeypatch.setattr(fake_cupy.module, "launch", launch)
+        return run(fake)
+
+    def beyond(x: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        np.lib.stride_tricks.as_strided(y, (y.size + 1,))[-1] = 1.0
+
+    def refuse(*_: object) -> None:
+        raise fake_cupy.CUDADriverError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch")
+
+    def poison(*_: object) -> None:
+        raise fake_cupy.CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+    assert "modified" in kernel_that(lambda x, y, w: x.__setitem__(3, 0.0)).error
+    assert "outside the buffer of output" in kernel_that(beyond).error
+    assert kernel_that(lambda x, y, w: y.__setitem__(0, 5.0)).status is Status.WRONG_ANSWER
+    assert kernel_that(refuse).status is Status.LAUNCH_ERROR
+    with pytest.raises(DeviceLost, match="IllegalAddress"):
+        kernel_that(poison)
