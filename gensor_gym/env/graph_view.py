@@ -19,7 +19,7 @@ _AXIS = 2 + MAX_LEVELS + 1
 _TENSOR = 4
 _GLOBAL = ("knobs", "level", "resources", "terms", "remaining", "hardware")
 EDGE_FEATURES = 4
-"""Logs of coefficient and of stride in elements, dimension, and whether it is an edge of the program (others 0)."""
+"""Logs of coefficient and of stride in elements, dimension, whether it is an edge of the program (others 0)."""
 
 
 class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gymnasium.utils.RecordConstructorArgs):
