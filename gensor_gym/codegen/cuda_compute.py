@@ -6,7 +6,9 @@ import math
 from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_index import (
+    Site,
     along,
+    bounds,
     flat,
     flat_shared,
     global_indices,
@@ -29,8 +31,11 @@ UNROLLED_LOADS = 8
 
 def write_accumulators(out: Writer, plan: Plan) -> None:
     """Declare the accumulators and set them to the neutral."""
-    sizes = [f"REG_{plan.names[a].upper()}" for a in wide_axes(plan)]
-    out.line(f"{SCALARS[plan.op.accumulator].name} {subscript('acc', sizes)};")
+    kind, sizes = SCALARS[plan.op.accumulator].name, [f"REG_{plan.names[a].upper()}" for a in wide_axes(plan)]
+    if not sizes and plan.op.body != "map":
+        out.line(f"{kind} acc = {neutral(plan)};")
+        return
+    out.line(f"{kind} {subscript('acc', sizes)};")
     if plan.op.body == "map":
         return
     with out.nest(spatial_loops(plan, plan.op.spatial)):
@@ -89,8 +94,9 @@ def _write_stage(out: Writer, plan: Plan, index: int) -> None:
     with ExitStack() as stack:
         stack.enter_context(out.nest(loop) if loop else out.block(""))
         out.line(f"const int load = {total([(1, 'thread'), (1, 'trip * THREADS' if trips > 1 else '0')])};")
-        stack.enter_context(out.guarded([f"load < {tile.loads}"] if tile.loads % plan.threads else []))
-        box = _write_box_coordinates(out, tile.shape, tile.load_width)
+        full = f"trip < {trips - 1} || " if 1 < trips <= UNROLLED_LOADS else ""  # known once unrolled
+        stack.enter_context(out.guarded([f"{full}load < {tile.loads}"] if tile.loads % plan.threads else []))
+        box = _write_box_coordinates(out, plan, index)
         _write_copy(out, plan, index, box)
 
 
@@ -117,18 +123,35 @@ def _write_copy(out: Writer, plan: Plan, index: int, box: list[str]) -> None:
         out.line(f"{name}_tile[{shifted}] = group.{part};")
 
 
-def _write_box_coordinates(out: Writer, shape: tuple[int, ...], width: int) -> list[str]:
+def _write_box_coordinates(out: Writer, plan: Plan, index: int) -> list[str]:
     """Coordinates in the box of load number `load`, the tensor's own innermost dimension fastest."""
-    box = ["0"] * len(shape)
-    counts = [*shape[:-1], shape[-1] // width]
+    tile = plan.shared[index]
+    box = ["0"] * len(tile.shape)
+    counts = _merged_counts(plan, index)
+    counts[-1] //= tile.load_width
     live = [d for d, count in enumerate(counts) if count > 1]
     for d in live:
-        divisor = math.prod(counts[d + 1 :])
-        index = remainder("load", divisor, 0 if d == live[0] else counts[d])
-        scale = f" * {width}" if d == len(shape) - 1 and width > 1 else ""
-        out.line(f"const int box_{d} = {index}{scale};")
+        place = remainder("load", math.prod(counts[d + 1 :]), 0 if d == live[0] else counts[d])
+        scale = f" * {tile.load_width}" if d == len(counts) - 1 and tile.load_width > 1 else ""
+        out.line(f"const int box_{d} = {place}{scale};")
         box[d] = f"box_{d}"
     return box
+
+
+def _merged_counts(plan: Plan, index: int) -> list[int]:
+    """Lengths to count the box with; a dimension that continues the one before it everywhere takes over its length.
+
+    So it is when the box holds its whole length in the tensor, without gap in shared memory, and nothing is guarded:
+    then both are one long dimension, and an address takes one division less.
+    """
+    read, tile = plan.op.reads[index], plan.shared[index]
+    counts = list(tile.shape)
+    for d in range(1, len(counts)):
+        whole = tile.shape[d] == read.view[d] and tile.strides[d - 1] == tile.strides[d] * tile.shape[d]
+        if whole and not bounds(plan, read, d, "") and not bounds(plan, read, d - 1, ""):
+            counts[d] *= counts[d - 1]
+            counts[d - 1] = 1
+    return counts
 
 
 def splat(vector: str, width: int) -> str:
@@ -202,7 +225,8 @@ def _write_fragment(out: Writer, plan: Plan, index: int) -> None:
     name, lanes, axes = read.tensor.name, plan.lanes(index), fragment_axes(plan, index)
     with_points = plan.points.axis in axes
     sizes = [str(plan.points.width) if a in plan.op.reduce else f"REG_{plan.names[a].upper()}" for a in axes]
-    out.line(f"{SCALARS[read.tensor.dtype].name} {subscript(f'{name}_reg', sizes)};")
+    if sizes:
+        out.line(f"{SCALARS[read.tensor.dtype].name} {subscript(f'{name}_reg', sizes)};")
     spatial_lane = lanes.axis if lanes.axis in plan.op.spatial else -1
     loops = spatial_loops(plan, tuple(a for a in axes if a in plan.op.spatial), spatial_lane, lanes.width)
     one_by_one = with_points and lanes.axis != plan.points.axis
@@ -229,7 +253,8 @@ def _write_fragment_load(
         load = wide.format(f"{name}[{flat(read, indices)}]")
         value = guarded_read(plan, read, positions, load, splat(vector, lanes.width) if lanes.width > 1 else "{}")
     if lanes.width == 1:
-        out.line(f"{subscript(f'{name}_reg', [_register(plan, site, a) for a in axes])} = {value};")
+        target = subscript(f"{name}_reg", [_register(plan, site, a) for a in axes])
+        out.line(f"{target} = {value};" if axes else f"const {element.name} {target} = {value};")
         return
     out.line(f"const {vector} {name}_group = {value};")
     for lane, part in enumerate("xyzw"[: lanes.width]):
@@ -238,7 +263,7 @@ def _write_fragment_load(
         out.line(f"{subscript(f'{name}_reg', [_register(plan, each, a) for a in axes])} = {name}_group.{part};")
 
 
-def _register(plan: Plan, site: object, axis: int) -> str:
+def _register(plan: Plan, site: Site, axis: int) -> str:
     """Subscript of a fragment along one of its axes."""
     return site.lane[axis] if axis in plan.op.reduce else site.index(axis)
 
