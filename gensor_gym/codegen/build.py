@@ -10,7 +10,7 @@ from gensor_gym.operators.types import Operator
 
 
 def generate(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
-    """The source of a schedule of `op` on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing."""
+    """The source of a schedule on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing."""
     from gensor_gym import hardware
 
     machine = hardware.get(hw)

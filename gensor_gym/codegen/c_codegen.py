@@ -52,7 +52,7 @@ def generate_c(program: Program) -> Kernel:
     copy = [COPY_LINE.replace("{item}", item)] if any(read.packing for read in plan.reads) else []
     head = Path(__file__).with_name("runtime.h").read_text()
     title = f"/* {program.operator} on {program.hardware.name}. */\n"
-    helpers = prelude(body, plan.accumulator, item)
+    helpers = prelude("".join([*copy, body]), plan.accumulator, item)
     headers = title + _HEADERS.replace("{intrinsics}", _INTRINSICS if "_mm" in helpers else "") + head
     source = "\n".join([headers, helpers, *copy, body])
     return Kernel(program.operator, "c", program.hardware.arch, source, (Launch(ENTRY),), workspace_bytes(plan))
@@ -189,7 +189,8 @@ def _decode(lines: Lines, plan: Plan, axes: list[int], index: str) -> None:
         divisor *= plan.grid[a]
     for a in axes:
         if plan.constant_count(a) is None:
-            lines.add(f"t.{plan.axes[a]}_count = least({plan.tiles[2][a]}, {plan.op.extents[a]} - {plan.axes[a]}_task);")
+            name, rest = plan.axes[a], f"{plan.op.extents[a]} - {plan.axes[a]}_task"
+            lines.add(f"t.{name}_count = least({plan.tiles[2][a]}, {rest});")
 
 
 def _place_task(lines: Lines, plan: Plan) -> None:
@@ -208,7 +209,8 @@ def _place_task(lines: Lines, plan: Plan) -> None:
     lines.add(f"t.{output.name} = {target};", f"t.{output.name}_origin = {_origin(plan, output)};")
     for operand in plan.stages if plan.splits == 1 else ():
         if operand is not None:
-            lines.add(f"t.{operand.name} = call->{operand.name};", f"t.{operand.name}_origin = {_origin(plan, operand)};")
+            lines.add(f"t.{operand.name} = call->{operand.name};")
+            lines.add(f"t.{operand.name}_origin = {_origin(plan, operand)};")
 
 
 def _origin(plan: Plan, operand: Operand) -> str:
@@ -230,7 +232,7 @@ def _reduce_block(lines: Lines, plan: Plan, variants: list[bool]) -> None:
             terms = [(c, task_start(plan, a)) for a, c in enumerate(read.access.coefficients[d])]
             lines.add(f"t.{guard_name(read, d)} = {linear(terms, read.access.offset[d])};")
     heads, inner = _l1_loops(plan)
-    with lines.blocks([head for head in heads if head.startswith("for")]):
+    with lines.blocks(heads):
         lines.add(*inner)
         with lines.blocks(_register_loops(plan)):
             _call_tile(lines, plan, variants)
@@ -252,8 +254,9 @@ def _l1_loops(plan: Plan) -> tuple[list[str], list[str]]:
         name, size = plan.axes[a], plan.tiles[1][a]
         if a in plan.op.reduce:
             if is_split(plan, a):
-                heads.append(f"for (long {name}_begin = 0; {name}_begin < {_local_count(plan, a)}; {name}_begin += {size})")
-                inner.append(f"const long {name}_end = least({name}_begin + {size}, {_local_count(plan, a)});")
+                begin, end = f"{name}_begin", _local_count(plan, a)
+                heads.append(f"for (long {begin} = 0; {begin} < {end}; {begin} += {size})")
+                inner.append(f"const long {name}_end = least({begin} + {size}, {end});")
             elif not bounds(plan, a)[1].isdigit():
                 inner.append(f"const long {name}_end = {_local_count(plan, a)};")
         elif _has_l1_loop(plan, a):
@@ -350,8 +353,8 @@ def _entry(plan: Plan) -> str:
             lines.add(f"call.partial = ({plan.output.c_type} *)aligned;")
         if _buffer_bytes(plan):
             lines.add(f"call.workspace = {add('aligned', str(_partial_bytes(plan)))};")
-        lines.add("struct gg_runtime team = *runtime;")
-        lines.add(f"team.threads = (int)least(team.threads, {plan.threads});  /* the workspace holds buffers for so many */")
+        lines.add("/* The workspace holds buffers for so many threads. */", "struct gg_runtime team = *runtime;")
+        lines.add(f"team.threads = (int)least(team.threads, {plan.threads});")
         lines.add(f"team.parallel(&team, run_task, &call, {plan.tasks});")
         lines.add(*finish_call(plan))
     return str(lines)

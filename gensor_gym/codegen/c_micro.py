@@ -178,7 +178,13 @@ def _step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _loaded(
-    lines: Lines, reader: Reader, read: Operand, row: tuple[int, ...], c: int, tail: bool, loaded: dict[tuple[object, ...], str]
+    lines: Lines,
+    reader: Reader,
+    read: Operand,
+    row: tuple[int, ...],
+    c: int,
+    tail: bool,
+    loaded: dict[tuple[object, ...], str],
 ) -> str:
     """Name of a loaded value; the load is written at its first use."""
     plan = reader.plan

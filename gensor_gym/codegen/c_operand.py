@@ -106,17 +106,15 @@ class Reader:
         if operand.lane_stride == 0:
             return self._scalar(operand, row, index)
         masks = self._lane_range(operand, row, chunk, tail)
+        if masks is None and chunk.width == 1:
+            return f"{operand.name}[{index}]"
+        helper, stride = _access(operand, chunk)
         small = "_narrow" if operand.c_type == "int8_t" else ""
-        gather = operand.lane_stride != 1
         if masks is None:
-            if chunk.width == 1:
-                return f"{operand.name}[{index}]"
-            extra = f", {operand.lane_stride}" if gather else ""
-            return f"{'gather' if gather else 'load'}{small}_{chunk.width}({operand.name} + {index}{extra})"
+            return f"{helper}{small}_{chunk.width}({operand.name} + {index}{stride})"
         fill = literal(self.plan.op.pad_value, operand.c_type)
-        name = f"{'gather' if gather else 'load'}_masked{small}_{chunk.width}"
-        extra = f", {operand.lane_stride}" if gather else ""
-        return f"{name}({operand.name}, {index}{extra}, {masks[0]}, {masks[1]}, {fill})"
+        name = f"{helper}_masked{small}_{chunk.width}"
+        return f"{name}({operand.name}, {index}{stride}, {masks[0]}, {masks[1]}, {fill})"
 
     def index(self, operand: Operand, row: Row, chunk: Chunk) -> str:
         """Index of the first lane, from the pointer that `prologue` declares."""
@@ -189,6 +187,15 @@ class Reader:
         first = _nest("most", firsts) or "0"
         last = _nest("least", lasts) or str(chunk.width - 1)
         return first, f"{condition} ? {last} : -1" if condition else last
+
+
+def _access(operand: Operand, chunk: Chunk) -> tuple[str, str]:
+    """Helper that loads a vector, and the stride it is told, if any."""
+    if operand.lane_stride == 1:
+        return "load", ""
+    if operand.lane_stride == 2 and chunk.width >= 4 and operand.c_type == "float":
+        return "even", ""
+    return "gather", f", {operand.lane_stride}"
 
 
 def _nest(function: str, words: list[str]) -> str:

@@ -40,7 +40,8 @@ def pack_function(plan: Plan, operand: Operand) -> str:
     packing = operand.packing
     assert packing is not None
     lines = Lines()
-    arguments = [f"const {operand.c_type} *source", f"{operand.c_type} *packed", *(f"long {n}" for n in _names(plan, operand))]
+    arguments = [f"const {operand.c_type} *source", f"{operand.c_type} *packed"]
+    arguments += [f"long {name}" for name in _names(plan, operand)]
     layout = " x ".join(map(str, packing.shape))
     kind = f"panels of {plan.tiles[0][plan.vector]} along dimension {packing.panel}" if packing.panel >= 0 else "rows"
     lines.add(f"/* Copies the box {layout} of {operand.name} that a task tile reads, in {kind}. */")

@@ -1,4 +1,4 @@
-"""What the C of a CPU program looks like, decided before a line is written: effective tiles, vectors, packed operands."""
+"""What the C of a CPU program looks like, decided before a line is written: tiles, vectors, packed operands."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, vector
 
 
 def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: int) -> None:
-    """Make the reduce blocks of a task one, or as many as there are chunks along the outermost axis that has several."""
+    """Make the reduce blocks of a task one, or one for each chunk of the outermost axis that has several."""
     outer = next((a for a in op.reduce if op.extents[a] > task[a]), None)
     for a in op.reduce:
         if a == outer and splits > 1:
@@ -266,7 +266,7 @@ def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
 
 
 def _row_pitch(length: int, item: int) -> int:
-    """Elements from one packed row to the next: whole cache lines, an odd number of them so that rows spread over sets."""
+    """Elements from one packed row to the next: an odd number of cache lines, so that rows spread over sets."""
     if length == 1:
         return 1
     line = 64 // item

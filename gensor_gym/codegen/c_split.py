@@ -58,7 +58,8 @@ def _decode(lines: Lines, plan: Plan) -> None:
     index, axis = "index", _axis(plan)
     blocks = _blocks(plan)
     if blocks > 1:
-        lines.add(f"const long begin = index % {blocks} * {BLOCK}, end = least(begin + {BLOCK}, {plan.op.extents[axis]});")
+        lines.add(f"const long begin = index % {blocks} * {BLOCK};")
+        lines.add(f"const long end = least(begin + {BLOCK}, {plan.op.extents[axis]});")
         index = f"index / {blocks}"
     else:
         lines.add(f"const long begin = 0, end = {plan.op.extents[axis]};")

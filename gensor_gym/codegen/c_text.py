@@ -88,7 +88,7 @@ def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, .
 
 
 def ceil_div(a: int, b: int) -> int:
-    """a / b rounded up, for positive b."""
+    """Quotient a / b rounded up, for positive b."""
     return -(-a // b)
 
 

@@ -54,7 +54,8 @@ def _host() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return " ".join(os.uname()[3:])
-    return "\n".join(sorted({line for line in text.splitlines() if line.startswith(("model name", "flags", "Features"))}))
+    lines = {line for line in text.splitlines() if line.startswith(("model name", "flags", "Features"))}
+    return "\n".join(sorted(lines))
 
 
 def _compile(source: str, compiler: Compiler, flags: tuple[str, ...], path: Path, timeout: float) -> None:
