@@ -179,6 +179,16 @@ def test_launch_tells_grid_block_and_shared_memory() -> None:
     assert launch.shared_bytes == 4 * (8 * (32 + 4) + 8 * (16 + 4))
 
 
+def test_padding_never_exceeds_the_limit_of_a_block() -> None:
+    """Tiles that fill shared memory are left unpadded."""
+    op, limit = operators.gemm(512, 512, 512), hardware.get("h200").shared_per_block
+    for step, padded in ((416, True), (448, False)):
+        schedule = make_schedule(op, [8, 8, 1], [64, 64, step], shared_layout=1)
+        nbytes = make_kernel(op, schedule).launches[0].shared_bytes
+        assert nbytes == 4 * 2 * step * (68 if padded else 64)
+        assert nbytes <= limit
+
+
 def test_schedules_of_one_program_have_one_digest() -> None:
     """Knobs that do nothing for a program do not change its text."""
     op = operators.gemm(8, 8, 8)

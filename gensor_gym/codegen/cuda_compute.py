@@ -93,7 +93,8 @@ def _write_stage(out: Writer, plan: Plan, index: int) -> None:
     loop = [Loop("trip", str(trips), 1, UNROLLED_LOADS if trips > UNROLLED_LOADS else 0)] if trips > 1 else []
     with ExitStack() as stack:
         stack.enter_context(out.nest(loop) if loop else out.block(""))
-        out.line(f"const int load = {total([(1, 'thread'), (1, 'trip * THREADS' if trips > 1 else '0')])};")
+        if tile.loads > 1 or plan.threads > 1:
+            out.line(f"const int load = {total([(1, 'thread'), (1, 'trip * THREADS' if trips > 1 else '0')])};")
         full = f"trip < {trips - 1} || " if 1 < trips <= UNROLLED_LOADS else ""  # known once unrolled
         stack.enter_context(out.guarded([f"{full}load < {tile.loads}"] if tile.loads % plan.threads else []))
         box = _write_box_coordinates(out, plan, index)

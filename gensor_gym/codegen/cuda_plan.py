@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -117,12 +118,18 @@ class Plan:
 
     @cached_property
     def shared(self) -> tuple[SharedTile | None, ...]:
-        """Shared tile of each read, None where it is read directly."""
+        """Shared tile of each read, None where it is read directly.
+
+        Rows are padded when knob shared_layout asks for it, unless only the padding would exceed what a block may take.
+        """
+        padded = self._layout(self.program.knob("shared_layout") == 1)
+        return padded if _end(padded) <= self.program.hardware.shared_per_block else self._layout(False)
+
+    def _layout(self, padded: bool) -> tuple[SharedTile | None, ...]:
+        """The shared tiles one after another, each from a multiple of 16 bytes on."""
         tiles: list[SharedTile | None] = []
-        offset = 0
         for read, staged in zip(self.op.reads, self.staged, strict=True):
-            tiles.append(_shared_tile(self, read, offset) if staged else None)
-            offset += -(-tiles[-1].nbytes // 16) * 16 if tiles[-1] else 0
+            tiles.append(_shared_tile(self, read, -(-_end(tiles) // 16) * 16, padded) if staged else None)
         return tuple(tiles)
 
     @cached_property
@@ -135,8 +142,7 @@ class Plan:
     @cached_property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
-        staged = max((tile.offset + tile.nbytes for tile in self.shared if tile), default=0)
-        return max(staged, self.exchange_bytes)
+        return max(_end(self.shared), self.exchange_bytes)
 
     @cached_property
     def points(self) -> Lanes:
@@ -253,7 +259,12 @@ def neutralises(plan: Plan, read: Access, axis: int) -> bool:
     return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)
 
 
-def _shared_tile(plan: Plan, read: Access, offset: int) -> SharedTile:
+def _end(tiles: Sequence[SharedTile | None]) -> int:
+    """Bytes up to the end of the last tile."""
+    return max((tile.offset + tile.nbytes for tile in tiles if tile), default=0)
+
+
+def _shared_tile(plan: Plan, read: Access, offset: int, padded: bool) -> SharedTile:
     """Layout of one box: shared_inner last, the other dimensions in the tensor's order."""
     shape = plan.program.box(read, 1).shape
     inner, last = shared_inner(plan.op, read), len(shape) - 1
@@ -262,8 +273,7 @@ def _shared_tile(plan: Plan, read: Access, offset: int) -> SharedTile:
     rows = math.prod(shape) // shape[inner]
     mover = plan.sole_mover(read, inner)
     wide = load_width > 1 or (mover in plan.op.spatial and plan.inner[mover] % 2 == 0)
-    padding = plan.program.knob("shared_layout") * (4 if wide else 1) if rows > 1 else 0
-    pitch = shape[inner] + padding
+    pitch = shape[inner] + ((4 if wide else 1) if padded and rows > 1 else 0)
     strides, step = [0] * len(shape), 1
     for d in reversed(order):
         strides[d] = step
