@@ -9,21 +9,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from agents.benefits import cache_benefit, conflicts, occupied, traffic
 from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.actions import CACHE, KNOB_UP, NUM_ACTIONS, TILE_UP, UNCACHE, VTHREAD_UP
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import LEVEL, ROW
-from gensor_gym.graph.rules import fill_mask, transition
+from gensor_gym.graph.rules import apply, fill_mask
 from gensor_gym.graph.tables import NUM_LEVELS
 
 TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, RESTARTS = range(10)
 NUM_OPTIONS = 10
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def uniform(state):  # noqa: ANN001, ANN201
     """A float in [0, 1) from a one-element uint64 state (splitmix64), the same on every thread and machine."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -34,7 +34,7 @@ def uniform(state):  # noqa: ANN001, ANN201
     return (z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
     """Logarithm of a primitive's benefit: latencies before and after, rows before and after, steps spent at the level."""
     gain = options[MODEL] * math.log(now / after)
@@ -51,7 +51,7 @@ def log_benefit(action, now, after, row, result, at_level, ints, floats, options
     return gain
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
     """Draw one of the first `count` actions of `legal` with probability proportional to exp(gain / temperature)."""
     top = gains[0]
@@ -68,7 +68,7 @@ def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
     return legal[count - 1]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def keep(rows, seconds, row, latency):  # noqa: ANN001, ANN201
     """Put a program among the best of this walk, once; rows [R, ROW] and seconds [R] stay sorted by seconds."""
     size = seconds.shape[0]
@@ -92,7 +92,7 @@ def keep(rows, seconds, row, latency):  # noqa: ANN001, ANN201
     rows[at] = row
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def walk(start, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
     """One annealed walk from `start`; fills the best programs visited. Returns (states visited, model evaluations)."""
     state = np.empty(1, dtype=np.uint64)
@@ -111,7 +111,8 @@ def walk(start, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN
         for action in range(1, NUM_ACTIONS):
             if mask[action] == 0:
                 continue
-            transition(row, action, ints, sizes, scratch, result)
+            result[:] = row
+            apply(result, action, ints, sizes)
             after[action] = now if action == CACHE or action == UNCACHE else model_latency(result, ints, floats, terms)
             gains[count] = log_benefit(action, now, after[action], row, result, at_level, ints, floats, options)
             legal[count] = action
@@ -122,15 +123,14 @@ def walk(start, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN
             break
         action = choose(gains, legal, count, temperature, state)
         at_level = 0 if action == CACHE or action == UNCACHE else at_level + 1
-        transition(row, action, ints, sizes, scratch, result)
-        row[:] = result
+        apply(row, action, ints, sizes)
         now = after[action]
         visited += 1
         temperature *= cooling
     return visited, evaluations
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def walks(start, seeds, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
     """`walk` for every seed: rows [W, R, ROW], seconds [W, R]. Returns (states visited, model evaluations) in all."""
     visited, evaluations = 0, 0
