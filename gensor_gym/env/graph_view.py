@@ -26,7 +26,7 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
     """`spaces.Graph` view of a `ConstructEnv` whose observation is `flat` or `dict`.
 
     Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), its reads and the written
-    tensor, and one for the program. Features of a node, float32: one hot of KINDS; of an axis its log extent, whether it is
+    tensor, and one for the program. Features of a node, float32: one hot of KINDS; of an axis log extent, whether it is
     reduced, log tiles of every level, log virtual threads; of a tensor log elements, whether it is written, whether a
     GPU stages it, dimensions; of the program the groups knobs, level, resources, terms, remaining and hardware, as far
     as the environment's `observation_groups` have them. Edges: (axis, tensor) for every coefficient that is not 0, and

@@ -66,8 +66,8 @@ def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
 def load_width(op: Operator) -> int:
     """Widest global load in elements (1, 2 or 4 of 4 bytes) at which some read can be copied aligned.
 
-    A read qualifies for width w when its rows have a multiple of w elements, its innermost offset is 0 and its innermost
-    dimension moves with one axis by one, or when it covers the row without padding.
+    A read qualifies for width w when its rows have a multiple of w elements, its innermost offset is 0 and its
+    innermost dimension moves with exactly one axis longer than 1, by one.
     """
     return max((w for read in op.reads for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w)), default=1)
 
