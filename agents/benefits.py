@@ -9,9 +9,8 @@ ratio of the model's latencies. The exponents are configuration, chosen on the v
 
 from __future__ import annotations
 
-from numba import njit
-
 from gensor_gym.cost.gpu import shared_wavefronts
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE
 from gensor_gym.graph.resources import footprint, fragment, reduce_product, spatial_product, tile_bytes
 from gensor_gym.graph.tables import (
@@ -32,7 +31,7 @@ from gensor_gym.graph.tables import (
 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def waste(row, level, ints):  # noqa: ANN001, ANN201
     """Padded over real iteration points of the tiles of a level, >= 1."""
     factor = 1.0
@@ -43,7 +42,7 @@ def waste(row, level, ints):  # noqa: ANN001, ANN201
     return factor
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def traffic(row, ints):  # noqa: ANN001, ANN201
     """Q: bytes moved into the level under construction per real iteration point."""
     level = row[LEVEL]
@@ -57,7 +56,7 @@ def traffic(row, ints):  # noqa: ANN001, ANN201
     return total / points * waste(row, level, ints)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def occupied(row, ints):  # noqa: ANN001, ANN201
     """F: elements (registers) or bytes (caches) that the level under construction holds."""
     level = row[LEVEL]
@@ -69,7 +68,7 @@ def occupied(row, ints):  # noqa: ANN001, ANN201
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
     """(L_low + S / B_low) / (L_high + S / B_high) for the tile's S bytes between the next level out and this one."""
     size = tile_bytes(row, row[LEVEL], ints) * 1.0
@@ -82,7 +81,7 @@ def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
     return low / high
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def conflicts(row, ints):  # noqa: ANN001, ANN201
     """Shared-memory wavefronts per reduction point of a warp; 1 where nothing is staged or there are no threads yet."""
     if ints[IS_CPU] == 1 or row[LEVEL] == 0:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.resources import (
     CONVOLUTION,
@@ -63,7 +62,7 @@ CALL_CYCLES = 16.0
 """Pointer set-up and loop control of one micro-kernel call."""
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
     """Spatial tiles of a level over the whole output."""
     count = 1
@@ -73,13 +72,13 @@ def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_packed(row, tensor):  # noqa: ANN001, ANN201
     """Whether a read's task tile is copied."""
     return tensor < 2 and row[PACK_A + tensor] == 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_vector_dimension(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Whether some dimension of the tensor is indexed by the vector axis alone, with coefficient 1 (packs into panels)."""
     for d in range(ints[NUM_DIMS + tensor]):
@@ -92,7 +91,7 @@ def is_vector_dimension(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def loads_per_point(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Load instructions of a read for one reduction point of the register tile: vectors, broadcasts or gathered lanes."""
     rows = 1.0
@@ -107,7 +106,7 @@ def loads_per_point(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     return rows * row[TILE + slot] * 2.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def micro_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles per reduction point of a register tile: (FMA ports, load ports and decode, dependent chain)."""
     lanes = ints[LANES]
@@ -126,7 +125,7 @@ def micro_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     return fma, issue, chain
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def stride_penalty(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Factor on an unpacked operand whose consecutive rows are a page or more apart (TLB, cache-set conflicts)."""
     if is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + slot] != 1:
@@ -137,7 +136,7 @@ def stride_penalty(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     return 1.8 if pitch % 4096 == 0 else 1.2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pack_cycles(row, slot, ints):  # noqa: ANN001, ANN201
     """Cycles all tasks together spend copying operand tiles."""
     cycles = 0.0
@@ -150,7 +149,7 @@ def pack_cycles(row, slot, ints):  # noqa: ANN001, ANN201
     return cycles
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def level_traffic(row, level, ints):  # noqa: ANN001, ANN201
     """Bytes read into a cache when every tile of a level brings in its reads once, over the whole operator."""
     steps = tiles_of(row, level, ints) * 1.0
@@ -163,7 +162,7 @@ def level_traffic(row, level, ints):  # noqa: ANN001, ANN201
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
     """Elements of a tensor."""
     size = 1
@@ -172,7 +171,7 @@ def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def output_passes(row, ints):  # noqa: ANN001, ANN201
     """Times an output element goes through a micro-kernel: accumulators stay in registers where a tile holds one register tile."""
     inner = spatial_product(row, 0, ints)
@@ -181,7 +180,7 @@ def output_passes(row, ints):  # noqa: ANN001, ANN201
     return reduce_steps(row, 2 if spatial_product(row, 1, ints) == inner else 1, ints)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def output_traffic(row, ints):  # noqa: ANN001, ANN201
     """Bytes of partial sums carried through the output by splits of the reduction, and of the final store."""
     out = ints[NUM_READS]
@@ -189,7 +188,7 @@ def output_traffic(row, ints):  # noqa: ANN001, ANN201
     return _tensor_elements(out, ints) * ints[ITEM + out] * (2.0 * passes - 1.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles over all threads: (FMA, issue, stalls and calls)."""
     fma, issue, chain = micro_cycles(row, slot, ints, floats)
@@ -217,7 +216,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     return tiles * points * fma, tiles * points * issue * penalty, stalls + calls
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _traffic(row, ints, floats):  # noqa: ANN001, ANN201
     """Bytes into L1 from L2, into L2 from L3, and from DRAM: a tile that overflows its cache leaves its traffic to the next."""
     in_l1 = tile_bytes(row, 1, ints) <= ints[L1_BYTES]
@@ -230,7 +229,7 @@ def _traffic(row, ints, floats):  # noqa: ANN001, ANN201
     return near, far, max(level_traffic(row, 2, ints) + outputs, floats[BYTES])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`."""
     slot = ints[VECTOR_SLOT + row[CONVOLUTION]]

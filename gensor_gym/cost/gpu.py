@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.resources import (
     RASTER,
@@ -67,7 +66,7 @@ from gensor_gym.graph.tables import (
 )
 from gensor_gym.hardware import occupancy
 
-blocks_per_unit = njit(cache=True, nogil=True)(occupancy.blocks_per_unit)
+blocks_per_unit = compiled(occupancy.blocks_per_unit)
 
 SECTOR = 32
 """Bytes of the smallest global-memory transfer."""
@@ -76,14 +75,14 @@ FMA_LATENCY = 4.0
 """Cycles of a dependent FFMA since Volta."""
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sectors(width, item, aligned):  # noqa: ANN001, ANN201
     """Bytes moved for a contiguous run of `width` elements, in 32-byte sectors; half a sector more when unaligned."""
     whole = math.ceil(width * item / SECTOR) * SECTOR
     return whole if aligned else whole + 0.5 * SECTOR
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
     """Threads of one warp that differ along a spatial axis (innermost axis fills the warp first)."""
     left = 32
@@ -94,7 +93,7 @@ def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
     return max(1, min(left, row[TILE + MAX_AXES + axis] // row[TILE + axis]))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
     """Elements next to each other in memory that one thread reads of a tensor: the inner tile along its last dimension."""
     axis = SPATIAL_SLOTS - 1
@@ -103,7 +102,7 @@ def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
     return 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     """Wavefronts of 128 bytes for one warp to load one thread fragment of a staged tensor from shared memory.
 
@@ -131,7 +130,7 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     return loads * max(1.0, words / 32.0) * min(conflict, 32.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
     """Bytes of sectors touched per element used when a warp reads a tensor straight from global memory."""
     fast = 1
@@ -153,7 +152,7 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
     return item * waste
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector."""
     if ints[STAGED + tensor] == 1:
@@ -166,7 +165,7 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     return footprint(row, tensor, 1, ints) * warp_sectors(row, tensor, ints)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Distinct bytes of a tensor that the blocks of one wave touch over the whole reduction.
 
@@ -192,7 +191,7 @@ def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     return min(size, tensor_bytes(tensor, ints))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
     """Bytes of a tensor."""
     size = ints[ITEM + tensor] * 1.0
@@ -201,7 +200,7 @@ def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grid_blocks(row, ints):  # noqa: ANN001, ANN201
     """Blocks of the launch."""
     blocks = power_value(row[SPLIT_K])
@@ -211,7 +210,7 @@ def grid_blocks(row, ints):  # noqa: ANN001, ANN201
     return blocks
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def resident_blocks(row, ints):  # noqa: ANN001, ANN201
     """Blocks that one multiprocessor holds at once (exact occupancy rules)."""
     return blocks_per_unit(
@@ -220,7 +219,7 @@ def resident_blocks(row, ints):  # noqa: ANN001, ANN201
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`. Infinite if no block can be resident."""
     resident = resident_blocks(row, ints)
@@ -272,7 +271,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     return bound + 0.25 * second + launch
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _step(row, warps, ints):  # noqa: ANN001, ANN201
     """Cycles one block needs for one step: (FMA pipes, issue slots, shared wavefronts, alone on the multiprocessor)."""
     threads = threads_of(row, ints)
@@ -298,7 +297,7 @@ def _step(row, warps, ints):  # noqa: ANN001, ANN201
     return fma, issue, waves, max(fma, issue) / max(independent, 1e-3)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _traffic(row, blocks, resident, steps, ints):  # noqa: ANN001, ANN201
     """(bytes asked of L2, bytes that must come from DRAM, bytes in flight per block)."""
     traffic, unique, in_flight = 0.0, 0.0, 0.0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from gensor_gym.cost.cpu import latency_cpu
 from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables import IS_CPU
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def latency(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal row; `terms` [NUM_TERMS] receives the parts."""
     if ints[IS_CPU] == 1:
@@ -20,7 +20,7 @@ def latency(row, ints, floats, terms):  # noqa: ANN001, ANN201
     return latency_gpu(row, ints, floats, terms)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_latencies(rows, ints, floats, seconds):  # noqa: ANN001, ANN201
     """Seconds of every row [B, ROW]; infinite where the program does not fit the hardware."""
     terms = np.empty(NUM_TERMS, dtype=np.float64)

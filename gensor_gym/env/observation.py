@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD, slot_of
 from gensor_gym.graph.resources import (
@@ -65,7 +65,7 @@ _KNOB_SPAN = np.array([max(1, len(knob.values) - 1) for knob in KNOBS], dtype=np
 _NUM_KNOBS = len(KNOBS)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: ANN001, ANN201
     """Write the dynamic features of one schedule into out [>= NUM_DYNAMIC]."""
     for i in range(MAX_LEVELS * MAX_AXES):
@@ -84,7 +84,7 @@ def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: AN
     out[_REMAINING + 1] = math.log2(remaining + 1.0) / 8.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
     """Fractions of limits. GPU: threads, registers, shared memory, code. CPU: vector registers, L1, L2, code."""
     for i in range(6):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import fill_mask, transition
 from gensor_gym.graph.tables import FLOOR, HORIZON
@@ -28,7 +28,7 @@ MODEL_REWARD = 1
 REMAINING_AT = OFFSETS["remaining"]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def observe(task, row, scalars, ints, floats, sizes, static, scratch, terms, mask, obs):  # noqa: ANN001, ANN201
     """Model, mask and observation of a state; the model's latency is kept in `scalars`."""
     latency = model_latency(row, ints[task], floats[task], terms)
@@ -43,7 +43,7 @@ def observe(task, row, scalars, ints, floats, sizes, static, scratch, terms, mas
         obs[i] = static[task, i - NUM_DYNAMIC]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def begin(task, row, scalars, ints, floats, sizes, static, initial, scratch, terms, mask, obs):  # noqa: ANN001, ANN201
     """Start an episode at `row`; potentials are relative to the task's unscheduled program."""
     scalars[START_LATENCY] = model_latency(initial[task], ints[task], floats[task], terms)
@@ -52,7 +52,7 @@ def begin(task, row, scalars, ints, floats, sizes, static, initial, scratch, ter
     observe(task, row, scalars, ints, floats, sizes, static, scratch, terms, mask, obs)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def advance(task, row, scalars, action, ints, floats, sizes, static, settings, scratch, result, terms, mask, obs):  # noqa: ANN001, ANN201
     """One step in place: (reward, terminated). settings = [discount, step_cost, shaping, reward tier is the model].
 
@@ -85,14 +85,14 @@ def advance(task, row, scalars, action, ints, floats, sizes, static, settings, s
     return discount * after - before - step_cost, False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_dynamic_remaining(scalars, ints, obs):  # noqa: ANN001, ANN201
     """Refresh only the steps left in an observation."""
     obs[REMAINING_AT] = scalars[REMAINING] / ints[HORIZON]
     obs[REMAINING_AT + 1] = math.log2(scalars[REMAINING] + 1.0) / 8.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def step_one(task, row, scalars, action, ints, floats, sizes, static, settings, mask, obs):  # noqa: ANN001, ANN201
     """`advance` with its own scratch, for a single environment."""
     scratch = np.empty(ROW, dtype=np.int32)
@@ -101,7 +101,7 @@ def step_one(task, row, scalars, action, ints, floats, sizes, static, settings, 
     return advance(task, row, scalars, action, ints, floats, sizes, static, settings, scratch, result, terms, mask, obs)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def step_range(low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, static, settings, masks, obs, rewards, ended):  # noqa: ANN001, ANN201
     """`advance` of environments low..high-1; those with skip set are left alone with reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
@@ -116,7 +116,7 @@ def step_range(low, high, tasks, rows, scalars, actions, skip, ints, floats, siz
         )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, initial, masks, obs):  # noqa: ANN001, ANN201
     """`begin` of every environment in `chosen`."""
     scratch = np.empty(ROW, dtype=np.int32)

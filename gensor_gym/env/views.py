@@ -6,7 +6,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numba import njit
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.model import latency as model_latency
@@ -14,6 +13,7 @@ from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import GROUPS, LIMIT, OFFSETS, fill_resources, group_slices
 from gensor_gym.env.settings import Settings
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import LEVEL, ROW
 from gensor_gym.graph.rules import transition
 
@@ -71,7 +71,7 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill_successors(row, mask, ints, floats, sizes, out):  # noqa: ANN001, ANN202
     """Model and resources of every legal successor beside those of `row`."""
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numba import njit
 
 from gensor_gym.graph.actions import KNOB_UP, VTHREAD_UP
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.rules import fits
@@ -77,7 +77,7 @@ def _chains(ints: np.ndarray, sizes: np.ndarray, axis: int) -> list[list[int]]:
     return full
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill(base, at, total, counts, chains, offsets, values, knob_offsets, moving, ints, rows):  # noqa: ANN001, ANN202
     """Decode numbers from `at` on into rows until the batch is full; keep those that fit. Returns (rows kept, next)."""
     filled = 0

@@ -5,8 +5,7 @@ GPU: threads, registers, shared memory, code size. CPU: vector registers, cache 
 
 from __future__ import annotations
 
-from numba import njit
-
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import (
@@ -23,6 +22,7 @@ from gensor_gym.graph.tables import (
     REGS_THREAD,
     REGS_UNIT,
     SHARED_BLOCK,
+    SHARED_INNER,
     STAGED,
     STRIDE,
     THREADS_BLOCK,
@@ -43,13 +43,13 @@ CODE_LIMIT_CPU = 512
 """Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def power_value(index):  # noqa: ANN001, ANN201
     """Value of the knobs whose values are 1, 2, 4, .. at an index (checked against the table by a test)."""
     return 1 << index
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
     """Elements of a tensor that the tile of a level touches, as a dense box."""
     size = 1
@@ -62,17 +62,23 @@ def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@njit(cache=True, nogil=True)
-def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Length of the box of `footprint` along the tensor's innermost dimension."""
+@compiled
+def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
+    """Length of the box of `footprint` along a dimension of the tensor."""
     reach = 1
-    at = COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES
+    at = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
     for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
         reach += ints[at + axis] * (row[TILE + level * MAX_AXES + axis] - 1)
     return reach
 
 
-@njit(cache=True, nogil=True)
+@compiled
+def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
+    """Length of the box of `footprint` along the tensor's innermost dimension."""
+    return box_length(row, tensor, ints[NUM_DIMS + tensor] - 1, level, ints)
+
+
+@compiled
 def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
     """Output elements of the tile of a level."""
     product = 1
@@ -81,7 +87,7 @@ def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
     return product
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
     """Reduction points of the tile of a level."""
     product = 1
@@ -90,7 +96,7 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
     return product
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
     """Steps of the reduction loop over tiles of a level."""
     steps = 1
@@ -100,7 +106,7 @@ def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
     return steps
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
     """Elements of a read that one thread holds for one reduction point: the register tile over axes it depends on."""
     size = 1
@@ -110,14 +116,14 @@ def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def threads_of(row, ints):  # noqa: ANN001, ANN201
     """Threads of a GPU block."""
     inner = spatial_product(row, 0, ints)
     return spatial_product(row, 1, ints) // inner * power_value(row[REDUCE_THREADS])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def registers_of(row, ints):  # noqa: ANN001, ANN201
     """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
 
@@ -129,23 +135,29 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Shared memory of a GPU block: staged boxes (rows padded by 4 elements when asked), and the reduction's exchange."""
+    """Shared memory of a GPU block: staged boxes one after the other, each rounded up to 16 bytes.
+
+    When asked, rows (along `structure.shared_inner`, where a box has several) are padded; 4 elements are counted, the
+    code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the boxes.
+    """
     total = 0
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 0:
             continue
         box = footprint(row, t, 1, ints)
-        if row[SHARED_LAYOUT] == 1:
-            box += box // box_width(row, t, 1, ints) * 4
+        rows = box // box_length(row, t, ints[SHARED_INNER + t], 1, ints)
+        if row[SHARED_LAYOUT] == 1 and rows > 1:
+            box += rows * 4
         total += (box * ints[ITEM + t] + 15) // 16 * 16
-    if row[REDUCE_THREADS] > 0:
-        total += 4 * threads_of(row, ints)
-    return total
+    exchange = 0
+    if power_value(row[REDUCE_THREADS]) > 32:
+        exchange = 4 * (threads_of(row, ints) // 32) * spatial_product(row, 0, ints)
+    return max(total, exchange)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fits_gpu(row, ints):  # noqa: ANN001, ANN201
     """Limits of a block: threads, registers, shared memory, code; and no part of the reduction left without work."""
     threads = threads_of(row, ints)
@@ -165,7 +177,7 @@ def fits_gpu(row, ints):  # noqa: ANN001, ANN201
     return power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def vectors_along(row, ints):  # noqa: ANN001, ANN201
     """Vector registers across the register tile's vector axis: full ones, and one per power of two in the rest."""
     tile = row[TILE + ints[VECTOR_SLOT + row[CONVOLUTION]]]
@@ -178,7 +190,7 @@ def vectors_along(row, ints):  # noqa: ANN001, ANN201
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def accumulators_of(row, ints):  # noqa: ANN001, ANN201
     """Vector accumulators of a CPU micro-kernel."""
     slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
@@ -189,7 +201,7 @@ def accumulators_of(row, ints):  # noqa: ANN001, ANN201
     return rows * vectors_along(row, ints)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
     """Bytes of all tensors that the tile of a level touches."""
     total = 0
@@ -198,7 +210,7 @@ def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fits_cpu(row, ints):  # noqa: ANN001, ANN201
     """Limits of a core: vector registers, L1 tile within L2, task tile within a core's share of L3, code size."""
     accumulators = accumulators_of(row, ints)

@@ -8,7 +8,6 @@ rulebook. With NUMBA_DISABLE_JIT=1 the same text runs as plain Python; `tests/or
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from gensor_gym.graph import resources
 from gensor_gym.graph.actions import (
@@ -23,6 +22,7 @@ from gensor_gym.graph.actions import (
     VTHREAD_DOWN,
     VTHREAD_UP,
 )
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
@@ -30,7 +30,7 @@ from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVE
 _NUM_KNOBS = len(KNOBS)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     """Smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if there is none."""
     for i in range(start, stop):
@@ -40,7 +40,7 @@ def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     return current
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     """Largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if there is none."""
     for i in range(stop - 1, start - 1, -1):
@@ -50,7 +50,7 @@ def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     return current
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
     """tile / inverse_tile: one rung on one axis at the level under construction; levels outside it copy the tile.
 
@@ -69,7 +69,7 @@ def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
     return size != current
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
     """cache / inverse_cache: open the next memory level; close it while it is untouched."""
     level = row[LEVEL]
@@ -87,7 +87,7 @@ def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
     """set_vthread / inverse_vthread: the next divisor of the register tile. Inert on a CPU and on reduce axes."""
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS:
@@ -103,7 +103,7 @@ def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
     """raise / lower: the next usable value of a knob."""
     bits = ints[KNOB_BITS + knob]
@@ -116,7 +116,7 @@ def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
     """Apply a primitive to `row` in place; returns whether it changed anything. `stop` changes nothing."""
     if TILE_UP <= action < CACHE:
@@ -133,7 +133,7 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fits(row, ints):  # noqa: ANN001, ANN201
     """Whether the program's resources are within the hardware's limits."""
     if ints[IS_CPU] == 1:
@@ -141,7 +141,7 @@ def fits(row, ints):  # noqa: ANN001, ANN201
     return resources.fits_gpu(row, ints)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
     """Whether the row is a node of the graph at all: ladders, multiples, closed levels, usable knobs."""
     level = row[LEVEL]
@@ -168,7 +168,7 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in."""
     for i in range(ROW):
@@ -183,7 +183,7 @@ def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
             _restore(scratch, row, action)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_inert(action, ints):  # noqa: ANN001, ANN201
     """Moves of an axis of extent 1, known to change nothing: skipped for speed only."""
     if TILE_UP <= action < CACHE:
@@ -195,7 +195,7 @@ def _is_inert(action, ints):  # noqa: ANN001, ANN201
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _restore(scratch, row, action):  # noqa: ANN001, ANN201
     """Undo in `scratch` what `action` can have touched."""
     if TILE_UP <= action < CACHE:
@@ -212,7 +212,7 @@ def _restore(scratch, row, action):  # noqa: ANN001, ANN201
         scratch[KNOB + knob] = row[KNOB + knob]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN201
     """Write the successor into `result`; an illegal action leaves the schedule unchanged. Returns legality."""
     for i in range(ROW):
@@ -230,7 +230,7 @@ def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN2
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_masks(rows, ints, sizes, masks):  # noqa: ANN001, ANN201
     """`fill_mask` of every row: rows int32 [B, ROW], masks int8 [B, N]."""
     scratch = np.empty(ROW, dtype=np.int32)
@@ -238,7 +238,7 @@ def fill_masks(rows, ints, sizes, masks):  # noqa: ANN001, ANN201
         fill_mask(rows[b], ints, sizes, scratch, masks[b])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def transitions(rows, actions, ints, sizes, results, legal):  # noqa: ANN001, ANN201
     """`transition` of every row: actions int64 [B], results int32 [B, ROW], legal bool [B]."""
     scratch = np.empty(ROW, dtype=np.int32)

@@ -15,7 +15,7 @@ from gensor_gym.graph.actions import NUM_ACTIONS, space_actions
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import ladders
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, slot_of
-from gensor_gym.graph.structure import LEVELS, convolution_choices, is_staged, load_width, vector_axis
+from gensor_gym.graph.structure import LEVELS, convolution_choices, is_staged, load_width, shared_inner, vector_axis
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
@@ -26,7 +26,8 @@ FIRST_SPATIAL = EXTENT + MAX_AXES
 END_REDUCE = FIRST_SPATIAL + 1
 NUM_DIMS = END_REDUCE + 1  # [T], the write after the reads
 STAGED = NUM_DIMS + MAX_TENSORS  # [T]
-PADDED = STAGED + MAX_TENSORS  # [T]
+SHARED_INNER = STAGED + MAX_TENSORS  # [T] dimension that is contiguous in shared memory
+PADDED = SHARED_INNER + MAX_TENSORS  # [T]
 ITEM = PADDED + MAX_TENSORS  # [T] bytes of an element
 VIEW = ITEM + MAX_TENSORS  # [T, D]
 COEF = VIEW + MAX_TENSORS * MAX_DIMS  # [T, D, A]
@@ -101,6 +102,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     for t, access in enumerate((*op.reads, op.write)):
         _fill_access(ints, t, access, slots)
         ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
+        ints[SHARED_INNER + t] = shared_inner(op, access)
         ints[PADDED + t] = access.is_padded(op.extents)
     for convolution in (0, 1):
         usable = convolution in convolution_choices(op, hardware.kind)

@@ -1,0 +1,70 @@
+"""The decorator of compiled functions: Numba, with a cache that knows every source it depends on.
+
+Numba keys a cached function by the time stamp of its own file alone, yet constants and functions of other modules are
+compiled into it: after a change of `tables.py` it would answer from stale offsets. Here every state of the sources has
+a cache folder of its own. Sources are all of `graph` and `cost`, and modules elsewhere that use this decorator:
+constants of a compiled function must stand in one of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+from gensor_gym.hardware.cache import cache_dir
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_KEPT_SECONDS = 7 * 24 * 3600.0
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compile a function for Numba's nopython mode, without the GIL, cached over runs for this state of the sources."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(_folder(_package_of(function)))
+    try:
+        return numba.njit(cache=True, nogil=True)(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def _package_of(function: Callable[..., Any]) -> Path:
+    """Folder of the top-level package that defines the function."""
+    file = Path(function.__code__.co_filename).resolve()
+    return file.parents[len(function.__module__.split(".")) - 2] if "." in function.__module__ else file.parent
+
+
+@cache
+def _folder(package: Path) -> Path:
+    """Cache folder for the present sources of gensor_gym and of a package using it; folders unused for a week go."""
+    text = hashlib.sha256()
+    for path in sorted(p for root in {_PACKAGE, package} for p in root.rglob("*.py")):
+        source = path.read_bytes()
+        if path.parent.name in ("graph", "cost") or path.name == "occupancy.py" or b"graph.compiled import" in source:
+            text.update(path.name.encode() + b"\0" + source + b"\0")
+    forced = os.environ.get("NUMBA_CACHE_DIR")
+    beside = _PACKAGE / "__pycache__"
+    writable = os.access(beside if beside.exists() else _PACKAGE, os.W_OK)
+    base = (Path(forced) if forced else beside if writable else cache_dir()) / "numba"
+    _remove_unused(base)
+    folder = base / text.hexdigest()[:16]
+    if folder.exists():
+        os.utime(folder)
+    return folder
+
+
+def _remove_unused(base: Path) -> None:
+    """Delete folders of sources that were not used for a week."""
+    limit = time.time() - _KEPT_SECONDS
+    for old in base.glob("*"):
+        if old.stat().st_mtime < limit:
+            shutil.rmtree(old, ignore_errors=True)
