@@ -69,7 +69,7 @@ def test_refused_by_the_compiler_or_the_generator(
     backend: NativeBackend, hw: Hardware, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = Kernel(OP, "c", "native", "this is not C", kernel("right").launches, 0)
-    monkeypatch.setattr("gensor_gym.codegen.build.generate", lambda *_: bad)
+    monkeypatch.setattr("gensor_gym.measure.native.generate", lambda *_: bad)
     (result,) = backend.measure(OP, draw(hw, 1, seed=101), hw)
     assert result.status is Status.COMPILE_ERROR
     assert "error" in result.error
@@ -77,7 +77,7 @@ def test_refused_by_the_compiler_or_the_generator(
     def refuse(*_: object) -> Kernel:
         raise ValueError("not written yet")
 
-    monkeypatch.setattr("gensor_gym.codegen.build.generate", refuse)
+    monkeypatch.setattr("gensor_gym.measure.native.generate", refuse)
     (result,) = backend.measure(OP, draw(hw, 1, seed=102), hw)
     assert result.status is Status.COMPILE_ERROR
     assert "not written yet" in result.error
@@ -92,7 +92,7 @@ def test_a_bad_kernel_in_a_batch_costs_one_trial(
     graph, rng = ConstructionGraph(op, hw), np.random.default_rng(3)
     chosen = {graph.random_schedule(rng): name for name in names}
     kernels = {s: kernel(name, tag=str(i)) for i, (s, name) in enumerate(chosen.items())}
-    monkeypatch.setattr("gensor_gym.codegen.build.generate", lambda _op, schedule, _hw: kernels[schedule])
+    monkeypatch.setattr("gensor_gym.measure.native.generate", lambda _op, schedule, _hw: kernels[schedule])
     store = Store(tmp_path / "store.db")
     session = Session(Task(op, hw, backend), Budget(trials=10), store)
     assert len(session.measure(list(chosen))) == 6

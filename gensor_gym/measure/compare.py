@@ -13,6 +13,7 @@ from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.requests import CompareRequest
 from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, warm_up
 from gensor_gym.measure.trial import Device, check, opened
+from gensor_gym.operators.types import Operator
 
 _PAUSE = 5e-3
 """Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds)."""
@@ -52,7 +53,7 @@ def run_comparison(
         return _interleave(timers, request.rounds, request.rules, request.seed, announce)
 
 
-def _torch_timer(op: object, draw: Draw, threads: int) -> Timer:
+def _torch_timer(op: Operator, draw: Draw, threads: int) -> Timer:
     """Torch's own kernel for the operator, verified on the draw."""
     from gensor_gym.measure.torch_baseline import TorchBaseline
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, runtime_checkable
 
+from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
@@ -108,13 +109,13 @@ class NativeBackend:
         """
         if torch and "torch" in kernels:
             raise ValueError("the name 'torch' is taken by the baseline; give the kernel another name")
-        built = self.compile(list(kernels.values()))
-        for name, item in zip(kernels, built, strict=True):
+        pairs: list[tuple[str, Built]] = []
+        for name, item in zip(kernels, self.compile(list(kernels.values())), strict=True):
             if isinstance(item, Measurement):
                 raise ValueError(f"{name} cannot be compared: {item.status.value}: {item.error}")
-        pairs = tuple(zip(kernels, built, strict=True))
+            pairs.append((name, item))
         threads = _threads(hw)
-        request = CompareRequest(pairs, threads, rounds, seed, threads if torch else None, self.rules)
+        request = CompareRequest(tuple(pairs), threads, rounds, seed, threads if torch else None, self.rules)
         return self.worker.ask(request)
 
     def close(self) -> None:
@@ -145,7 +146,6 @@ def make_kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | Meas
 
     The generator refuses what is legal and not written yet (a data type, a knob's value) with a ValueError.
     """
-    from gensor_gym.codegen.build import generate
     from gensor_gym.measure.analytic import program_digest
 
     if not is_legal(op, schedule, hw):

@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from typing import IO, Any
 
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.wire import DeadlinePassed, PipeClosed, receive, send
@@ -58,7 +59,7 @@ class WorkerProcess:
         """Process id of the running worker, None when none runs."""
         return self._live.process.pid if self._live is not None else None
 
-    def ask(self, request: object) -> object:
+    def ask(self, request: object) -> Any:
         """The worker's answer. WorkerLost when it dies or hangs; RuntimeError carries an error of the worker's own."""
         with self._lock:
             live = self._running()
@@ -68,7 +69,7 @@ class WorkerProcess:
                 self.close()
             return value
 
-    def _exchange(self, live: _Live, request: object) -> object:
+    def _exchange(self, live: _Live, request: object) -> Any:
         """Send a request and follow its stages to the answer; whatever else happens ends the worker."""
         stage = "start" if live.requests == 1 else "load"
         try:
@@ -159,7 +160,7 @@ class _Live:
         return self._stderr.read().decode(errors="replace").strip()
 
 
-def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: object, owner: int) -> None:
+def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], owner: int) -> None:
     """Kill the worker's process group, reap it, close the pipes. Does nothing in a forked copy of the harness."""
     if os.getpid() != owner:
         return

@@ -71,7 +71,7 @@ def _flat(access: Access, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(flat index, whether it lies inside the view) of every place [P, A]."""
     index = places @ np.array(access.coefficients, dtype=np.int64).T + np.array(access.offset, dtype=np.int64)
     view = np.array(access.view, dtype=np.int64)
-    inside = ((index >= 0) & (index < view)).all(axis=1)
+    inside = np.asarray(((index >= 0) & (index < view)).all(axis=1))
     return np.clip(index, 0, view - 1) @ np.array(access.strides(), dtype=np.int64), inside
 
 

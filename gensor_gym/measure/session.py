@@ -225,7 +225,8 @@ class Session:
                 found = next(stream)
                 self._put(schedule, found, time.perf_counter() - before)
             else:
-                self._credited += float(found.conditions.get("trial_seconds", 0.0))
+                seconds = found.conditions.get("trial_seconds")
+                self._credited += seconds if isinstance(seconds, float) else 0.0
             self._record(digest, schedule, found)
             done.add(digest)
         return done

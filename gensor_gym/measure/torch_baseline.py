@@ -39,9 +39,9 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
     import torch
     from torch.nn import functional
 
-    sizes = dict(op.arguments)
-    window = {k: sizes[k] for k in ("stride", "padding") if k in sizes}
-    kernel = (sizes.get("r"), sizes.get("s"))
+    sizes: dict[str, Any] = dict(op.arguments)
+    window: dict[str, Any] = {k: sizes[k] for k in ("stride", "padding") if k in sizes}
+    kernel = (sizes.get("r", 0), sizes.get("s", 0))
     table: dict[str, Callable[[], Any]] = {
         "gemm": lambda: torch.mm(x[0], x[1]),
         "batched_gemm": lambda: torch.bmm(x[0], x[1]),

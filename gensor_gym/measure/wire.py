@@ -7,6 +7,7 @@ import pickle
 import select
 import struct
 import time
+from typing import Any
 
 _HEADER = struct.Struct("<Q")
 
@@ -30,7 +31,7 @@ def send(fd: int, message: object) -> None:
         raise PipeClosed(str(error)) from error
 
 
-def receive(fd: int, deadline: float | None = None) -> object:
+def receive(fd: int, deadline: float | None = None) -> Any:
     """Read one message; `deadline` is a `time.monotonic` instant. PipeClosed or DeadlinePassed if none comes."""
     (length,) = _HEADER.unpack(_read_exactly(fd, _HEADER.size, deadline))
     return pickle.loads(_read_exactly(fd, length, deadline))
