@@ -1,0 +1,1 @@
+"""Experiments: compare, train, reproduce, bench; run each with `python -m`."""

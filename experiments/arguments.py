@@ -1,4 +1,4 @@
-"""The command line: operators may be written as plain text, which Hydra's own grammar would read as function calls."""
+"""The command line: operators may be written as plain text, which Hydra reads as function calls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 def readable(arguments: list[str]) -> list[str]:
     """Arguments as Hydra understands them.
 
-    `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`, with texts such
-    as gemm(m=512, n=384, k=1000)+bias quoted.
+    `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`, with
+    texts such as gemm(m=512, n=384, k=1000)+bias quoted.
     """
     return [_one(argument) for argument in arguments]
 

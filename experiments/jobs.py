@@ -1,0 +1,124 @@
+"""Running one job: a search in a session, its trials written as they happen, its outcome kept when it is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents import get_strategy
+from agents.optimize import run
+from agents.strategy import Strategy
+from experiments.results import Results, write_text
+from experiments.settings import Job
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.session import Budget, Session, Task, TraceRow
+from gensor_gym.measure.store import Store
+
+DONE, NOT_RUN, FAILED = "DONE", "NOT_RUN", "FAILED"
+"""Searched to its end; could not start (a missing checkpoint, an operator it does not take); broke off."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended. `construction_s` is the search's wall time outside of `Session.measure`."""
+
+    status: str
+    error: str = ""
+    trials: int = 0
+    evaluations: int = 0
+    elapsed_s: float = 0.0
+    construction_s: float = 0.0
+    training_s: float | None = None
+    space: str = ""
+    schedule: str = ""
+    seconds: float | None = None
+    """Of the best schedule, as the search saw it."""
+
+
+class Jobs:
+    """Jobs of one comparison with what they share: backend, store, folder."""
+
+    def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
+        """Open the results and the store; the folder is made."""
+        self.backend = backend
+        self.folder = folder / "jobs"
+        self.results = Results(folder / "results.jsonl")
+        self.store = Store(store) if backend.stored else None
+
+    def finished(self, job: Job) -> Outcome | None:
+        """The outcome of a job that was done before with the very same configuration."""
+        path = self._path(job)
+        if not path.exists():
+            return None
+        found = Outcome(**json.loads(path.read_text(encoding="utf-8"))["outcome"])
+        return found if len(self.results.rows(job)) == found.trials else None
+
+    def run(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
+        """Search; trials that the store knows are answered from it. Only a job that is DONE is remembered as such."""
+        self.results.keep_only(job)
+        trials: list[TraceRow] = []
+
+        def seen(row: TraceRow) -> None:
+            self.results.put(job, row)
+            trials.append(row)
+            on_trial(row)
+
+        try:
+            outcome = self._search(job, seen)
+        except Exception as error:  # a strategy of the user's may raise anything, and the others still run
+            text = f"{type(error).__name__}: {error}"
+            expected = not trials and isinstance(error, (ValueError, OSError, ImportError))
+            if not expected:
+                write_text(self.folder / f"{job.key}.error.txt", traceback.format_exc())
+            outcome = Outcome(NOT_RUN if expected else FAILED, text, len(trials))
+        self.results.cut(job, outcome.trials)
+        if outcome.status == DONE:
+            value = {"job": job.config, "outcome": dataclasses.asdict(outcome)}
+            write_text(self._path(job), json.dumps(value, indent=1, default=str))
+        return outcome
+
+    def warm_up(self, job: Job) -> None:
+        """Load and compile what a strategy needs, on a tiny task of the model alone: no search is charged for it."""
+        try:
+            strategy = get_strategy(job.strategy, **job.hyperparameters)
+            task = Task.of("gemm(m=16, n=16, k=16)", job.hardware, "analytic", strategy.space)
+            run(strategy, Session(task, Budget(trials=2)), seed=0)
+        except Exception as error:  # the job itself will meet it and report it
+            write_text(self.folder / f"{job.key}.warm_up.txt", f"{type(error).__name__}: {error}\n")
+
+    def _search(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
+        """The search itself."""
+        strategy = get_strategy(job.strategy, **job.hyperparameters)
+        task = Task(job.operator, job.hardware, self.backend, strategy.space)
+        session = Session(task, job.budget, self.store, on_trial)
+        begin = time.perf_counter()
+        run(strategy, session, job.seed)
+        wall = time.perf_counter() - begin
+        best = session.best
+        return Outcome(
+            DONE,
+            trials=session.trials,
+            evaluations=session.evaluations,
+            elapsed_s=session.elapsed,
+            construction_s=wall - session.measuring,
+            training_s=_training_seconds(strategy, session.graph),
+            space=strategy.space,
+            schedule=str(best[0]) if best else "",
+            seconds=best[1].seconds if best else None,
+        )
+
+    def _path(self, job: Job) -> Path:
+        """Where the outcome of a job is kept."""
+        return self.folder / f"{job.key}.json"
+
+
+def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
+    """What a learned strategy cost to train, None for those that learn nothing beforehand."""
+    cost = getattr(strategy, "training_seconds", None)
+    return float(cost(graph) if callable(cost) else cost) if cost is not None else None

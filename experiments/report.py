@@ -1,0 +1,132 @@
+"""The summary in words: a Markdown file and the tables at the end of a run."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration with three digits and its unit."""
+    if seconds is None:
+        return "-"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def cells(row: dict) -> tuple[str, ...]:
+    """One line of the table of an operator; see COLUMNS."""
+    if row["retimed"] is None:
+        outcome = (
+            f"{row['status'] if row['status'] != 'DONE' else 'nothing to time'}: {row['error'] or 'no trial was OK'}"
+        )
+        return (row["label"], outcome, "-", "-", *_costs(row))
+    return (
+        row["label"], spread(row["retimed"], seconds_text), factor(row["over_torch"]), _gap(row["gap_to_best"]),
+        *_costs(row),
+    )  # fmt: skip
+
+
+def spread(value: dict[str, float], text: object) -> str:
+    """Median with its interval; the interval only where there is one."""
+    if value["low"] == value["high"]:
+        return text(value["median"])
+    unit = text(value["median"]).split(" ")[-1]
+    size = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
+    low, high = (f"{value[end] / size:.3g}" for end in ("low", "high"))
+    return f"{text(value['median'])} [{low}, {high}]"
+
+
+def factor(value: dict[str, float] | None) -> str:
+    """A speed-up with its interval."""
+    return "-" if value is None else f"{value['median']:.2f}x [{value['low']:.2f}, {value['high']:.2f}]"
+
+
+def _gap(value: dict[str, float]) -> str:
+    """How much longer than the best, in percent."""
+    percent = 100.0 * (value["median"] - 1.0)
+    return "best" if abs(percent) < 0.05 else f"{percent:+.1f} %"
+
+
+def _costs(row: dict) -> tuple[str, ...]:
+    """Construction, model calls, trials by status, training."""
+    statuses = ", ".join(
+        f"{count} {name}" for name, count in sorted(row["statuses"].items(), key=lambda item: -item[1])
+    )
+    return (seconds_text(row["construction_s"] or None), f"{row['evaluations']:,}", statuses or "0", _training(row))
+
+
+def _training(row: dict) -> str:
+    """Cost of training, where there was one."""
+    return seconds_text(row["training_s"]) if row["training_s"] is not None else "-"
+
+
+def markdown(summary: dict, figures: list[str]) -> str:
+    """The summary as a page."""
+    nature = "latencies of the analytic model or a table; nothing was timed" if summary["model_only"] else "measured"
+    lines = [
+        "# Comparison of strategies", "",
+        f"Hardware {summary['hardware']} ({summary['device']}), backend {summary['backend']}: {nature}. "
+        f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+        "Times are medians of interleaved rounds of all winners together, with 95 % intervals by order statistics; "
+        "ratios are medians of paired ratios with intervals by block bootstrap. Torch ran in the same process with as many "
+        "threads.", "",
+    ]  # fmt: skip
+    lines += _overall(summary)
+    for op, facts in summary["operators"].items():
+        lines += ["", f"## {op}", ""]
+        torch = f"torch {spread(facts['torch'], seconds_text)}; " if facts["torch"] else ""
+        lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *_head(COLUMNS)]
+        lines += ["| " + " | ".join(cells(row)) + " |" for row in summary["rows"] if row["operator"] == op]
+        lines += [f"\nLeft out: {name}: {why}" for name, why in facts["dropped"].items()]
+    for name in figures:
+        lines += ["", f"![{name}]({name})"]
+    return "\n".join(lines) + "\n"
+
+
+def _head(columns: tuple[str, ...]) -> list[str]:
+    """Head of a Markdown table: the first column left, the others right."""
+    return ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+
+
+def _overall(summary: dict) -> list[str]:
+    """The table of strategies over all operators."""
+    names = ("strategy", "timed", "over torch", "gap to best", "construction", "model calls", "trials", "training")
+    return [*_head(names), *("| " + " | ".join(overall_cells(line)) + " |" for line in summary["strategies"])]
+
+
+def overall_cells(line: dict) -> tuple[str, ...]:
+    """One line of the table of strategies."""
+    over = f"{line['over_torch']:.2f}x" if line["over_torch"] else "-"
+    gap = f"{100 * (line['gap_to_best'] - 1):+.1f} %" if line["gap_to_best"] else "-"
+    return (
+        line["strategy"], f"{line['timed']}/{line['jobs']}", over, gap, seconds_text(line["construction_s"] or None),
+        f"{line['evaluations']:,}", str(line["trials"]), _training(line),
+    )  # fmt: skip
+
+
+def show(console: Console, summary: dict) -> None:
+    """The tables at the end of a run."""
+    for op, facts in summary["operators"].items():
+        baseline = f"   torch {seconds_text(facts['torch']['median'])}" if facts["torch"] else ""
+        table = Table(title=f"{op}{baseline}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+        rows = [row for row in summary["rows"] if row["operator"] == op]
+        for position, name in enumerate(COLUMNS):
+            table.add_column(name, justify="left" if position == 0 else "right")
+        for row in rows:
+            best = row["gap_to_best"] and row["gap_to_best"]["median"] < 1.0005
+            table.add_row(*cells(row), style="bold green" if best else "dim" if row["retimed"] is None else "")
+        console.print(table)
+    table = Table(
+        title="all operators (geometric means)", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold"
+    )
+    for position, name in enumerate(("strategy", "timed", *COLUMNS[2:])):
+        table.add_column(name, justify="left" if position == 0 else "right")
+    for line in summary["strategies"]:
+        table.add_row(*overall_cells(line))
+    console.print(table)

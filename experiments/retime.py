@@ -1,0 +1,106 @@
+"""The winners of all strategies on one operator, timed again together: the only times that a comparison reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.results import write_text
+from experiments.settings import short_hash
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.native import NativeBackend, make_kernel
+from gensor_gym.measure.process import WorkerLost
+from gensor_gym.operators.types import Operator
+
+TORCH = "torch"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Raw seconds per call by label, sample i of every label from the same round; `torch` is one where it was timed.
+
+    `model` says that the numbers are latencies of a model or a table, one each, and nothing was timed.
+    """
+
+    operator: str
+    samples: dict[str, list[float]]
+    dropped: dict[str, str] = field(default_factory=dict)
+    """Label -> why it could not be timed again."""
+    model: bool = False
+
+
+class Retimer:
+    """Times winners together, and keeps the samples in a folder so that the same comparison is not made twice."""
+
+    def __init__(self, backend: Backend, hardware: Hardware, rounds: int, folder: Path) -> None:
+        """`rounds` samples are taken of each candidate."""
+        self.backend = backend
+        self.hardware = hardware
+        self.rounds = rounds
+        self.folder = folder
+
+    def compare(self, op: Operator, winners: Mapping[str, tuple[Schedule, float]]) -> Comparison:
+        """Time the winners (label -> schedule and the seconds its search saw) and torch in interleaved rounds."""
+        if not isinstance(self.backend, NativeBackend):
+            return Comparison(str(op), {label: [seconds] for label, (_, seconds) in winners.items()}, model=True)
+        kernels, dropped = self._kernels(op, {label: schedule for label, (schedule, _) in winners.items()})
+        digests = {label: kernel.digest for label, kernel in kernels.items()}
+        name = short_hash([str(op), self.backend.device(self.hardware), digests, self.rounds])
+        path = self.folder / f"{name}.json"
+        if path.exists():
+            return Comparison(**json.loads(path.read_text(encoding="utf-8")))
+        distinct = {kernel.digest: kernel for kernel in kernels.values()}
+        samples, faults = self._time(distinct)
+        found = {label: samples[digest] for label, digest in digests.items() if digest in samples}
+        dropped |= {label: faults[digest] for label, digest in digests.items() if digest in faults}
+        if TORCH in samples:
+            found[TORCH] = samples[TORCH]
+        if TORCH in faults:
+            dropped[TORCH] = faults[TORCH]
+        result = Comparison(str(op), found, dropped)
+        if not dropped:
+            write_text(path, json.dumps(dataclasses.asdict(result)))
+        return result
+
+    def _kernels(self, op: Operator, schedules: Mapping[str, Schedule]) -> tuple[dict[str, Kernel], dict[str, str]]:
+        """Generated kernels, and why there is none."""
+        made = {label: make_kernel(op, schedule, self.hardware) for label, schedule in schedules.items()}
+        kernels = {label: kernel for label, kernel in made.items() if isinstance(kernel, Kernel)}
+        return kernels, {label: made[label].error for label in made if label not in kernels}
+
+    def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
+        """Samples by name, torch among them where the backend runs on a CPU; and what is wrong with those left out."""
+        torch = self.backend.name == "cpu"
+        if not kernels:
+            return {}, {}
+        try:
+            return self.backend.compare(kernels, self.hardware, self.rounds, torch), {}
+        except (ValueError, RuntimeError, WorkerLost):
+            faults = self._faults(kernels)
+        good = {name: kernel for name, kernel in kernels.items() if name not in faults}
+        if good and torch and TORCH not in faults:
+            faults |= self._fault(TORCH, dict([next(iter(good.items()))]), torch=True)
+        if not good:
+            return {}, faults
+        return self.backend.compare(good, self.hardware, self.rounds, torch and TORCH not in faults), faults
+
+    def _faults(self, kernels: dict[str, Kernel]) -> dict[str, str]:
+        """What goes wrong with each kernel alone."""
+        faults: dict[str, str] = {}
+        for name, kernel in kernels.items():
+            faults |= self._fault(name, {name: kernel}, torch=False)
+        return faults
+
+    def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
+        """{name: what goes wrong} in a comparison of one round, or nothing."""
+        try:
+            self.backend.compare(kernels, self.hardware, 1, torch)
+        except (ValueError, RuntimeError, WorkerLost) as error:
+            return {name: str(error).strip().splitlines()[-1]}
+        return {}

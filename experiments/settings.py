@@ -1,0 +1,148 @@
+"""What a comparison is asked to do: the configuration, checked and resolved, and the jobs it consists of."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from gensor_gym import fingerprint as marks
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.recorded import RecordedBackend
+from gensor_gym.measure.session import Budget
+from gensor_gym.operators.types import Operator
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTPUTS = Path("outputs")
+WANDB_MODES = ("offline", "online", "disabled")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One search: a strategy with its hyperparameters and a seed, on one operator, within a budget."""
+
+    operator: Operator
+    hardware: Hardware
+    backend: str
+    device: str
+    """Name of what is timed (see `Backend.device`)."""
+    strategy: str
+    hyperparameters: Mapping[str, object]
+    seed: int
+    budget: Budget
+
+    @property
+    def slot(self) -> tuple[str, str, str, str, int]:
+        """What a row of results says about its job."""
+        return (str(self.operator), self.hardware.name, self.backend, self.strategy, self.seed)
+
+    @property
+    def config(self) -> dict[str, object]:
+        """Everything that the outcome depends on, as JSON values."""
+        operator, hardware, backend, strategy, seed = self.slot
+        return {
+            "operator": operator,
+            "hardware": hardware,
+            "backend": backend,
+            "device": self.device,
+            "strategy": strategy,
+            "hyperparameters": dict(self.hyperparameters),
+            "seed": seed,
+            "budget": dataclasses.asdict(self.budget),
+            "fingerprint": marks.fingerprint(),
+            "code": code_digest(),
+        }
+
+    @property
+    def key(self) -> str:
+        """Sixteen digits that name the job."""
+        return short_hash(self.config)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A comparison, resolved."""
+
+    jobs: tuple[Job, ...]
+    backend: Backend
+    rounds: int
+    output: Path
+    store: Path
+    figures: bool
+    wandb_mode: str
+    wandb_project: str
+    config: dict[str, object]
+    """The configuration as it was given."""
+
+
+def settings_of(config: DictConfig) -> Settings:
+    """Resolve a configuration; ValueError names what is wrong with it."""
+    plain = OmegaConf.to_container(config, resolve=True)
+    ops = operators.resolve(plain["operators"])
+    hw = machines.get(plain["hardware"])
+    backend = _backend(plain["backend"], hw, plain["recording"])
+    budget = Budget(**plain["budget"])
+    device = backend.device(hw)
+    jobs = tuple(
+        Job(op, hw, backend.name, device, name, parameters or {}, seed, budget)
+        for op in dict.fromkeys(ops)
+        for seed in _seeds(plain["seed"])
+        for name, parameters in _strategies(plain).items()
+    )
+    mode = plain["wandb"]["mode"]
+    if mode not in WANDB_MODES:
+        raise ValueError(f"wandb.mode {mode!r}: expected one of {', '.join(WANDB_MODES)}")
+    if not isinstance(plain["rounds"], int) or plain["rounds"] < 1:
+        raise ValueError(f"rounds {plain['rounds']!r}: expected a number of rounds, 1 or more")
+    name = short_hash({"jobs": [{**job.config, "code": ""} for job in jobs], "rounds": plain["rounds"]})
+    output = Path(plain["output"] or OUTPUTS / "compare" / name)
+    store = Path(plain["store"] or output.parent / "trials.sqlite")
+    return Settings(
+        jobs, backend, plain["rounds"], output, store, bool(plain["figures"]), mode, plain["wandb"]["project"], plain
+    )
+
+
+def short_hash(value: object) -> str:
+    """Sixteen hexadecimal digits of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+@cache
+def code_digest() -> str:
+    """Digest of the program text that a search runs; once it changes, jobs are made again (timings are stored)."""
+    files = [path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")]
+    return marks.digest_of(ROOT, (path for path in files if path.suffix in (".py", ".c", ".h", ".json")))[:16]
+
+
+def _backend(name: str, hw: Hardware, recording: str | None) -> Backend:
+    """The backend; `recorded` reads the file named by `recording`."""
+    if name != "recorded":
+        return get_backend(name, hw)
+    if recording is None:
+        raise ValueError("backend=recorded needs recording=FILE, a file of recorded timings")
+    return RecordedBackend(recording)
+
+
+def _seeds(value: object) -> list[int]:
+    """Seeds from a number or a list."""
+    seeds = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
+        raise ValueError(f"seed {value!r}: expected a number from 0, or a list of those")
+    return list(dict.fromkeys(seeds))
+
+
+def _strategies(plain: dict) -> dict[str, dict]:
+    """Hyperparameters by strategy, in the order given."""
+    found = plain.get("strategies") or {}
+    if not found:
+        raise ValueError("no strategy: name some files of conf/strategy, as in strategy=[markov,random_walk]")
+    return found

@@ -1,0 +1,78 @@
+"""The run as Weights & Biases sees it: offline by default, so that neither network nor login is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def track(
+    mode: str, project: str, summary: dict, trials: Sequence[dict], figures: Sequence[str], folder: Path
+) -> Path | None:
+    """Log trials, summary and figures as one run in `folder`; returns the run's folder, None when `disabled`."""
+    if mode == "disabled":
+        return None
+    os.environ.setdefault("WANDB_SILENT", "true")
+    import wandb
+
+    settings = wandb.Settings(console="off", disable_git=True, disable_code=True, x_disable_stats=True)
+    run = wandb.init(
+        mode=mode, project=project, dir=str(folder), name=folder.name, config=summary["config"], settings=settings
+    )
+    _log_trials(run, trials)
+    columns = [
+        "operator",
+        "strategy",
+        "seed",
+        "status",
+        "seconds",
+        "over_torch",
+        "gap_to_best",
+        "construction_s",
+        "evaluations",
+    ]
+    table = wandb.Table(columns=columns)
+    for row in summary["rows"]:
+        ratios = [row[name] and row[name]["median"] for name in ("retimed", "over_torch", "gap_to_best")]
+        table.add_data(
+            row["operator"],
+            row["strategy"],
+            row["seed"],
+            row["status"],
+            *ratios,
+            row["construction_s"],
+            row["evaluations"],
+        )
+    run.log({"summary": table, **{Path(name).stem: wandb.Image(str(folder / name)) for name in figures}})
+    for line in summary["strategies"]:
+        for name in ("over_torch", "gap_to_best", "construction_s", "trials"):
+            run.summary[f"{line['strategy']}/{name}"] = line[name]
+    path = Path(run.dir).parent
+    run.finish()
+    return path
+
+
+def _log_trials(run: object, trials: Sequence[dict]) -> None:
+    """Every trial with its best so far, on an axis of its own: the trial's number within its search."""
+    best: dict[tuple, float] = {}
+    run.define_metric("trial")
+    for row in trials:
+        search = (row["operator"], row["strategy"], row["seed"])
+        name = f"{row['operator']}/{row['strategy']}/{row['seed']}"
+        if search not in best:
+            run.define_metric(f"{name}/*", step_metric="trial")
+        best[search] = min(
+            best.get(search, float("inf")), row["seconds"] if row["seconds"] is not None else float("inf")
+        )
+        values = {"trial": row["trial"], f"{name}/elapsed_s": row["elapsed_s"], f"{name}/status": row["status"]}
+        if best[search] < float("inf"):
+            values[f"{name}/best_s"] = best[search]
+        if row["seconds"] is not None:
+            values[f"{name}/seconds"] = row["seconds"]
+        run.log(values)
+
+
+def hint(path: Path | None) -> str:
+    """What to do with an offline run."""
+    return "" if path is None else f"W&B run: {path} (wandb sync {path} uploads it)"
