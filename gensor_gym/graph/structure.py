@@ -45,7 +45,8 @@ def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
     convolution=1 (conv2d only): the output channel. Otherwise the innermost spatial axis, unless a read strides along it
-    (or it has extent 1) while some reduce axis is contiguous in every read that has it (dot products: gemv, row sums).
+    (or it has extent 1) while some reduce axis is contiguous in every read and moves along no dimension together with
+    another axis (dot products: gemv, row sums; not the columns of a strided window, which are few).
     """
     if convolution == 1:
         return op.channel_axis
@@ -53,9 +54,16 @@ def vector_axis(op: Operator, convolution: int) -> int:
     if op.axes[inner].extent > 1 and all(read.axis_strides()[inner] in (0, 1) for read in op.reads):
         return inner
     for axis in reversed(op.reduce):
-        if op.axes[axis].extent > 1 and all(read.axis_strides()[axis] == 1 for read in op.reads):
+        contiguous = op.axes[axis].extent > 1 and all(read.axis_strides()[axis] == 1 for read in op.reads)
+        if contiguous and all(_moves_alone(op, row, axis) for read in op.reads for row in read.coefficients):
             return axis
     return inner
+
+
+def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
+    """Whether no other axis (longer than 1) moves the index along a dimension that `axis` moves."""
+    others = any(c and a != axis and op.axes[a].extent > 1 for a, c in enumerate(row))
+    return row[axis] == 0 or not others
 
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
