@@ -177,19 +177,45 @@ def _copy_panels(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -
 
 
 def _copy_across(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -> None:
-    """The panel dimension is not the innermost: rows of the tensor become columns of the panels."""
-    packing, width = operand.packing, plan.tiles[0][plan.vector]
+    """The panel dimension is not the innermost: lines of the tensor become columns of the panels."""
+    packing, width, lanes = operand.packing, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     assert packing is not None
     panel = next(n for n, run in enumerate(runs) if run.dimension == packing.panel)
     order = [runs[panel], *(run for n, run in enumerate(runs[:-1]) if n != panel)]
-    inner = runs[-1]
-    start, size = _line(order, inner.size)
-    terms = [(run.pitch, f"i{n}") for n, run in enumerate(order) if n > 0]
-    target = linear([(order[0].pitch, f"(i0 / {width})"), (1, f"i0 % {width}"), *terms])
+    head, *others = _loops(order)
+    if operand.c_type != "float" or width % lanes or not 4 <= lanes <= 16:
+        with lines.blocks([head, *others]):
+            _column(lines, plan, operand, order, runs[-1], "i0")
+        return
+    start, _ = _line(order, runs[-1].size)
+    inner, first = runs[-1], order[0]
+    tests = [f"{add(first.low, f'i0 + {lanes}')} <= {first.size}"] if first.checked else []
+    tests += [f"inside({add(run.low, f'i{n}')}, {run.size})" for n, run in enumerate(order) if n > 0 and run.checked]
+    if inner.checked:
+        tests += [f"{inner.low} >= 0", f"{add(inner.low, inner.rows)} <= {inner.size}"]
+    whole = f"copy_columns_{lanes}({_plus(_plus('source', start), inner.low)}, {first.stride}, "
+    whole += f"{_plus('packed', _column_start(order, width, 'i0'))}, {inner.rows}, {inner.pitch});"
+    with lines.blocks([head.replace("i0++", f"i0 += {lanes}"), *others]):
+        if not tests:
+            lines.add(whole)
+            return
+        lines.add(f"if ({' && '.join(tests)})", f"    {whole}", "else")
+        with lines.block(f"    for (long lane = i0; lane < i0 + {lanes}; lane++)"):
+            _column(lines, plan, operand, order, inner, "lane")
+
+
+def _column(lines: Lines, plan: Plan, operand: Operand, order: list[_Run], inner: _Run, lane: str) -> None:
+    """One line of the tensor becomes column number `lane` of the panels."""
+    start, size = (text.replace("i0", lane) for text in _line(order, inner.size))
     fill = literal(plan.op.pad_value, operand.c_type)
-    with lines.blocks(_loops(order)):
-        source, packed = _plus("source", start), _plus("packed", target)
-        lines.add(f"copy_line({source}, {inner.low}, {size}, {packed}, {inner.rows}, {inner.pitch}, {fill});")
+    source, packed = _plus("source", start), _plus("packed", _column_start(order, plan.tiles[0][plan.vector], lane))
+    lines.add(f"copy_line({source}, {inner.low}, {size}, {packed}, {inner.rows}, {inner.pitch}, {fill});")
+
+
+def _column_start(order: list[_Run], width: int, lane: str) -> str:
+    """Where a column begins in the buffer."""
+    terms = [(run.pitch, f"i{n}") for n, run in enumerate(order) if n > 0]
+    return linear([(order[0].pitch, f"({lane} / {width})"), (1, f"{lane} % {width}"), *terms])
 
 
 def _plus(pointer: str, offset: str) -> str:

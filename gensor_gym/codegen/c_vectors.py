@@ -75,6 +75,23 @@ static inline vec{w} even_masked_{w}(const {acc} *p, long index, long first, lon
 """,
     "store": """static inline void store_{w}({acc} *p, vec{w} x) { *(vec{w} *)p = x; }
 """,
+    "transpose": """/* packed[i * step + lane] = source[lane * stride + i] for i, lane < {w}. */
+static inline void transpose_{w}(const {acc} *source, long stride, {acc} *packed, long step) {
+    vec{w} x[{w}];
+    UNROLL({w})
+    for (int i = 0; i < {w}; i++) x[i] = load_{w}(source + i * stride);
+{butterflies}    UNROLL({w})
+    for (int i = 0; i < {w}; i++) store_{w}(packed + i * step, x[i]);
+}
+""",
+    "copy_columns": """/* packed[i * step + lane] = source[lane * stride + i] for i < count and lane < {w}. */
+static inline void copy_columns_{w}(const {acc} *source, long stride, {acc} *packed, long count, long step) {
+    long i = 0;
+    for (; i + {w} <= count; i += {w}) transpose_{w}(source + i, stride, packed + i * step, step);
+    for (; i < count; i++)
+        for (long lane = 0; lane < {w}; lane++) packed[i * step + lane] = source[lane * stride + i];
+}
+""",
     "store_masked": """/* Lanes up to `last` to memory. */
 static inline void store_masked_{w}({acc} *p, long index, long last, vec{w} x) {
 {masked_store}    for (long lane = 0; lane < {w} && lane <= last; lane++) p[index + lane] = x[lane];
@@ -113,6 +130,15 @@ _HALVES = """    vec{half} low, high;
     memcpy(&high, (const char *)&x + sizeof low, sizeof high);
 """
 
+_BUTTERFLY = """    UNROLL({w})
+    for (int i = 0; i < {w}; i++) {
+        if (i & {h}) continue;
+        const vec{w} low = x[i], high = x[i + {h}];
+        x[i] = __builtin_shufflevector(low, high, {low});
+        x[i + {h}] = __builtin_shufflevector(low, high, {high});
+    }
+"""
+
 _PAIRS = {
     "fold_add": "static inline {acc} fold_add_2(vec2 x) { return x[0] + x[1]; }\n",
     "fold_max": "static inline {acc} fold_max_2(vec2 x) { return max_1(x[0], x[1]); }\n",
@@ -142,7 +168,7 @@ _SCALARS = {
 
 _VECTOR = _MEMORY | _VALUES | {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
-_ORDER = ("splat", "load", "load_masked", "store", "max", "exp", "erf", "fold_add", "fold_max")
+_ORDER = ("splat", "load", "load_masked", "store", "transpose", "max", "exp", "erf", "fold_add", "fold_max")
 _X86 = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX512VL__", "_mm256"), 4: ("__AVX512VL__", "_mm")}
 _MAXIMUM = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_(\d+)\(")
@@ -197,10 +223,24 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
         values["convert"] += f"    return __builtin_convertvector(*(const narrow *)p, vec{width});\n"
     lanes = range(width)
     values["even"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
+    values["butterflies"] = _butterflies(width)
     values |= {"w": width, "acc": accumulator, "item": narrow or accumulator, "s": "_narrow" if narrow else ""}
     values |= {"bytes": 4 * width, "half": width // 2}
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))
+    return text
+
+
+def _butterflies(width: int) -> str:
+    """The stages of a transposition: distance h exchanges the blocks of size h off the diagonal."""
+    text, distance = "", width // 2
+    while distance >= 1:
+        lanes = range(width)
+        low = ", ".join(str(width + lane - distance if lane & distance else lane) for lane in lanes)
+        high = ", ".join(str(width + lane if lane & distance else lane + distance) for lane in lanes)
+        stage = _BUTTERFLY.replace("{low}", low).replace("{high}", high)
+        text += stage.replace("{h}", str(distance))
+        distance //= 2
     return text
 
 

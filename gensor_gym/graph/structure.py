@@ -44,8 +44,8 @@ def shared_inner(op: Operator, read: Access) -> int:
 def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
-    convolution=1 (conv2d only): the output channel. Otherwise the innermost spatial axis, unless a read strides along it
-    (or it has extent 1) while some reduce axis is contiguous in every read and moves along no dimension together with
+    convolution=1 (conv2d only): the output channel. Otherwise the innermost spatial axis, unless a read strides along
+    it (or it has extent 1) while some reduce axis is contiguous in every read and moves no dimension together with
     another axis (dot products: gemv, row sums; not the columns of a strided window, which are few).
     """
     if convolution == 1:
