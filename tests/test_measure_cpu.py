@@ -35,7 +35,7 @@ def hw() -> Hardware:
 
 @pytest.fixture(scope="module")
 def backend() -> NativeBackend:
-    worker = WorkerProcess("cpu", stage_seconds={"verify": 1.0, "time": 2.0})
+    worker = WorkerProcess("cpu", stage_seconds={"verify": 2.0})
     made = NativeBackend("cpu", build_c, lambda hw: "host", QUICK, worker=worker)
     yield made
     made.close()

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def worker() -> WorkerProcess:
     """One worker for all tests, with short deadlines."""
-    process = WorkerProcess("cpu", stage_seconds={"verify": 1.0, "time": 1.0, "check": 1.0})
+    process = WorkerProcess("cpu", stage_seconds={"verify": 2.0})
     yield process
     process.close()
 
@@ -148,14 +148,14 @@ def test_comparison_returns_one_sample_a_round(worker: WorkerProcess, folder: Pa
     result = worker.ask(CompareRequest(good, 1, rounds=7, rules=QUICK))
     assert {name: len(samples) for name, samples in result.items()} == {"a": 7, "b": 7}
     ratio = np.median(np.array(result["a"]) / np.array(result["b"]))
-    assert 0.5 < ratio < 2.0
+    assert 0.3 < ratio < 3.0
     with pytest.raises(RuntimeError, match="bad: 1 of 1920 elements wrong"):
         worker.ask(CompareRequest((*good, ("bad", build(kernel("wrong value"), folder))), 1, rounds=3, rules=QUICK))
 
 
 def test_timing_repeats(worker: WorkerProcess, folder: Path) -> None:
-    """Two trials of one kernel agree within the noise of a shared machine."""
-    a, b = (trial(worker, folder, "right", tag=tag).seconds for tag in "xy")
+    """The quietest samples of two trials of one kernel agree, whatever else the machine does."""
+    a, b = (min(trial(worker, folder, "right", tag=tag).samples) for tag in "xy")
     assert 0.5 < a / b < 2.0
 
 

@@ -81,4 +81,6 @@ def _interleave(
                 time.sleep(_PAUSE)
                 timers[name](max(1, calls[name] // 4))
                 samples[name].append(timers[name](calls[name]) / calls[name])
+                # Anew each round: on a busy machine a call can become a hundred times slower than it was at warm-up.
+                calls[name] = calls_per_sample(samples[name][-1], rules)
     return samples
