@@ -138,7 +138,8 @@ def _scatter(lines: Lines, reader: Reader) -> None:
         target = f"lanes[{r}][{chunk.offset}]"
         value = result_name(plan, r, c)
         lines.add(f"{target} = {value};" if chunk.width == 1 else f"store_{chunk.width}(&{target}, {value});")
-    heads, terms, number = [], [(output.lane_stride, "lane")], []
+    heads: list[str] = []
+    terms, number = [(output.lane_stride, "lane")], list[tuple[int, str]]()
     axes = [a for a in plan.op.spatial if a != plan.vector and plan.tiles[0][a] > 1]
     for a in axes:
         step = f"{plan.axes[a]}_step"

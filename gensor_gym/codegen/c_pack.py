@@ -121,7 +121,7 @@ def _runs(plan: Plan, operand: Operand) -> list[_Run]:
     """Dimensions of the box from outside in; a fully covered one is joined to the one outside it."""
     packing, access = operand.packing, operand.access
     assert packing is not None
-    strides, runs = access.strides(), []
+    strides, runs = access.strides(), list[_Run]()
     for d, size in enumerate(access.view):
         low, rows = _low(plan, operand, d), _rows(plan, operand, d)
         low = low if _is_constant(low) else f"low_{d}"

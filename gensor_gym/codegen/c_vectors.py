@@ -219,8 +219,8 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     values["convert"] = f"    return *(const vec{width} *)p;\n"
     if narrow:
         attributes = f"vector_size({width} * sizeof({narrow})), aligned(1), may_alias"
-        values["convert"] = f"    typedef {narrow} narrow __attribute__(({attributes}));\n"
-        values["convert"] += f"    return __builtin_convertvector(*(const narrow *)p, vec{width});\n"
+        load = f"    return __builtin_convertvector(*(const narrow *)p, vec{width});\n"
+        values["convert"] = f"    typedef {narrow} narrow __attribute__(({attributes}));\n{load}"
     lanes = range(width)
     values["even"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
     values["butterflies"] = _butterflies(width)

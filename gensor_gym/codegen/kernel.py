@@ -27,8 +27,8 @@ class Kernel:
 
     Every entry takes the same arguments: all inputs in the operator's order, the output, the workspace.
     C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`.
-    CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`; each launch follows the other
-    on one stream. The workspace is not cleared between calls.
+    CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`; each launch follows the
+    other on one stream. The workspace is not cleared between calls.
     """
 
     operator: Operator

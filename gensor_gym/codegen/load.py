@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -37,12 +38,10 @@ def load(kernel: Kernel, threads: int | None = None) -> Function:
 
 def usable_threads() -> int:
     """Cores that this process may run on."""
-    import os
-
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def load_entry(kernel: Kernel) -> ctypes._CFuncPtr:
+def load_entry(kernel: Kernel) -> Callable[..., None]:
     """The compiled entry of a C kernel, loaded into this process, with its signature."""
     entry = getattr(ctypes.CDLL(str(compile_c(kernel))), kernel.launches[0].entry)
     pointer = ctypes.c_void_p

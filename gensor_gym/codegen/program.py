@@ -30,8 +30,8 @@ class Box:
 class Program:
     """A schedule of an operator on a kind of hardware, axes in the operator's order.
 
-    tiles[0] is the register tile, tiles[-1] the outermost one (block tile on a GPU, task tile on a CPU). Along a spatial
-    axis of a GPU block: tile[1] = vthread x threads x (tile[0] / vthread); element (v, t, i) of the tile is
+    tiles[0] is the register tile, tiles[-1] the outermost one (block tile on a GPU, task tile on a CPU). Along a
+    spatial axis of a GPU block: tile[1] = vthread x threads x (tile[0] / vthread); element (v, t, i) of the tile is
     v * threads * inner + t * inner + i, so that virtual threads are strided apart. A tile may overhang the extent.
     """
 
@@ -59,8 +59,8 @@ class Program:
 
     def box(self, access: Access, level: int) -> Box:
         """Footprint of the tile of `level` in one tensor."""
-        tile = self.tiles[level]
-        return Box(access, tuple(1 + sum(c * (t - 1) for c, t in zip(row, tile, strict=True)) for row in access.coefficients))
+        tile, rows = self.tiles[level], access.coefficients
+        return Box(access, tuple(1 + sum(c * (t - 1) for c, t in zip(row, tile, strict=True)) for row in rows))
 
 
 def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program:

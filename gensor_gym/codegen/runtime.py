@@ -6,6 +6,7 @@ import ctypes
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 def time_calls(
-    entry: ctypes._CFuncPtr,
+    entry: Any,
     inputs: Sequence[np.ndarray],
     output: np.ndarray,
     workspace: np.ndarray,
