@@ -43,17 +43,17 @@ class Markov:
     """The traverser. Exponents of 0 switch a part of a benefit off."""
 
     space: str = "gensor"
-    walkers: int = 256
-    steps: int = 96
+    walkers: int = 192
+    steps: int = 112
     """Steps of one walk; the paper reports convergence after the order of 100 iterations."""
     traffic: float = 1.0
-    footprint: float = 0.5
-    model: float = 1.0
+    footprint: float = 0.25
+    model: float = 2.0
     cache: float = 1.0
     cache_growth: float = 3.0
     conflict: float = 0.5
     start_temperature: float = 2.0
-    final_temperature: float = 0.02
+    final_temperature: float = 0.1
     retain: int = 4
     """Best programs kept of each walk."""
     per_register_tile: int = 2

@@ -1,0 +1,120 @@
+"""Train a policy on the analytic tier: `python -m experiments.train agent=ppo hardware=cascade_lake output=results/policies/ppo_cpu`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from pathlib import Path
+
+import hydra
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
+
+from agents.ppo import Ppo
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.sb3 import make_sb3
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.graph.layout import LAYOUT_VERSION
+
+
+class Watch(BaseCallback):
+    """Shows progress and keeps the learning curve; saves a checkpoint now and then, from which a run resumes."""
+
+    def __init__(self, total: int, folder: Path, progress: Progress, every: int) -> None:
+        """`every` steps between checkpoints."""
+        super().__init__()
+        self.folder, self.every = folder, every
+        self.progress = progress
+        self.bar = progress.add_task("training", total=total)
+        self.curve: list[dict[str, float]] = []
+        self._next = every
+
+    def _on_step(self) -> bool:
+        """Advance the bar; save when it is time."""
+        self.progress.update(self.bar, completed=self.num_timesteps)
+        if self.num_timesteps >= self._next:
+            self.model.save(self.folder / "last.zip")
+            self._next += self.every
+        return True
+
+    def _on_rollout_end(self) -> None:
+        """One point of the learning curve per rollout."""
+        episodes = self.model.ep_info_buffer or []
+        if episodes:
+            mean = float(np.mean([e["r"] for e in episodes]))
+            self.curve.append({"steps": self.num_timesteps, "mean_return": mean})
+            with (self.folder / "curve.jsonl").open("a") as file:
+                file.write(json.dumps(self.curve[-1]) + "\n")
+
+
+def make_model(cfg: DictConfig, env: object) -> MaskablePPO:
+    """A fresh learner; gamma is the environment's discount."""
+    return MaskablePPO(
+        "MlpPolicy", env, gamma=cfg.env.discount, n_steps=cfg.ppo.n_steps, batch_size=cfg.ppo.batch_size, n_epochs=cfg.ppo.n_epochs,
+        learning_rate=cfg.ppo.learning_rate, ent_coef=cfg.ppo.ent_coef, gae_lambda=cfg.ppo.gae_lambda, clip_range=cfg.ppo.clip_range,
+        target_kl=cfg.ppo.target_kl, policy_kwargs={"net_arch": list(cfg.ppo.net_arch)}, seed=cfg.seed, device="cpu",
+    )  # fmt: skip
+
+
+def evaluate(cfg: DictConfig, folder: Path) -> dict[str, float]:
+    """Geometric mean over the validation split of (policy's best of its episodes) / (traverser's best), by the model."""
+    from agents.markov import MarkovExtended
+
+    ratios = []
+    for name in operators.split("validation"):
+        graph = ConstructionGraph(operators.resolve(name)[0], cfg.env.hardware, cfg.env.space)
+        rng = np.random.default_rng(cfg.seed)
+        ours = Ppo(checkpoint=str(folder), episodes=cfg.eval_episodes).construct(graph, rng).latencies[0]
+        ratios.append(np.log(ours / MarkovExtended(space=cfg.env.space).construct(graph, rng).latencies[0]))
+    return {"validation_latency_over_markov_ext": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
+
+
+def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more: object) -> None:
+    """Configuration, data, cost and evaluation beside the policy."""
+    card = {
+        "agent": "ppo", "config": OmegaConf.to_container(cfg), "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
+        "split": "v1 train", "operators": cfg.operators, "training_seconds": round(seconds, 1), "training_steps": steps,
+        "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
+    }  # fmt: skip
+    temporary = folder / "card.json.tmp"
+    temporary.write_text(json.dumps(card, indent=1) + "\n")
+    temporary.replace(folder / "card.json")
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="train")
+def main(cfg: DictConfig) -> None:
+    """Train, save policy and card, evaluate on the validation split."""
+    if cfg.agent != "ppo":
+        raise ValueError(f"no agent {cfg.agent!r}; trainable agents are ['ppo']")
+    torch.set_num_threads(cfg.torch_threads)
+    folder = Path(cfg.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    env = make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **OmegaConf.to_container(cfg.env))
+    last = folder / "last.zip"
+    resumed = bool(cfg.resume and last.exists())
+    model = MaskablePPO.load(last, env=env, device="cpu") if resumed else make_model(cfg, env)
+    begin = time.perf_counter()
+    with Progress("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console) as progress:
+        watch = Watch(cfg.steps, folder, progress, cfg.checkpoint_every)
+        left = max(0, cfg.steps - model.num_timesteps)
+        model.learn(left, callback=watch, reset_num_timesteps=not resumed)
+    seconds = time.perf_counter() - begin
+    model.policy.optimizer = None
+    model.save(folder / "policy.zip", exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
+    last.unlink(missing_ok=True)
+    write_card(cfg, folder, seconds, model.num_timesteps, resumed=resumed)
+    scores = evaluate(cfg, folder)
+    write_card(cfg, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)
+    console.print(f"policy and card in {folder}: {scores}, {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
