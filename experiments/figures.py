@@ -134,7 +134,7 @@ def _dot(axes: Axes, row: dict, over_torch: bool, y: float, looks: dict[str, tup
     axes.plot([value["low"], value["high"]], [y, y], color=colour, linewidth=2.2, alpha=0.55, solid_capstyle="round")
     axes.plot(value["median"], y, marker, color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.6)
     axes.annotate(
-        f"{value['median']:.2f}", (value["high"], y), xytext=(6, 0), textcoords="offset points", va="center",
+        style.number(value["median"]), (value["high"], y), xytext=(6, 0), textcoords="offset points", va="center",
         fontsize=7, color="#555555",
     )  # fmt: skip
 
@@ -153,31 +153,22 @@ def _ratio_axis(axes: Axes, label: str) -> None:
     low, high = min(low, 0.9) / 1.05, max(high, 1.1) * 1.08
     axes.set_xlim(low, high)
     axes.axvline(1.0, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.1, zorder=1)
-    ladder = (
-        0.01,
-        0.02,
-        0.05,
-        0.1,
-        0.2,
-        0.3,
-        0.5,
-        0.7,
-        0.85,
-        1.0,
-        1.2,
-        1.5,
-        2.0,
-        3.0,
-        5.0,
-        7.0,
-        10.0,
-        20.0,
-        50.0,
-        100.0,
-    )
-    shown = [tick for tick in ladder if low <= tick <= high]
+    shown = _ladder(low, high)
     axes.set_xticks(shown)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(axis="x", which="minor", length=0)
     axes.set_xlabel(label)
+
+
+def _ladder(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis around one: the finest ladder of which a dozen or fewer are seen."""
+    decades = [10.0**exponent for exponent in range(-4, 5)]
+    fine = [0.5 + 0.05 * step for step in range(31)]
+    for steps in (fine, fine[::2], (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 3.0, 5.0), (1.0, 3.0)):
+        ticks = steps if steps[0] < 1.0 else [decade * step for decade in decades for step in steps]
+        shown = [tick for tick in ticks if low <= tick <= high]
+        covered = steps[0] >= 1.0 or (low >= 0.5 and high <= 2.0)
+        if covered and len(shown) <= 11:
+            return shown
+    return [decade for decade in decades if low <= decade <= high]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from agents import get_strategy
 from agents.optimize import run
@@ -45,9 +47,10 @@ class Jobs:
     """Jobs of one comparison with what they share: backend, store, folder."""
 
     def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
-        """Open the results and the store; the folder is made."""
+        """Open the results and the store; the folder is made. ValueError when another process works in it."""
         self.backend = backend
         self.folder = folder / "jobs"
+        self._lock = _locked(folder)
         self.results = Results(folder / "results.jsonl")
         self.store = Store(store) if backend.stored else None
 
@@ -116,6 +119,19 @@ class Jobs:
     def _path(self, job: Job) -> Path:
         """Where the outcome of a job is kept."""
         return self.folder / f"{job.key}.json"
+
+
+def _locked(folder: Path) -> IO[str]:
+    """An open file whose lock says that this process works in the folder; the lock ends with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = (folder / ".lock").open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ValueError(
+            f"another process is writing to {folder}; wait for it or name another folder with output=..."
+        ) from None
+    return file
 
 
 def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:

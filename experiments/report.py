@@ -22,14 +22,20 @@ def seconds_text(seconds: float | None) -> str:
 def cells(row: dict) -> tuple[str, ...]:
     """One line of the table of an operator; see COLUMNS."""
     if row["retimed"] is None:
-        outcome = (
-            f"{row['status'] if row['status'] != 'DONE' else 'nothing to time'}: {row['error'] or 'no trial was OK'}"
-        )
-        return (row["label"], outcome, "-", "-", *_costs(row))
+        return (row["label"], row["status"] if row["status"] != "DONE" else "no kernel", "-", "-", *_costs(row))
     return (
         row["label"], spread(row["retimed"], seconds_text), factor(row["over_torch"]), _gap(row["gap_to_best"]),
         *_costs(row),
     )  # fmt: skip
+
+
+def notes(summary: dict, operator: str) -> list[str]:
+    """Why some strategy, or torch, has no time."""
+    rows = [row for row in summary["rows"] if row["operator"] == operator and row["error"]]
+    dropped = summary["operators"][operator]["dropped"]
+    return [f"{row['label']}: {row['error']}" for row in rows] + [
+        f"torch: {w}" for n, w in dropped.items() if n == "torch"
+    ]
 
 
 def spread(value: dict[str, float], text: object) -> str:
@@ -74,8 +80,8 @@ def markdown(summary: dict, figures: list[str]) -> str:
         f"Hardware {summary['hardware']} ({summary['device']}), backend {summary['backend']}: {nature}. "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
         "Times are medians of interleaved rounds of all winners together, with 95 % intervals by order statistics; "
-        "ratios are medians of paired ratios with intervals by block bootstrap. Torch ran in the same process with as many "
-        "threads.", "",
+        "ratios are medians of paired ratios, with intervals by block bootstrap. Torch ran in the same process with as "
+        "many threads.", "",
     ]  # fmt: skip
     lines += _overall(summary)
     for op, facts in summary["operators"].items():
@@ -83,7 +89,7 @@ def markdown(summary: dict, figures: list[str]) -> str:
         torch = f"torch {spread(facts['torch'], seconds_text)}; " if facts["torch"] else ""
         lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *_head(COLUMNS)]
         lines += ["| " + " | ".join(cells(row)) + " |" for row in summary["rows"] if row["operator"] == op]
-        lines += [f"\nLeft out: {name}: {why}" for name, why in facts["dropped"].items()]
+        lines += [f"\n{note}" for note in notes(summary, op)]
     for name in figures:
         lines += ["", f"![{name}]({name})"]
     return "\n".join(lines) + "\n"
@@ -122,6 +128,8 @@ def show(console: Console, summary: dict) -> None:
             best = row["gap_to_best"] and row["gap_to_best"]["median"] < 1.0005
             table.add_row(*cells(row), style="bold green" if best else "dim" if row["retimed"] is None else "")
         console.print(table)
+        for note in notes(summary, op):
+            console.print(f"  {note}", style="yellow", markup=False, soft_wrap=True)
     table = Table(
         title="all operators (geometric means)", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold"
     )

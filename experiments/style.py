@@ -50,6 +50,11 @@ def short_operator(text: str) -> str:
     return f"{plain[:cut]}\n    {plain[cut:].strip()}"
 
 
+def number(value: float) -> str:
+    """A ratio with what digits matter."""
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
 def time_axis(axes: Axes, axis: str = "y") -> None:
     """Logarithmic seconds with unit labels: at powers of ten, and between them where there is less than a decade."""
     getattr(axes, f"set_{axis}scale")("log")

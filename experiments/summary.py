@@ -7,6 +7,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
+import numpy as np
+
 from experiments.jobs import Outcome
 from experiments.retime import TORCH, Comparison
 from experiments.settings import Job, Settings
@@ -114,9 +116,10 @@ def _row(
 
 
 def _best(comparison: Comparison) -> list[float]:
-    """Samples of the fastest candidate of a strategy, by the median."""
+    """Samples of the fastest candidate of a strategy, by its median relative to the mean of its round (log scale)."""
     ours = [samples for label, samples in comparison.samples.items() if label != TORCH]
-    return min(ours, key=lambda samples: interval(samples)["median"])
+    logs = np.log(np.array(ours))
+    return ours[int(np.argmin(np.median(logs - logs.mean(axis=0), axis=1)))]
 
 
 def _strategies(rows: list[dict]) -> list[dict[str, object]]:

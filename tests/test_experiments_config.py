@@ -1,0 +1,117 @@
+"""Configuration: every file composes, operators may be written as text, bad values are named."""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from agents import STRATEGIES, get_strategy
+from experiments.arguments import CONF, compose, quoted, readable
+from experiments.settings import settings_of
+from gensor_gym import hardware, operators
+from gensor_gym.measure.backend import BACKENDS
+
+GROUPS = ("operator", "strategy", "hardware", "backend", "budget", "experiment")
+FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+@pytest.mark.parametrize(("group", "name"), FILES, ids=[f"{group}/{name}" for group, name in FILES])
+def test_every_file_composes(group: str, name: str) -> None:
+    config = compose([f"{group}={name}"])
+    assert set(config) == {
+        "operators", "strategies", "hardware", "backend", "budget", "seed", "rounds", "output", "store", "recording",
+        "figures", "wandb",
+    }  # fmt: skip
+    assert operators.resolve(_plain(config.operators))
+    assert hardware.get(config.hardware)
+    assert all(get_strategy(key, **values) for key, values in config.strategies.items() if key != "ppo")
+
+
+def test_there_is_a_file_for_everything_registered() -> None:
+    assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == set(hardware.names())
+    assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", *BACKENDS}
+    assert {path.stem for path in (CONF / "strategy").glob("*.yaml")} == set(STRATEGIES)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_hyperparameters_on_the_command_line_are_those_of_the_class(name: str) -> None:
+    module, _, attribute = STRATEGIES[name].partition(":")
+    fields = {field.name: field.default for field in dataclasses.fields(getattr(import_module(module), attribute))}
+    assert OmegaConf.to_container(compose([f"strategy={name}"]).strategies[name]) == fields
+
+
+def test_values_and_groups_on_the_command_line() -> None:
+    arguments = ["strategy=[markov,random_walk]", "operator=gemm(m=512, n=384, k=1000)", "strategies.markov.walkers=64"]
+    config = compose([*arguments, "budget.trials=7", "seed=[0,3]", "hardware=h200", "backend=analytic"])
+    assert config.operators == "gemm(m=512, n=384, k=1000)"
+    assert list(config.strategies) == ["markov", "random_walk"]
+    assert config.strategies.markov.walkers == 64
+    settings = settings_of(config)
+    assert [(job.seed, job.strategy) for job in settings.jobs] == [
+        (0, "markov"), (0, "random_walk"), (3, "markov"), (3, "random_walk"),
+    ]  # fmt: skip
+    assert settings.jobs[0].budget.trials == 7
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        ("gemm(m=8, n=8, k=8)+bias+relu", 1),
+        ("[gemm(m=8, n=8, k=8), roller/C0]", 2),
+        ("['gemm(m=8, n=8, k=8)','gemv(m=4, k=4)']", 2),
+        ("elementwise(name=gelu, shape=(7, 9))", None),
+        ("roller/C1", 1),
+        ("roller/C1*", 11),
+        ("smoke", 4),
+    ],
+)
+def test_operators_as_values(value: str, count: int | None) -> None:
+    if count is None:
+        with pytest.raises(ValueError, match="literal"):
+            operators.resolve(_plain(compose([f"operator={value}"]).operators))
+        return
+    assert len(operators.resolve(_plain(compose([f"operator={value}"]).operators))) == count
+
+
+def test_sweeps_over_operators_stay_sweeps() -> None:
+    assert readable(["operator=default,smoke"]) == ["operator=default,smoke"]
+    assert readable(["operator=gemm(m=1, n=2, k=3),gemv(m=1, k=2)"]) == [
+        "operators='gemm(m=1, n=2, k=3)','gemv(m=1, k=2)'"
+    ]
+    assert quoted("[roller/C0,gemv(m=1, k=2)+relu]") == "[roller/C0,'gemv(m=1, k=2)+relu']"
+    with pytest.raises(ValueError, match="not closed"):
+        quoted("gemm(m=1")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (["operator=nothing/C1"], "nothing/C1"),
+        (["seed=-1"], "seed -1"),
+        (["seed=[]"], "seed"),
+        (["rounds=0"], "rounds 0"),
+        (["budget.trials=0"], "budget trials"),
+        (["hardware=h200", "backend=cpu"], "cannot run"),
+        (["backend=recorded"], "recording=FILE"),
+        (["wandb.mode=loud"], "wandb.mode"),
+    ],
+)
+def test_bad_values_are_named(overrides: list[str], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        settings_of(compose(["strategy=random_walk", *overrides]))
+
+
+def test_the_output_folder_follows_from_the_configuration() -> None:
+    base = ["strategy=random_walk", "backend=analytic", "hardware=h200"]
+    first, again, other = (settings_of(compose([*base, f"seed={seed}"])) for seed in (0, 0, 1))
+    assert first.output == again.output != other.output
+    assert first.store == first.output.parent / "trials.sqlite"
+    assert settings_of(compose([*base, "output=/x/y"])).output == Path("/x/y")
+
+
+def _plain(value: object) -> object:
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
