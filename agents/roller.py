@@ -28,6 +28,8 @@ REGISTER_SIZES = (1, 2, 4, 8, 16, 32)
 LARGEST_MULTIPLE = 32
 TRANSACTION = 8
 """float32 elements of a 32-byte transaction."""
+VECTOR_REDUCTION = 64
+"""On a CPU the reduction of an L1 tile grows in these steps, so that accumulators stay in registers for a while."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,13 @@ class _Search:
             stack.append(self._open(tile))
 
     def _open(self, tile: np.ndarray) -> np.ndarray:
-        """The next level, untouched."""
+        """The next level, its reduction at the first aligned size (the artifact starts it at a transaction, not at 1)."""
         opened = tile.copy()
         opened[LEVEL] += 1
+        for axis in range(SPATIAL_SLOTS, MAX_AXES):
+            grown = self._grow(opened, axis)
+            if grown is not None and opened[LEVEL] == 1:
+                opened = grown
         return opened
 
     def _next_tiles(self, tile: np.ndarray) -> list[np.ndarray]:
@@ -177,12 +183,16 @@ class _Search:
         extent = int(self.graph.tables.ints[EXTENT + axis])
         cpu = self.graph.hardware.kind == "cpu"
         if level == 0:
-            vector = cpu and axis == self.graph.tables.ints[VECTOR_SLOT]
+            vector = cpu and axis == self._vector_slot()
             return size in REGISTER_SIZES or (vector and size % self.graph.tables.ints[LANES] == 0) if axis < SPATIAL_SLOTS else vector
         if axis >= SPATIAL_SLOTS:
-            return size == extent or size in (8, 32) or (cpu and size % 32 == 0)
+            return size == extent or (size % VECTOR_REDUCTION == 0 if cpu else size in (8, 32))
         aligned = axis < SPATIAL_SLOTS - 1 or size % TRANSACTION == 0 or size >= extent or extent < TRANSACTION
         return aligned and size <= base * LARGEST_MULTIPLE
+
+    def _vector_slot(self) -> int:
+        """The axis that vectors of a CPU run along, under the knobs the program starts with."""
+        return int(self.graph.tables.ints[VECTOR_SLOT + self.graph.initial().row[resources.CONVOLUTION]])
 
     def _within_caps(self, tile: np.ndarray) -> bool:
         """The artifact's own cap on registers of a thread."""
@@ -197,7 +207,7 @@ class _Search:
         """Whether the tile fills execution units: full vectors, or a multiple of the warps that a multiprocessor issues."""
         ints = self.graph.tables.ints
         if self.graph.hardware.kind == "cpu":
-            lanes, slot = int(ints[LANES]), int(ints[VECTOR_SLOT])
+            lanes, slot = int(ints[LANES]), self._vector_slot()
             return tile[TILE + slot] % lanes == 0 or ints[EXTENT + slot] < lanes
         if tile[LEVEL] == 0:
             return True
