@@ -1,0 +1,46 @@
+"""What the tests of graph and environment share: operators of every kind, and walks over legal schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+
+from gensor_gym import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+
+OPERATORS = (
+    "gemm(m=64, n=48, k=40)",
+    'gemm(m=33, n=65, k=129, dtype="int8")',
+    "gemm(m=4096, n=4096, k=1024)+bias+relu",
+    "batched_gemm(b=3, m=16, n=40, k=24)",
+    "gemv(m=100, k=333)",
+    "conv2d(n=2, c=8, h=14, w=14, k=32, r=3, s=3, padding=1)",
+    "conv2d(n=1, c=4, h=15, w=13, k=6, r=3, s=2, stride=2, padding=(1, 0), dilation=(1, 2), groups=2)",
+    "depthwise_conv2d(n=2, c=6, h=20, w=20, r=3, s=3, stride=2, padding=1)",
+    "avg_pool2d(n=2, c=5, h=13, w=13, r=3, s=3, stride=2, padding=1)",
+    "max_pool2d(n=2, c=8, h=12, w=12, r=2, s=2, stride=2, padding=0)",
+    "reduce_sum(m=64, k=4000)",
+    'elementwise("relu", 64, 1000)',
+    'elementwise("add", 3, 5)',
+)
+MACHINES = ("h200", "t4", "cascade_lake", "host")
+SPACES = ("gensor", "tree", "gensor_no_vthread", "extended", "compact")
+
+
+@cache
+def graph_of(operator: str, machine: str, space: str) -> ConstructionGraph:
+    return ConstructionGraph(operator, machine, space=space)
+
+
+def walk(graph: ConstructionGraph, rng: np.random.Generator, steps: int) -> Iterator[Schedule]:
+    """Schedules along one random walk from the start; growing moves and `cache` twice as likely as the others."""
+    schedule = graph.initial()
+    for _ in range(steps):
+        yield schedule
+        legal = np.flatnonzero(graph.action_mask(schedule))[1:]
+        if len(legal) == 0:
+            return
+        weights = np.array([2.0 if graph.actions[a].primitive in ("tile", "cache", "raise") else 1.0 for a in legal])
+        schedule = graph.transition(schedule, int(rng.choice(legal, p=weights / weights.sum())))
