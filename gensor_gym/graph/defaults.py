@@ -2,9 +2,10 @@
 
 The rule looks at the operator and the hardware only, so it is the same for every strategy:
 GPU: the widest aligned load, shared rows padded, the reduction step unrolled by 4 (Roller's generated code copies in
-vectors and unrolls; it never splits the reduction). CPU: an operand is packed when it is read again by other output
-tiles (some spatial axis is missing from it), strides along the vector axis, or is padded while being reused; a conv2d with
-at least one vector of output channels runs its vectors over channels; the reduction is unrolled by 4.
+vectors and unrolls; it never splits the reduction). CPU: an operand of a product is packed when other output tiles read
+it again (some spatial axis longer than 1 is missing from it) and it is larger than 16 KiB, strides along the vector
+axis, or is padded; a conv2d with at least one vector of output channels runs its vectors over channels and packs its
+weights; the reduction is unrolled by 4.
 """
 
 from __future__ import annotations

@@ -37,16 +37,16 @@ def ladders(op: Operator, space: str, kind: str) -> list[tuple[int, ...]]:
 def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
     """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
 
-    Starts from sizes 1, 4, 16, 64, 256 (those the padded extent allows) on every axis and, while the count is too large,
-    drops one size: the one whose axis has the most sizes left, the largest first (a ladder of one size fixes the axis).
+    Starts from sizes 1, 4, 16, 64, 256 (those the padded extent allows) on every axis and, while the count is too
+    large, drops one size: the largest of the axis with the most sizes left, of the shortest of those, of the last of
+    those (a ladder of one size fixes the axis).
     Sizes of an axis divide each other, so every pair of levels is a multiple whatever was dropped.
     """
     rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
     levels = LEVELS[kind]
     while _combinations(rungs, levels) > COMPACT_STATES:
-        order = sorted(range(len(rungs)), key=lambda a: (len(rungs[a]), -op.extents[a]))
-        widest = order[-1]
-        rungs[widest].pop(1 if len(rungs[widest]) == 2 else -1)
+        widest = max(range(len(rungs)), key=lambda a: (len(rungs[a]), -op.extents[a], a))
+        rungs[widest].pop()
     return [tuple(r) for r in rungs]
 
 
