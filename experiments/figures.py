@@ -114,7 +114,7 @@ def _ratios(summary: dict, path: Path) -> str:
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_ylim(offset - 1.0, -0.9)
-    _ratio_axis(axes, "speed-up over torch" if over_torch else "speed relative to the best of this run")
+    ratio_axis(axes, "speed-up over torch" if over_torch else "speed relative to the best of this run")
     figure.legend(
         handles=[h for h in _handles(summary, looks) if h.get_label() != "torch"], loc="outside upper center", ncols=6
     )
@@ -146,8 +146,8 @@ def _inverse(value: dict[str, float] | None) -> dict[str, float] | None:
     )
 
 
-def _ratio_axis(axes: Axes, label: str) -> None:
-    """A logarithmic axis around one."""
+def ratio_axis(axes: Axes, label: str) -> None:
+    """Make x a logarithmic axis of ratios around one."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     low, high = min(low, 0.9) / 1.05, max(high, 1.1) * 1.08

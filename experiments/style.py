@@ -39,15 +39,20 @@ def look(strategies: list[str]) -> dict[str, tuple[str, str]]:
     return {name: (PALETTE[place], MARKERS[place]) for name, place in places.items()}
 
 
+def plain(text: str) -> str:
+    """An operator's text without arguments at their usual values."""
+    for usual in (", stride=1", ", dilation=1", ", groups=1", ", padding=0"):
+        text = text.replace(usual, "")
+    return text
+
+
 def short_operator(text: str) -> str:
-    """An operator's text for a title: sizes without argument names that say nothing, wrapped if long."""
-    plain = (
-        text.replace(", stride=1", "").replace(", dilation=1", "").replace(", groups=1", "").replace(", padding=0", "")
-    )
-    if len(plain) <= 46:
-        return plain
-    cut = plain.rfind(", ", 0, 46) + 1
-    return f"{plain[:cut]}\n    {plain[cut:].strip()}"
+    """An operator's text for a title, on two lines if it is long."""
+    text = plain(text)
+    if len(text) <= 46:
+        return text
+    cut = text.rfind(", ", 0, 46) + 1
+    return f"{text[:cut]}\n    {text[cut:].strip()}"
 
 
 def number(value: float) -> str:

@@ -1,0 +1,40 @@
+"""Benchmarks of the project itself: `python -m experiments.bench suite=env|construct|kernels|measure|model|all`."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+
+from experiments.benches.lines import Lines
+
+SUITES = ("env", "construct", "kernels", "measure", "model")
+"""Each is a module of `experiments.benches` and a file of conf/bench."""
+
+
+def bench(config: DictConfig) -> dict[str, Lines]:
+    """Run one suite or all; returns the lines by suite. ValueError for an unknown suite."""
+    if config.suite not in (*SUITES, "all"):
+        raise ValueError(f"suite {config.suite!r}: expected one of {', '.join(SUITES)}, all")
+    chosen = SUITES if config.suite == "all" else (config.suite,)
+    lines = {}
+    for suite in chosen:
+        lines[suite] = Lines(Path(config.output) / f"{suite}.jsonl", suite)
+        import_module(f"experiments.benches.{suite}").run(config, lines[suite])
+    return lines
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="bench")
+def run(config: DictConfig) -> None:
+    """Command line."""
+    try:
+        bench(config)
+    except ValueError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    run()

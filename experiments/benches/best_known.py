@@ -1,0 +1,108 @@
+"""The best known program of a task's space under the model: enumerated where the space is small, else searched for.
+
+The search is coordinate descent from many random programs: the tiles of all levels and the virtual threads of one axis
+are set to the best of all their values together, axis by axis, and knob by knob where the space has them, until nothing
+improves. It finds programs that walks by single primitives hardly reach.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from experiments.results import write_text
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.graph.actions import KNOB_UP
+from gensor_gym.graph.enumeration import axis_choices, count_schedules, knob_choices
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
+
+
+class BestKnown:
+    """A file of best latencies in seconds by task; it only ever gets better, within one fingerprint."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file, if it is of this fingerprint."""
+        self.path = path
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self.tasks: dict[str, dict[str, object]] = found["tasks"] if found.get("fingerprint") == fingerprint() else {}
+
+    def entry(self, graph: ConstructionGraph) -> dict[str, object] | None:
+        """{"seconds", "schedule", "certified"} of a task, None when there is none."""
+        return self.tasks.get(key_of(graph))
+
+    def offer(self, graph: ConstructionGraph, schedule: Schedule, certified: bool = False) -> None:
+        """Take a program if it is better than what is known; ValueError if it is not one of the space."""
+        if not graph.is_legal(schedule):
+            raise ValueError(f"{schedule} is not legal for {key_of(graph)}")
+        seconds = graph.latency(schedule)
+        known = self.entry(graph)
+        if known is None or seconds < known["seconds"] or (certified and not known["certified"]):
+            self.tasks[key_of(graph)] = {"seconds": seconds, "schedule": str(schedule), "certified": certified}
+
+    def save(self) -> None:
+        """Write the file."""
+        value = {"fingerprint": fingerprint(), "tasks": dict(sorted(self.tasks.items()))}
+        write_text(self.path, json.dumps(value, indent=1) + "\n")
+
+
+def key_of(graph: ConstructionGraph) -> str:
+    """Name of a task."""
+    return f"{graph.operator} on {graph.hardware.name} in {graph.space}"
+
+
+def search(
+    graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rng: np.random.Generator
+) -> tuple[Schedule, bool]:
+    """(best program found, whether it is certified to be the optimum)."""
+    if count_schedules(graph.tables.ints, graph.tables.sizes) <= enumerate_up_to:
+        return enumerated(graph), True
+    starts = [graph.random_schedule(rng) for _ in range(restarts)]
+    return descend(graph, starts), False
+
+
+def enumerated(graph: ConstructionGraph) -> Schedule:
+    """The optimum, from the latencies of all programs."""
+    best, seconds = graph.initial().row, np.inf
+    for rows in graph.enumerate():
+        latencies = graph.latencies(rows)
+        at = int(np.argmin(latencies))
+        if latencies[at] < seconds:
+            best, seconds = rows[at].copy(), latencies[at]
+    return Schedule(best)
+
+
+def descend(graph: ConstructionGraph, starts: Iterable[Schedule]) -> Schedule:
+    """The best end of coordinate descents."""
+    ends = [_descend_one(graph, start.row.copy()) for start in starts]
+    return Schedule(ends[int(np.argmin(graph.latencies(np.stack(ends))))])
+
+
+def _descend_one(graph: ConstructionGraph, row: np.ndarray) -> np.ndarray:
+    """Coordinate descent from one program."""
+    ints, sizes = graph.tables.ints, graph.tables.sizes
+    row[LEVEL] = ints[NUM_LEVELS] - 1
+    best = graph.latencies(row[None])[0]
+    moves = [
+        (TILE + axis, MAX_AXES, choices) for axis, choices in enumerate(axis_choices(ints, sizes)) if len(choices) > 1
+    ]
+    knobs = [index for index in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + index]]
+    moves += [(KNOB + k, 1, np.array(v)[:, None]) for k, v in zip(knobs, knob_choices(ints), strict=True) if len(v) > 1]
+    idle, turn = 0, 0
+    while idle < len(moves):
+        start, step, choices = moves[turn % len(moves)]
+        rows = np.repeat(row[None], len(choices), axis=0)
+        rows[:, start : start + step * choices.shape[1] : step] = choices
+        latencies = graph.latencies(rows)
+        at = int(np.argmin(latencies))
+        improved = latencies[at] < best
+        if improved:
+            row, best = rows[at], latencies[at]
+        idle, turn = (0 if improved else idle + 1), turn + 1
+    return row

@@ -1,0 +1,108 @@
+"""Construction by the model alone: its seconds, its latency over the best known, the states it visits."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from agents import get_strategy
+from experiments.benches.best_known import BestKnown, search
+from experiments.benches.lines import Lines, machine, spread
+from experiments.summary import geometric_mean
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """One line for each distinct shape, and one over all of them."""
+    settings = config.construct
+    emit(kind="machine", hardware=settings.hardware, space=settings.space, **machine())
+    ops = list(dict.fromkeys(operators.resolve(_plain(settings.operators))))
+    strategies = {name: get_strategy(name) for name in (settings.strategy, settings.baseline)}
+    known = BestKnown(Path(settings.best_known))
+    for name, strategy in strategies.items():  # compilation is not construction
+        strategy.construct(_graph(ops[0], settings, name, strategies), np.random.default_rng(0))
+    rows = []
+    try:
+        for op in ops:
+            rows.append(_shape(op, settings, strategies, known, config.seed))
+            emit(kind="shape", **rows[-1])
+    finally:
+        known.save()
+    emit(kind="all", **_overall(rows, settings))
+
+
+def _shape(op: Any, settings: DictConfig, strategies: dict[str, Any], known: BestKnown, seed: int) -> dict[str, object]:
+    """Both strategies on one shape."""
+    target = ConstructionGraph(op, settings.hardware, settings.space)
+    if known.entry(target) is None:
+        begin = time.perf_counter()
+        best, certified = search(target, settings.enumerate, settings.restarts, np.random.default_rng(seed))
+        known.offer(target, best, certified)
+        searched = time.perf_counter() - begin
+    else:
+        searched = 0.0
+    row: dict[str, object] = {"operator": str(op), "best_known_search_s": searched}
+    for name, strategy in strategies.items():
+        found, wall = [], []
+        for repeat in range(settings.repeats):
+            graph = _graph(op, settings, name, strategies)
+            begin = time.perf_counter()
+            found.append(strategy.construct(graph, np.random.default_rng(seed + repeat)))
+            wall.append(time.perf_counter() - begin)
+        best = _best(found[0], target)
+        row[name] = {
+            "seconds": spread(wall), "latency_s": best[1], "visited": found[0].visited,
+            "evaluations": found[0].evaluations,
+        }  # fmt: skip
+        if best[0] is not None:
+            known.offer(target, best[0])
+    entry = known.entry(target)
+    for name in strategies:
+        row[name]["over_best_known"] = row[name]["latency_s"] / entry["seconds"]
+    return {**row, "best_known_s": entry["seconds"], "certified": entry["certified"]}
+
+
+def _graph(op: Any, settings: DictConfig, name: str, strategies: dict[str, Any]) -> ConstructionGraph:
+    """A graph of the strategy's own space."""
+    return ConstructionGraph(op, settings.hardware, strategies[name].space)
+
+
+def _best(found: Any, target: ConstructionGraph) -> tuple[Schedule | None, float]:
+    """The fastest program of a construction; its schedule only if it is one of the target space."""
+    at = int(np.argmin(found.latencies))
+    schedule = found.schedules[at]
+    return (schedule if target.is_legal(schedule) else None), float(found.latencies[at])
+
+
+def _overall(rows: list[dict[str, Any]], settings: DictConfig) -> dict[str, object]:
+    """Geometric means, and how often the strategy is behind the baseline."""
+    ours, theirs = settings.strategy, settings.baseline
+    line: dict[str, object] = {
+        "shapes": len(rows),
+        "certified": sum(row["certified"] for row in rows),
+        f"{ours}_slower_than_{theirs}": sum(
+            row[ours]["latency_s"] > row[theirs]["latency_s"] * (1 + 1e-9) for row in rows
+        ),
+        f"{theirs}_over_{ours}": geometric_mean(row[theirs]["latency_s"] / row[ours]["latency_s"] for row in rows),
+    }
+    for name in (ours, theirs):
+        seconds = [row[name]["seconds"]["median"] for row in rows]
+        line[name] = {
+            "over_best_known": geometric_mean(row[name]["over_best_known"] for row in rows),
+            "worst_over_best_known": max(row[name]["over_best_known"] for row in rows),
+            "median_seconds": float(np.median(seconds)),
+            "largest_seconds": max(seconds),
+            "median_visited": float(np.median([row[name]["visited"] for row in rows])),
+        }
+    return line
+
+
+def _plain(value: Any) -> Any:
+    """Lists of the configuration as lists."""
+    return value if isinstance(value, str) else list(value)

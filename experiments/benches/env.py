@@ -1,0 +1,111 @@
+"""Steps per second of the environment, single and vector.
+
+Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so
+that what is timed is stepping alone: transition, mask, observation, reward, and the resets between episodes.
+"""
+
+from __future__ import annotations
+
+import time
+
+import gymnasium
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.benches.lines import Lines, Steal, calibration, machine, spread
+from gensor_gym.graph.actions import STOP
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """One line for every operator, space and form."""
+    settings = config.env
+    emit(kind="machine", **machine())
+    for space in settings.spaces:
+        for operator in settings.operators:
+            arguments = {"operator": operator, "hardware": settings.hardware, "space": space}
+            _single(arguments, settings, config.seed, emit)
+            _vector(arguments, settings, config.seed, emit)
+
+
+def _single(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
+    """The environment as `gymnasium.make` gives it."""
+    env = gymnasium.make("gensor_gym/Construct-v0", **arguments)
+    episodes = _play(env, settings.single_steps, seed)
+    steps = sum(map(len, episodes))
+
+    def repeat() -> float:
+        begin = time.perf_counter()
+        for actions in episodes:
+            env.reset(seed=seed)
+            for action in actions:
+                env.step(action)
+        return steps / (time.perf_counter() - begin)
+
+    _emit(emit, "single", 1, arguments, steps, repeat, settings.repeats)
+    env.close()
+
+
+def _vector(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
+    """The native vector form; steps of environments that only reset are not counted."""
+    envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=settings.num_envs, **arguments)
+    actions, steps = _play_vector(envs, settings.vector_steps, seed)
+
+    def repeat() -> float:
+        envs.reset(seed=seed)
+        begin = time.perf_counter()
+        for row in actions:
+            envs.step(row)
+        return steps / (time.perf_counter() - begin)
+
+    _emit(emit, "vector", settings.num_envs, arguments, steps, repeat, settings.repeats)
+    envs.close()
+
+
+def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repeat: object, repeats: int) -> None:
+    """Time the repeats, each with the machine's own speed beside it."""
+    repeat()
+    steal = Steal()
+    rates, loops = [], []
+    for _ in range(repeats):
+        loops.append(calibration())
+        rates.append(repeat())
+    emit(
+        kind=form, num_envs=count, **arguments, steps=steps, steps_per_second=spread(rates), rates=rates,
+        calibration_loop_per_second=spread(loops), stolen=steal.share(),
+    )  # fmt: skip
+
+
+def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:
+    """Actions of whole episodes, `steps` or a few more in all: legal, and `stop` only where nothing else is."""
+    rng = np.random.default_rng(seed)
+    episodes: list[list[int]] = []
+    while sum(map(len, episodes)) < steps:
+        _, info = env.reset(seed=seed)
+        actions, over = [], False
+        while not over:
+            actions.append(_choose(info["action_mask"], rng))
+            _, _, over, _, info = env.step(actions[-1])
+        episodes.append(actions)
+    return episodes
+
+
+def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tuple[np.ndarray, int]:
+    """Actions int64 [steps, num_envs], and how many of them are not consumed by a reset."""
+    rng = np.random.default_rng(seed)
+    _, info = envs.reset(seed=seed)
+    actions = np.zeros((steps, envs.num_envs), dtype=np.int64)
+    over = np.zeros(envs.num_envs, dtype=bool)
+    counted = 0
+    for row in actions:
+        masks = info["action_mask"].astype(bool)
+        masks[:, STOP] &= ~masks[:, 1:].any(axis=1)
+        row[:] = np.where(masks, rng.random(masks.shape), -1.0).argmax(axis=1)
+        counted += int(np.count_nonzero(~over))
+        _, _, over, _, info = envs.step(row)
+    return actions, counted
+
+
+def _choose(mask: np.ndarray, rng: np.random.Generator) -> int:
+    """A legal action, `stop` only where it is the only one."""
+    legal = np.flatnonzero(mask[1:]) + 1
+    return int(rng.choice(legal)) if len(legal) else STOP

@@ -1,0 +1,86 @@
+"""What every suite needs: JSON lines, intervals, and how busy the machine was."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.measure.cpu_device import processor_name
+from gensor_gym.measure.intervals import median_interval
+
+LOOP = 200_000
+
+
+class Lines:
+    """A JSON line per result, to a file and to standard output; each says under what conditions it came about."""
+
+    def __init__(self, path: Path, suite: str) -> None:
+        """Begin the file anew."""
+        self.path = path
+        self.suite = suite
+        self.rows: list[dict[str, object]] = []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("", encoding="utf-8")
+
+    def __call__(self, **values: object) -> None:
+        """Write one line."""
+        row = {"suite": self.suite, **values}
+        self.rows.append(row)
+        line = json.dumps(row, default=str)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def machine() -> dict[str, object]:
+    """Where and when, and under which fingerprint."""
+    return {
+        "processor": processor_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": os.getloadavg()[0],
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "fingerprint": fingerprint(),
+    }
+
+
+def calibration() -> float:
+    """Rounds of an empty loop of Python per second: what this machine gives a process at this moment."""
+    begin = time.perf_counter()
+    for _ in range(LOOP):
+        pass
+    return LOOP / (time.perf_counter() - begin)
+
+
+class Steal:
+    """Share of processor time that the hypervisor gave to others, since this was made."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self._before = _ticks()
+
+    def share(self) -> float:
+        """Stolen over all ticks; 0 where the system does not say."""
+        after = _ticks()
+        total = after[1] - self._before[1]
+        return (after[0] - self._before[0]) / total if total > 0 else 0.0
+
+
+def spread(samples: list[float]) -> dict[str, float]:
+    """Median and its 95 percent interval by order statistics."""
+    low, high = median_interval(samples)
+    return {"median": sorted(samples)[len(samples) // 2], "low": low, "high": high}
+
+
+def _ticks() -> tuple[int, int]:
+    """(stolen, all) ticks since boot, of all processors."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0, 0
+    fields = [int(value) for value in stat.read_text().splitlines()[0].split()[1:]]
+    return (fields[7] if len(fields) > 7 else 0), sum(fields[:8])
