@@ -56,8 +56,6 @@ class Oracle:
         self.usable = {knob.name: self._usable(knob.name) for knob in KNOBS}
         self.fields = [*self.op.reads, self.op.write]
 
-    # translation
-
     def slot(self, axis: int) -> int:
         """Spatial axes end at slot 4, reduce axes begin at slot 5."""
         return 5 - len(self.spatial) + axis

@@ -82,6 +82,7 @@ class ConstructEnv(gymnasium.Env):
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
         self.observation_space = self.view.space
         self._vector = self.settings.vector()
+        self._running = False
         self._task = 0
         self._row = self.tasks.initial[0].copy()
         self._scalars = np.zeros(NUM_SCALARS)
@@ -126,6 +127,7 @@ class ConstructEnv(gymnasium.Env):
         """Start an episode; options "operator" and "schedule" (Schedule or text) choose task and first state."""
         super().reset(seed=seed)
         task, row = starting_state(self.tasks, options, lambda: self.tasks.draw(self.np_random))
+        self._running = True
         self._task = task
         self._row[:] = row
         process.begin_range(
@@ -135,7 +137,9 @@ class ConstructEnv(gymnasium.Env):
         return self._observation(), {"action_mask": self._mask.copy()}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Apply a primitive. Illegal actions never raise."""
+        """Apply a primitive. Illegal actions never raise; ResetNeeded before `reset` and after the end of an episode."""
+        if not self._running:
+            raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
         tasks = self.tasks
         reward, terminated = process.step_one(
             self._task, self._row, self._scalars, int(action), tasks.ints, tasks.floats, tasks.sizes, tasks.static, self._vector,
@@ -143,6 +147,7 @@ class ConstructEnv(gymnasium.Env):
         )  # fmt: skip
         info: dict[str, Any] = {"action_mask": self._mask.copy()}
         if terminated:
+            self._running = False
             gain, facts = self.final.of([self.graph], [self._row], [float(self._scalars[process.LATENCY])])[0]
             reward += gain
             info |= facts

@@ -27,7 +27,7 @@ class FinalReward:
         self.name = "analytic" if self.backend is None else self.backend.name
         self.hardware = hardware
         self.pooled = timing == "pooled"
-        self._seen: dict[tuple[str, bytes], Measurement] = {}
+        self._seen: dict[tuple[str, str], Measurement] = {}
 
     def of(
         self, graphs: list[ConstructionGraph], rows: list[np.ndarray], latencies: list[float]
@@ -39,8 +39,8 @@ class FinalReward:
         return [(reward(graph, m), facts(m)) for graph, m in zip(graphs, measured, strict=True)]
 
     def _measure(self, graph: ConstructionGraph, schedule: Schedule) -> Measurement:
-        """Measure one program, or recall it."""
-        key = (str(graph.operator), schedule.key)
+        """Measure one program, or recall it: schedules of one kernel digest are one program."""
+        key = (str(graph.operator), self.backend.digest(graph.operator, schedule, self.hardware))
         if not (self.pooled and key in self._seen):
             self._seen[key] = self.backend.measure(graph.operator, [schedule], self.hardware)[0]
         return self._seen[key]
