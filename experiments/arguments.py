@@ -7,16 +7,19 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from gensor_gym import operators
+
 CONF = Path(__file__).resolve().parents[1] / "conf"
 _CALL = re.compile(r"[A-Za-z_]\w*\(")
+_NAMED = re.compile(rf"\b({'|'.join(operators.names())})\(")
 _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
 
 def readable(arguments: list[str]) -> list[str]:
     """Arguments as Hydra understands them.
 
-    `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`, with
-    texts such as gemm(m=512, n=384, k=1000)+bias quoted.
+    `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
+    such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well.
     """
     return [_one(argument) for argument in arguments]
 
@@ -33,7 +36,7 @@ def _one(argument: str) -> str:
     """One argument."""
     key, equals, value = argument.partition("=")
     if key not in ("operator", "operators") or not equals:
-        return argument
+        return f"{key}={quoted(value)}" if _NAMED.search(value) else argument
     groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
     if key == "operator" and all(item.strip() in groups for item in value.split(",")):
         return argument

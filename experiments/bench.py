@@ -9,6 +9,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
+from experiments.arguments import readable
 from experiments.benches.lines import Lines
 
 SUITES = ("env", "construct", "kernels", "measure", "model")
@@ -29,12 +30,18 @@ def bench(config: DictConfig) -> dict[str, Lines]:
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="bench")
 def run(config: DictConfig) -> None:
-    """Command line."""
+    """One configuration."""
     try:
         bench(config)
     except ValueError as error:
         sys.exit(str(error))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Command line, with operators as plain text."""
+    sys.argv[1:] = readable(sys.argv[1:])
     run()
+
+
+if __name__ == "__main__":
+    main()

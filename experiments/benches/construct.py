@@ -58,6 +58,7 @@ def _shape(op: Any, settings: DictConfig, strategies: dict[str, Any], known: Bes
         best = _best(found[0], target)
         row[name] = {
             "seconds": spread(wall), "latency_s": best[1], "visited": found[0].visited,
+            "visited_per_walk": found[0].visited / getattr(strategy, "walkers", 1),
             "evaluations": found[0].evaluations,
         }  # fmt: skip
         if best[0] is not None:
@@ -99,6 +100,7 @@ def _overall(rows: list[dict[str, Any]], settings: DictConfig) -> dict[str, obje
             "median_seconds": float(np.median(seconds)),
             "largest_seconds": max(seconds),
             "median_visited": float(np.median([row[name]["visited"] for row in rows])),
+            "median_visited_per_walk": float(np.median([row[name]["visited_per_walk"] for row in rows])),
         }
     return line
 

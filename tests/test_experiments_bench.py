@@ -1,0 +1,137 @@
+"""Benchmarks: every suite runs on tiny arguments; the numbers in it mean what they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.arguments import compose
+from experiments.bench import SUITES, bench
+from experiments.benches.best_known import BestKnown, descend, enumerated, search
+from experiments.benches.fit import LARGEST, Sample, fit, loss
+from experiments.benches.model import spearman, top_k_regret
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
+
+TINY = {
+    "env": ["env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]"],
+    "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
+    "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
+    "measure": ["measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.repeated=2"],
+    "model": ["model.operators=gemm(m=72, n=56, k=40)", "model.schedules=5", "fit=true"],
+}
+
+
+def _run(suite: str, folder: Path, *more: str) -> list[dict]:
+    places = [f"output={folder}", f"construct.best_known={folder}/best.json", f"model.fits={folder}/fits.json"]
+    lines = bench(compose([f"suite={suite}", *TINY[suite], *places, *more], "bench"))[suite]
+    rows = [json.loads(line) for line in lines.path.read_text().splitlines()]
+    assert all(row["suite"] == suite for row in rows)
+    assert rows[0]["kind"] == "machine" and rows[0]["fingerprint"]
+    return rows[1:]
+
+
+def test_all_suites_have_arguments() -> None:
+    config = compose(["suite=all"], "bench")
+    assert set(SUITES) <= set(config) and set(TINY) == set(SUITES)
+    with pytest.raises(ValueError, match="nothing"):
+        bench(compose(["suite=nothing"], "bench"))
+
+
+def test_env(tmp_path: Path) -> None:
+    rows = _run("env", tmp_path)
+    assert [(row["kind"], row["num_envs"]) for row in rows] == [("single", 1), ("vector", 8)] * 2
+    for row in rows:
+        assert row["steps"] > 0 and 0 <= row["stolen"] <= 1
+        assert row["steps_per_second"]["low"] <= row["steps_per_second"]["median"] <= row["steps_per_second"]["high"]
+
+
+def test_construct(tmp_path: Path) -> None:
+    rows = _run("construct", tmp_path)
+    assert [row["kind"] for row in rows] == ["shape", "shape", "all"]
+    for row in rows[:2]:
+        assert row["certified"] and row["markov"]["over_best_known"] >= 1.0
+        assert row["markov"]["visited_per_walk"] < row["markov"]["visited"]
+    again = _run("construct", tmp_path)
+    assert all(row["best_known_search_s"] == 0.0 for row in again[:2])
+
+
+def test_kernels(tmp_path: Path) -> None:
+    shape, whole = _run("kernels", tmp_path)
+    assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
+    assert shape["kernel"]["median"] > shape["roofline_s"]
+    assert (tmp_path / "kernels.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_measure(tmp_path: Path) -> None:
+    rate, repeatability = _run("measure", tmp_path)
+    assert rate["trials"] == 3 and rate["trials_per_second"] == pytest.approx(3 / rate["wall_s"])
+    assert 0 < rate["sampling_share"] < 1
+    assert len(repeatability["ratios"]) == repeatability["kernels"] <= 2
+
+
+def test_model_and_its_fit(tmp_path: Path) -> None:
+    rows = _run("model", tmp_path)
+    assert [(row["kind"], row.get("model")) for row in rows] == [
+        ("operator", "model"), ("all", "model"), ("operator", "fitted"), ("all", "fitted"), ("fit", None),
+    ]  # fmt: skip
+    written = json.loads((tmp_path / "fits.json").read_text())["host"]
+    assert len(written["coefficients"]) == NUM_TERMS and written["terms"] == list(TERMS)
+    assert written["loss_after"] <= written["loss_before"]
+
+
+def test_a_fit_refuses_the_test_part(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="test part"):
+        _run("model", tmp_path, "model.operators=gemv(m=1000, k=2048)")
+
+
+def test_a_fit_finds_the_coefficient_that_made_the_times() -> None:
+    rng = np.random.default_rng(0)
+    samples = []
+    for text in ("gemm(m=512, n=384, k=1000)", "gemv(m=1024, k=1024)"):
+        graph = ConstructionGraph(text, "cascade_lake", "extended", calibrated=False)
+        rows = graph.stack([graph.random_schedule(rng) for _ in range(60)])
+        truth = np.ones(NUM_TERMS)
+        truth[ISSUE] = 3.0
+        samples.append(Sample(graph, rows, Sample(graph, rows, np.ones(60), truth).predicted()))
+    found = fit(samples)
+    assert found[ISSUE] == pytest.approx(3.0, rel=0.2)
+    assert loss([s.with_coefficients(found) for s in samples]) < 0.1 * loss(samples)
+    assert np.all(np.abs(np.log(found)) <= LARGEST + 1e-9)
+
+
+def test_spearman_and_regret() -> None:
+    measured = np.array([3.0, 1.0, 2.0, 5.0])
+    assert spearman(measured**3, measured) == pytest.approx(1.0)
+    assert spearman(-measured, measured) == pytest.approx(-1.0)
+    assert spearman(np.array([1.0, 1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0])) == pytest.approx(2 / 5**0.5)
+    assert np.isnan(spearman(np.ones(4), measured))
+    model = np.array([1.0, 3.0, 2.0, 4.0])
+    assert top_k_regret(model, measured, 1) == pytest.approx(np.log(3.0))
+    assert top_k_regret(model, measured, 2) == pytest.approx(np.log(2.0))
+    assert top_k_regret(model, measured, 3) == 0.0
+
+
+def test_descent_comes_near_the_enumerated_optimum() -> None:
+    graph = ConstructionGraph("gemm(m=64, n=48, k=32)", "h200", "gensor")
+    optimum = graph.latency(enumerated(graph))
+    rng = np.random.default_rng(0)
+    assert optimum <= graph.latency(descend(graph, [graph.random_schedule(rng) for _ in range(8)])) <= 1.05 * optimum
+    assert search(graph, 10**9, 1, rng)[1] and not search(graph, 1, 1, rng)[1]
+
+
+def test_the_best_known_only_gets_better(tmp_path: Path) -> None:
+    graph = ConstructionGraph("gemv(m=64, k=48)", "h200", "gensor")
+    known = BestKnown(tmp_path / "best.json")
+    best, first = enumerated(graph), graph.initial()
+    known.offer(graph, first)
+    assert known.entry(graph)["seconds"] == graph.latency(first)
+    known.offer(graph, best, certified=True)
+    known.offer(graph, first)
+    known.save()
+    assert BestKnown(tmp_path / "best.json").entry(graph) == {
+        "seconds": graph.latency(best), "schedule": str(best), "certified": True,
+    }  # fmt: skip
