@@ -75,8 +75,8 @@ class Retimer:
         return kernels, {label: made[label].error for label in made if label not in kernels}
 
     def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Samples by name, torch among them where the backend runs on a CPU; and what is wrong with those left out."""
-        torch = self.backend.name == "cpu"
+        """Samples by name, torch on the same device among them; and what is wrong with those left out."""
+        torch = self.backend.name in ("cpu", "cuda")
         if not kernels:
             return {}, {}
         try:

@@ -23,11 +23,26 @@ class OutOfMemoryError(MemoryError):
     pass
 
 
+class Pointer:
+    """Address of an array, with CuPy's `memset`."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def memset(self, value: int, size: int) -> None:
+        assert size == self.array.nbytes
+        self.array.view(np.uint8)[...] = value
+
+
 class Array(np.ndarray):
-    """NumPy array with CuPy's `set`."""
+    """NumPy array with CuPy's `set` and `data`."""
 
     def set(self, values: np.ndarray) -> None:
         self[...] = values
+
+    @property
+    def data(self) -> Pointer:
+        return Pointer(self.view(np.ndarray))
 
 
 class Clock:

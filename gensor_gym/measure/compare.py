@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from gensor_gym.measure.expectation import Draw, ExpectationCache, decode
+from gensor_gym.measure.expectation import Draw, ExpectationCache
 from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.requests import CompareRequest
 from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, warm_up
@@ -49,17 +49,18 @@ def run_comparison(
             timers[name] = loaded.time
         if request.torch_threads is not None:
             announce("start")
-            timers["torch"] = _torch_timer(op, draw, request.torch_threads)
+            timers["torch"] = _torch_timer(device, op, draw, request.torch_threads, False)
+        if request.torch_compile:
+            announce("start")
+            timers["torch.compile"] = _torch_timer(device, op, draw, request.torch_threads or 1, True)
         return _interleave(timers, request.rounds, request.rules, request.seed, announce)
 
 
-def _torch_timer(op: Operator, draw: Draw, threads: int) -> Timer:
-    """Torch's own kernel for the operator, verified on the draw."""
-    from gensor_gym.measure.torch_baseline import TorchBaseline
-
-    baseline = TorchBaseline(op, draw.inputs, threads)
-    if fault := draw.fault(decode(baseline.output(), op.output.dtype)):
-        raise WrongInComparison(f"torch: {fault}")
+def _torch_timer(device: Device, op: Operator, draw: Draw, threads: int, compiled: bool) -> Timer:
+    """Torch's own kernel for the operator on the device, verified on the draw."""
+    baseline = device.baseline(op, draw.inputs, threads, compiled)
+    if fault := baseline.fault(draw):
+        raise WrongInComparison(f"{'torch.compile' if compiled else 'torch'}: {fault}")
     return baseline.time
 
 
@@ -81,6 +82,9 @@ def _interleave(
                 time.sleep(_PAUSE)
                 timers[name](max(1, calls[name] // 4))
                 samples[name].append(timers[name](calls[name]) / calls[name])
-                # Anew each round: on a busy machine a call can become a hundred times slower than it was at warm-up.
-                calls[name] = calls_per_sample(samples[name][-1], rules)
+                # Looked at each round: on a busy machine a call can become a hundred times slower than at warm-up.
+                # Small changes are left alone, since a GPU captures a graph for every count.
+                fitting = calls_per_sample(samples[name][-1], rules)
+                if not 0.8 * calls[name] <= fitting <= 1.25 * calls[name]:
+                    calls[name] = fitting
     return samples

@@ -14,7 +14,7 @@ from gensor_gym.codegen.runtime import load_runtime, runtime
 from gensor_gym.measure.buffers import GuardedBuffer
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.requests import Built
-from gensor_gym.measure.trial import LaunchError
+from gensor_gym.measure.trial import Baseline, LaunchError
 from gensor_gym.operators.types import Operator
 
 
@@ -33,6 +33,14 @@ class CpuDevice:
             self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype]) for t in op.inputs]
             self._operator = op
         return LoadedC(built, threads, self._inputs)
+
+    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, compiled: bool) -> Baseline:
+        """Torch with that many threads; ValueError for torch.compile, which is timed on GPUs only."""
+        from gensor_gym.measure.torch_baseline import TorchBaseline
+
+        if compiled:
+            raise ValueError("torch.compile is a baseline on GPUs only")
+        return TorchBaseline(op, inputs, threads)
 
 
 class LoadedC:

@@ -16,7 +16,7 @@ import numpy as np
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.nvml import Nvml
 from gensor_gym.measure.requests import Built
-from gensor_gym.measure.trial import DeviceLost, LaunchError
+from gensor_gym.measure.trial import Baseline, DeviceLost, LaunchError
 from gensor_gym.operators.types import Operator
 
 _GUARD_BYTES = 4096
@@ -57,15 +57,15 @@ class DeviceBuffer:
     def guard(self) -> None:
         """Write the guard words."""
         for side in self._sides:
-            side.fill(_GUARD)
+            side.data.memset(_GUARD, side.nbytes)
 
     def intact(self) -> bool:
-        """Whether all guard words stand."""
-        return all(bool((side == _GUARD).all()) for side in self._sides)
+        """Whether all guard words stand. Looked at on the host, since CuPy would compile kernels for it first."""
+        return all(bool((cupy.asnumpy(side) == _GUARD).all()) for side in self._sides)
 
     def poison(self) -> None:
         """Fill the data with 0xFF bytes, NaN in floating types."""
-        self._data.fill(0xFF)
+        self._data.data.memset(0xFF, self._data.nbytes)
 
 
 class CudaDevice:
@@ -96,6 +96,12 @@ class CudaDevice:
                 self._inputs = [DeviceBuffer(t.shape, ARRAY_DTYPE[t.dtype]) for t in op.inputs]
                 self._operator = op
             return LoadedCubin(self, built, self._inputs)
+
+    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, compiled: bool) -> Baseline:
+        """Torch on this GPU, eager or compiled."""
+        from gensor_gym.measure.torch_cuda import TorchCudaBaseline
+
+        return TorchCudaBaseline(op, inputs, compiled)
 
 
 class LoadedCubin:
@@ -195,9 +201,12 @@ class LoadedCubin:
         """A CUDA graph of that many calls."""
         if calls not in self._graphs:
             self._stream.begin_capture()
-            for _ in range(calls):
-                self._enqueue()
-            self._graphs[calls] = self._stream.end_capture()
-            self._graphs[calls].upload(self._stream)
+            try:
+                for _ in range(calls):
+                    self._enqueue()
+            finally:
+                graph = self._stream.end_capture()  # after a failure too: a stream that captures can do nothing else
+            graph.upload(self._stream)
             self._stream.synchronize()
+            self._graphs[calls] = graph
         return self._graphs[calls]

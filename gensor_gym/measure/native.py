@@ -33,6 +33,8 @@ class Closing(Protocol):
 
 
 _REMEMBERED = 4096
+GPU_WARMUP = 30e-3
+"""Seconds: a GPU that idled during verification needs tens of milliseconds to raise its clock."""
 
 
 class NativeBackend:
@@ -96,11 +98,18 @@ class NativeBackend:
             return Measurement(loss.status, error=str(loss), digest=built.kernel.digest)
 
     def compare(
-        self, kernels: dict[str, Kernel], hw: Hardware, rounds: int = 20, torch: bool = False, seed: int = 0
+        self,
+        kernels: dict[str, Kernel],
+        hw: Hardware,
+        rounds: int = 20,
+        torch: bool = False,
+        seed: int = 0,
+        torch_compile: bool = False,
     ) -> dict[str, list[float]]:
         """Time kernels of one operator together in interleaved rounds; name -> seconds per call, one a round.
 
-        `torch=True` adds torch's own kernel with as many threads, under `torch`.
+        `torch=True` adds torch's own kernel on the same device (on a CPU with as many threads), under `torch`, and
+        `torch_compile=True` that of torch.compile, under `torch.compile` (GPUs only).
 
         Raises:
             ValueError: when a kernel does not compile, or one is called `torch` beside the baseline.
@@ -115,7 +124,8 @@ class NativeBackend:
                 raise ValueError(f"{name} cannot be compared: {item.status.value}: {item.error}")
             pairs.append((name, item))
         threads = _threads(hw)
-        request = CompareRequest(tuple(pairs), threads, rounds, seed, threads if torch else None, self.rules)
+        torch_threads = threads if torch else None
+        request = CompareRequest(tuple(pairs), threads, rounds, seed, torch_threads, torch_compile, self.rules)
         return self.worker.ask(request)
 
     def close(self) -> None:
@@ -175,4 +185,4 @@ def cuda_backend(rules: TimingRules | None = None, worker: WorkerProcess | None 
     from gensor_gym.measure.compile_pool import CompilePool
     from gensor_gym.measure.cuda_presence import device_name
 
-    return NativeBackend("cuda", CompilePool(), device_name, rules, worker=worker)
+    return NativeBackend("cuda", CompilePool(), device_name, rules or TimingRules(warmup=GPU_WARMUP), worker=worker)

@@ -33,7 +33,8 @@ class TrialRequest:
 class CompareRequest:
     """Time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
 
-    `torch_threads` of None leaves torch out; `name -> samples` comes back, torch under `torch`.
+    `torch_threads` of None leaves torch out; `torch_compile` adds torch.compile's kernel. `name -> samples` comes back,
+    torch under `torch`, torch.compile under `torch.compile`.
     """
 
     built: tuple[tuple[str, Built], ...]
@@ -41,6 +42,7 @@ class CompareRequest:
     rounds: int
     seed: int = 0
     torch_threads: int | None = None
+    torch_compile: bool = False
     rules: TimingRules = field(default_factory=TimingRules)
 
 

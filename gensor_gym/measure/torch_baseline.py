@@ -1,4 +1,4 @@
-"""Torch's own kernels, timed in the worker beside generated ones. The only file of gensor_gym that imports torch."""
+"""Torch's own kernels, timed in the worker beside generated ones. Only this file and `torch_cuda` import torch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.measure.expectation import Draw, decode
 from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Operator
 
@@ -89,6 +90,17 @@ def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
     raise ValueError(f"no torch baseline for epilogue stage {name!r}")
 
 
+def tensors_of(op: Operator, inputs: tuple[np.ndarray, ...], device: str = "cpu") -> list[Any]:
+    """Copies of the inputs as torch tensors on a device."""
+    import torch
+
+    tensors = []
+    for tensor, array in zip(op.inputs, inputs, strict=True):
+        value = torch.from_numpy(np.array(array)).to(device)
+        tensors.append(value.view(torch.bfloat16) if tensor.dtype == "bfloat16" else value)
+    return tensors
+
+
 class TorchBaseline:
     """Torch's kernel for an operator on given inputs, with a set number of threads, on the CPU."""
 
@@ -99,11 +111,7 @@ class TorchBaseline:
         torch.set_num_threads(threads)
         self._torch = torch
         self._dtype = op.output.dtype
-        tensors = []
-        for tensor, array in zip(op.inputs, inputs, strict=True):
-            value = torch.from_numpy(np.array(array))
-            tensors.append(value.view(torch.bfloat16) if tensor.dtype == "bfloat16" else value)
-        self._function = torch_function(op, tensors)
+        self._function = torch_function(op, tensors_of(op, inputs))
 
     def output(self) -> np.ndarray:
         """The result of one call, as kernels hold it."""
@@ -112,6 +120,10 @@ class TorchBaseline:
         if self._dtype == "bfloat16":
             return to_bfloat16(result.float().numpy())
         return result.numpy()
+
+    def fault(self, draw: Draw) -> str:
+        """What is wrong with the output for the draw; empty when nothing."""
+        return draw.fault(decode(self.output(), self._dtype))
 
     def time(self, calls: int) -> float:
         """Seconds that `calls` calls take."""

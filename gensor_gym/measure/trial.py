@@ -14,6 +14,7 @@ from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.requests import Built, TrialRequest
 from gensor_gym.measure.timing import PROTOCOL, take_samples
+from gensor_gym.operators.types import Operator
 
 Announce = Callable[[str], None]
 """Tells the harness which stage begins, so that a crash or a hang is placed."""
@@ -52,11 +53,24 @@ class Loaded(Protocol):
         """Unload."""
 
 
+class Baseline(Protocol):
+    """A library's kernel for an operator, on the device, with inputs in place."""
+
+    def fault(self, draw: Draw) -> str:
+        """What is wrong with its output for the draw whose inputs it was made with; empty when nothing."""
+
+    def time(self, calls: int) -> float:
+        """Run that many times in a row; seconds in all."""
+
+
 class Device(Protocol):
     """What a worker runs kernels on."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
+
+    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, compiled: bool) -> Baseline:
+        """Torch's kernel on this device; `compiled` asks for torch.compile's."""
 
 
 def check(loaded: Loaded, op_dtype: str, draw: Draw) -> str:
