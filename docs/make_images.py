@@ -21,11 +21,9 @@ from gensor_gym.env.render import as_image
 
 FOLDER = Path(__file__).resolve().parent / "images"
 HARDWARE = "h200"
-PROGRAMS = {
-    "conv2d_h200.png": "conv2d(n=16, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)",
-    "gemm_h200.png": "gemm(m=512, n=384, k=1000)",
-}
+PROGRAM = "conv2d(n=16, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)"
 WALK = "gemm(m=512, n=384, k=1000)"
+MARKS = {"tile": ("o", style.PALETTE[0]), "cache": ("s", style.PALETTE[1]), "set_vthread": ("^", style.PALETTE[3])}
 CACHE = next(i for i, action in enumerate(ConstructionGraph.actions) if action.primitive == "cache")
 
 
@@ -63,16 +61,16 @@ def draw_walks(path: Path) -> None:
     graph, best = constructed(WALK)
     walk = greedy_walk(graph)
     wandering = random_walk(graph, len(walk) - 1, np.random.default_rng(1))
+    seconds = [graph.latency(s) for _, s in walk]
     with plt.rc_context(style.RC):
         figure, axes = plt.subplots(figsize=(9.0, 4.2), layout="constrained")
         axes.plot([graph.latency(s) for s in wandering], color="#8C8C8C", linewidth=1.4, label="random walk")
-        seconds = [graph.latency(s) for _, s in walk]
         axes.plot(seconds, color=style.PALETTE[0], linewidth=1.7, label="always to the best neighbour")
-        kinds = (("tile", "o", style.PALETTE[0]), ("cache", "s", style.PALETTE[1]), ("set_vthread", "^", style.PALETTE[3]))
-        for name, marker, colour in kinds:
+        for name, (marker, colour) in MARKS.items():
             at = [i for i, (action, _) in enumerate(walk) if action == name]
             if at:
-                axes.plot(at, [seconds[i] for i in at], marker, color=colour, markersize=6, markeredgecolor="white", label=name)
+                dots = [seconds[i] for i in at]
+                axes.plot(at, dots, marker, color=colour, markersize=6, markeredgecolor="white", label=name)
         axes.axhline(graph.latency(best), color=style.PALETTE[2], linewidth=1.5, label="traverser's program (markov)")
         axes.axhline(graph.floor, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.1, label="roofline floor")
         axes.set_xlabel("steps from the unscheduled program")
@@ -86,8 +84,7 @@ def draw_walks(path: Path) -> None:
 def main(folder: Path) -> None:
     """Draw all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, operator in PROGRAMS.items():
-        plt.imsave(folder / name, as_image(*constructed(operator)))
+    plt.imsave(folder / "conv2d_h200.png", as_image(*constructed(PROGRAM)))
     draw_walks(folder / "walk_h200.png")
 
 
