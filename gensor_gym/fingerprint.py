@@ -1,7 +1,8 @@
 """The fingerprint: results compare only where it is the same.
 
-It is a hash of what decides which schedules there are and what the model says of them: the rules, the layout of a row, the
-table of knobs, the model and its constants, the machines, the named shapes and their splits, and the decision process.
+It is a hash of what decides which schedules there are and what the model says of them: the rules, the layout of a row,
+the table of knobs, the model and its constants, the machines, the named shapes and their splits, and the decision
+process.
 """
 
 from __future__ import annotations
