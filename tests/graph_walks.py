@@ -44,3 +44,13 @@ def walk(graph: ConstructionGraph, rng: np.random.Generator, steps: int) -> Iter
             return
         weights = np.array([2.0 if graph.actions[a].primitive in ("tile", "cache", "raise") else 1.0 for a in legal])
         schedule = graph.transition(schedule, int(rng.choice(legal, p=weights / weights.sum())))
+
+
+def choose(masks: np.ndarray, rng: np.random.Generator, stop: float = 0.12) -> np.ndarray:
+    """One action for each environment, mostly legal ones."""
+    actions = []
+    for mask in masks:
+        others = np.flatnonzero(mask)[1:]
+        legal = 0 if len(others) == 0 or rng.random() < stop else rng.choice(others)
+        actions.append(rng.integers(len(mask)) if rng.random() < 0.1 else legal)
+    return np.array(actions)
