@@ -9,6 +9,10 @@ from rich.table import Table
 COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
 
 
+BUSY = 0.25
+"""Share of the processors in use by others above which a note is made."""
+
+
 def seconds_text(seconds: float | None) -> str:
     """A duration with three digits and its unit."""
     if seconds is None:
@@ -30,12 +34,14 @@ def cells(row: dict) -> tuple[str, ...]:
 
 
 def notes(summary: dict, operator: str) -> list[str]:
-    """Why some strategy, or torch, has no time."""
+    """Why some strategy, or torch, has no time; and whether times can be trusted."""
     rows = [row for row in summary["rows"] if row["operator"] == operator and row["error"]]
-    dropped = summary["operators"][operator]["dropped"]
-    return [f"{row['label']}: {row['error']}" for row in rows] + [
-        f"torch: {w}" for n, w in dropped.items() if n == "torch"
-    ]
+    facts = summary["operators"][operator]
+    lines = [f"{row['label']}: {row['error']}" for row in rows]
+    lines += [f"torch: {why}" for name, why in facts["dropped"].items() if name == "torch"]
+    if facts["busy"] > BUSY:
+        lines.append(f"other programs used {facts['busy']:.0%} of the processors: these times and ratios mislead")
+    return lines
 
 
 def spread(value: dict[str, float], text: object) -> str:

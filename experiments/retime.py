@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ class Comparison:
     dropped: dict[str, str] = field(default_factory=dict)
     """Label -> why it could not be timed again."""
     model: bool = False
+    busy: float = 0.0
+    """Share of the processors that other programs used just before; far from 0, times and ratios mislead."""
 
 
 class Retimer:
@@ -56,6 +59,7 @@ class Retimer:
         if path.exists():
             return Comparison(**json.loads(path.read_text(encoding="utf-8")))
         distinct = {kernel.digest: kernel for kernel in kernels.values()}
+        busy = busy_share()
         samples, faults = self._time(distinct)
         found = {label: samples[digest] for label, digest in digests.items() if digest in samples}
         dropped |= {label: faults[digest] for label, digest in digests.items() if digest in faults}
@@ -63,7 +67,7 @@ class Retimer:
             found[TORCH] = samples[TORCH]
         if TORCH in faults:
             dropped[TORCH] = faults[TORCH]
-        result = Comparison(str(op), found, dropped)
+        result = Comparison(str(op), found, dropped, busy=busy)
         if not dropped:
             write_text(path, json.dumps(dataclasses.asdict(result)))
         return result
@@ -104,3 +108,21 @@ class Retimer:
         except (ValueError, RuntimeError, WorkerLost) as error:
             return {name: str(error).strip().splitlines()[-1]}
         return {}
+
+
+def busy_share(seconds: float = 0.25) -> float:
+    """Share of all processors in use while this process sleeps; 0 where the system does not say."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0.0
+    before = _ticks(stat)
+    time.sleep(seconds)
+    after = _ticks(stat)
+    total = after[1] - before[1]
+    return 1.0 - (after[0] - before[0]) / total if total > 0 else 0.0
+
+
+def _ticks(stat: Path) -> tuple[int, int]:
+    """(idle, all) ticks of all processors since boot."""
+    fields = [int(value) for value in stat.read_text().splitlines()[0].split()[1:9]]
+    return fields[3] + fields[4], sum(fields)

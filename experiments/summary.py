@@ -77,6 +77,7 @@ def _operator(text: str, settings: Settings, comparison: Comparison) -> dict[str
         "roofline_s": roofline_floor(op, settings.jobs[0].hardware),
         "torch": interval(torch) if torch else None,
         "dropped": comparison.dropped,
+        "busy": comparison.busy,
     }
 
 

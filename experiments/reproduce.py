@@ -1,0 +1,64 @@
+"""Tables of the papers beside our numbers: `python -m experiments.reproduce table=gensor_operators`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+from rich import box
+from rich.console import Console
+from rich.table import Table as Shown
+
+from experiments.results import write_text
+from experiments.tables.table import Table, text_of
+from gensor_gym.fingerprint import fingerprint
+
+TABLES = ("gensor_operators",)
+"""Modules of `experiments.tables`."""
+
+
+def reproduce(name: str, folder: Path, limit: int | None) -> list[Table]:
+    """Make the tables and write `<name>.json` and `<name>.md`; ValueError for an unknown name."""
+    if name not in TABLES:
+        raise ValueError(f"table {name!r}: expected one of {', '.join(TABLES)}")
+    tables = import_module(f"experiments.tables.{name}").make(limit)
+    value = {"fingerprint": fingerprint(), "tables": [dataclasses.asdict(table) for table in tables]}
+    write_text(folder / f"{name}.json", json.dumps(value, indent=1))
+    text = "\n".join(table.markdown() for table in tables)
+    write_text(folder / f"{name}.md", f"# {name}\n\nFingerprint {fingerprint()}.\n\n{text}")
+    return tables
+
+
+def show(console: Console, table: Table) -> None:
+    """Print a table with its notes."""
+    shown = Shown(title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for position, column in enumerate(table.columns):
+        shown.add_column(column, justify="left" if position == 0 else "right")
+    for row in table.rows:
+        shown.add_row(*map(text_of, row))
+    console.print(shown)
+    for note in table.notes:
+        console.print(f"  {note}", style="dim", highlight=False)
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="reproduce")
+def run(config: DictConfig) -> None:
+    """Command line."""
+    console = Console()
+    try:
+        with console.status(f"making {config.table}"):
+            tables = reproduce(config.table, Path(config.output), config.limit)
+    except ValueError as error:
+        sys.exit(str(error))
+    for table in tables:
+        show(console, table)
+    console.print(f"Results are in {config.output}/{config.table}.md and .json", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    run()
