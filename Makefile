@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export NUMEXPR_NUM_THREADS ?= 1
 
-.PHONY: compare test lint gpu clean
+.PHONY: compare test lint gpu gpu-wheels clean
 
 compare: $(STAMP)
 	$(BIN)/python -m experiments.compare $(ARGS)
@@ -32,6 +32,11 @@ lint: $(STAMP)
 # A GPU machine brings its own Python with CuPy; nothing is installed there.
 gpu:
 	python3 -m experiments.gpu $(ARGS)
+
+# Run where there is a network: pure Python packages that the GPU machine lacks, to travel with the tree.
+gpu-wheels:
+	$(PYTHON) -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --platform any -d .whl -r experiments/gpu_wheels.txt
+	$(PYTHON) -m pip wheel -q --no-deps -w .whl antlr4-python3-runtime==4.9.3
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage

@@ -1,0 +1,99 @@
+"""Schedules that between them use everything the CUDA generator can write, on operators of awkward extents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.native import make_kernel
+from gensor_gym.operators.text import parse
+from gensor_gym.operators.types import Operator
+
+FAMILIES = (
+    "gemm(m=257, n=129, k=65)", "gemm(m=13, n=11, k=7)", "gemm(m=1, n=300, k=77)", "gemm(m=512, n=384, k=1000)",
+    "gemm(m=96, n=128, k=64, dtype='int8')+bias+relu+residual", "gemm(m=100, n=200, k=120)+bias+gelu+residual",
+    "gemm(m=64, n=80, k=5)+scale+relu", "batched_gemm(b=3, m=65, n=40, k=33)", "batched_gemm(b=12, m=128, n=64, k=128)",
+    "gemv(m=1000, k=769)", "gemv(m=7, k=4099)+bias+relu", "gemv(m=2048, k=1024)",
+    "conv2d(n=1, c=3, h=30, w=30, k=20, r=3, s=3, padding=1)",
+    "conv2d(n=2, c=20, h=29, w=31, k=36, r=3, s=2, stride=2, padding=1)+bias+relu",
+    "conv2d(n=1, c=8, h=24, w=23, k=12, r=3, s=3, dilation=2, groups=2, padding=2)+scale+residual",
+    "conv2d(n=2, c=65, h=14, w=14, k=66, r=1, s=1)",
+    "conv2d(n=1, c=8, h=15, w=16, k=12, r=2, s=3, padding=1, dtype='int8')",
+    "conv2d(n=4, c=64, h=28, w=28, k=64, r=3, s=3, padding=1)",
+    "depthwise_conv2d(n=2, c=33, h=29, w=28, r=3, s=3, stride=2, padding=1)",
+    "avg_pool2d(n=2, c=33, h=28, w=28, r=3, s=3, stride=2, padding=1)+relu",
+    "avg_pool2d(n=1, c=16, h=32, w=32, r=2, s=2, stride=2, padding=0)",
+    "max_pool2d(n=1, c=33, h=27, w=28, r=3, s=3, stride=2, padding=1)",
+    "max_pool2d(n=1, c=12, h=26, w=26, r=3, s=2, stride=1, padding=1, dtype='int8')",
+    "reduce_sum(m=100, k=4097)", "reduce_sum(m=5, k=131)+scale", "reduce_sum(m=33, k=500, dtype='int8')",
+    "elementwise('gelu', 55, 240)", "elementwise('add', 77, 133)+bias+residual", "elementwise('sigmoid', 100003)",
+    "elementwise('tanh', 33, 110)", "elementwise('exp', 4000)", "elementwise('relu', 3, 5, 7, 64)",
+    "elementwise('mul', 44, 60, dtype='int8')", "elementwise('copy', 1024, 1024)",
+)  # fmt: skip
+"""Operators, in the order in which they are checked."""
+
+_DRAWS = 16
+_OPT_IN = 48 * 1024
+
+
+def cases(
+    hw: Hardware, seed: int, per_operator: int, operators: tuple[str, ...] = FAMILIES
+) -> Iterator[tuple[Operator, Schedule, Kernel | Measurement]]:
+    """Round after round over the operators, one schedule of each, those that bring most of what was not seen first."""
+    chosen = [(op, covering(op, hw, seed, per_operator)) for op in map(parse, operators)]
+    for _ in range(per_operator):
+        for op, schedules in chosen:
+            if (found := next(schedules, None)) is not None:
+                yield op, *found
+
+
+def covering(op: Operator, hw: Hardware, seed: int, count: int) -> Iterator[tuple[Schedule, Kernel | Measurement]]:
+    """Up to `count` legal schedules of an operator with their kernels, each with the most features new for it."""
+    rng = np.random.default_rng(seed)
+    graph = ConstructionGraph(op, hw, "extended")
+    pool: list[tuple[Schedule, Kernel | Measurement, set[str]]] = []
+    for schedule in _candidates(graph, rng):
+        made = make_kernel(op, schedule, hw)
+        pool.append((schedule, made, features(schedule, made)))
+    seen: set[str] = set()
+    for _ in range(min(count, len(pool))):
+        best = max(range(len(pool)), key=lambda i: len(pool[i][2] - seen))
+        schedule, made, brings = pool.pop(best)
+        seen |= brings
+        yield schedule, made
+
+
+def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
+    """What a schedule exercises: values of knobs, and how its kernel is launched."""
+    found = {f"{knob.name}={schedule.knob(knob.name)}" for knob in KNOBS if knob.kind != "cpu"}
+    if not isinstance(made, Kernel):
+        return found | {made.status.value}
+    main = made.launches[0]
+    threads = main.block[0] * main.block[1] * main.block[2]
+    found |= {f"threads={threads.bit_length()}", f"launches={len(made.launches)}", f"blocks={main.grid[0] > 1}"}
+    shared = "none" if main.shared_bytes == 0 else "opt-in" if main.shared_bytes > _OPT_IN else "some"
+    vector = bool((schedule.vthread > 1).any())
+    return found | {f"shared={shared}", f"vthread={vector}", f"odd threads={threads % 32 != 0}"}
+
+
+def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Schedule]:
+    """Random legal schedules; and for every value of every knob, one of them with that value, where one is legal."""
+    drawn = [graph.random_schedule(rng) for _ in range(_DRAWS)]
+    yield from drawn
+    movable = [(i, knob) for i, knob in enumerate(KNOBS) if knob.kind != "cpu" and len(knob.available) > 1]
+    for index, value in ((i, knob.values.index(v)) for i, knob in movable for v in knob.available):
+        for at in rng.permutation(len(drawn)):
+            row = drawn[at].row.copy()
+            row[KNOB + index] = value
+            changed = Schedule(row)
+            if changed not in drawn and graph.is_legal(changed):
+                yield changed
+                break

@@ -1,0 +1,54 @@
+"""Packages that a GPU machine lacks, brought along as wheels in the folder `.whl` (see experiments/gpu_wheels.txt)."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / ".whl"
+NEEDED = ("numpy", "numba", "gymnasium", "yaml")
+"""Modules without which nothing runs."""
+ON_DEVICE = ("cupy", "cuda.bindings.nvrtc")
+"""Modules without which nothing runs on the device."""
+
+
+def use_wheels(folder: Path = FOLDER) -> Path | None:
+    """Unpack the wheels of a folder once and put them at the end of the path, for children too; None without any.
+
+    What the machine has itself comes first in this process. A pure wheel is a zip file of its packages.
+    """
+    wheels = sorted(folder.glob("*.whl"))
+    if not wheels:
+        return None
+    site = folder / "site"
+    for wheel in wheels:
+        mark = site / f".{wheel.name}.unpacked"
+        if not mark.exists():
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site)
+            mark.touch()
+    if str(site) not in sys.path:
+        sys.path.append(str(site))
+        importlib.invalidate_caches()
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(site) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, paths), str(site)])
+    return site
+
+
+def missing(modules: Sequence[str]) -> list[str]:
+    """Those of the modules that cannot be found; nothing is imported but parents of dotted names."""
+    return [name for name in modules if not _found(name)]
+
+
+def _found(name: str) -> bool:
+    """Whether a module can be found."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the parent of a dotted name
+        return False
