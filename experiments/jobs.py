@@ -75,10 +75,13 @@ class Jobs:
         try:
             outcome = self._search(job, seen)
         except Exception as error:  # a strategy of the user's may raise anything, and the others still run
-            text = f"{type(error).__name__}: {error}"
+            first = (str(error).strip() or "no message").splitlines()[0]
+            text = f"{type(error).__name__}: {first[:300]}"
             expected = not trials and isinstance(error, (ValueError, OSError, ImportError))
             if not expected:
-                write_text(self.folder / f"{job.key}.error.txt", traceback.format_exc())
+                path = self.folder / f"{job.key}.error.txt"
+                write_text(path, traceback.format_exc())
+                text = f"{text} (more in {path})"
             outcome = Outcome(NOT_RUN if expected else FAILED, text, len(trials))
         self.results.cut(job, outcome.trials)
         if outcome.status == DONE:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from agents.random_walk import RandomWalk
 from experiments.arguments import CONF, compose
 from experiments.compare import compare
 from experiments.jobs import Jobs
@@ -21,7 +22,7 @@ from experiments.report import show
 from experiments.results import FIELDS, Results
 from experiments.settings import Settings, settings_of
 from gensor_gym.fingerprint import fingerprint
-from gensor_gym.measure.session import TraceRow
+from gensor_gym.measure.session import Session, TraceRow
 from gensor_gym.measure.store import Store
 
 SHAPES = "operator=[gemm(m=24, n=20, k=28),gemv(m=20, k=12)]"
@@ -64,6 +65,23 @@ def test_a_missing_policy_is_a_row_and_the_run_goes_on(model_run: tuple[Settings
     assert all(row["status"] == "DONE" and row["retimed"]["median"] > 0 for row in walk)
     assert all(row["over_torch"] is None for row in walk)  # nothing was timed
     assert min(row["gap_to_best"]["median"] for row in walk) == 1.0
+
+
+def test_a_strategy_that_breaks_is_a_row_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: RandomWalk, session: Session, rng: object) -> None:
+        session.measure([session.graph.initial()])
+        raise ArithmeticError("first line\nsecond line")
+
+    settings = settings_of(compose([*TINY, "strategy=[random_walk,roller]", f"output={tmp_path}", "figures=false"][1:]))
+    with monkeypatch.context() as patch:
+        patch.setattr(RandomWalk, "search", broken)
+        rows = _compare(settings)["rows"]
+    assert [(row["status"], row["trials"]) for row in rows if row["strategy"] == "random_walk"] == [("FAILED", 1)] * 2
+    assert rows[0]["error"].startswith("ArithmeticError: first line (more in ")
+    assert all(row["status"] == "DONE" for row in rows if row["strategy"] == "roller")
+    assert [(row["status"], row["trials"]) for row in _compare(settings)["rows"] if row["strategy"] == "random_walk"] == [
+        ("DONE", 5), ("DONE", 5),
+    ]  # fmt: skip
 
 
 def test_summary_and_figures_are_written(model_run: tuple[Settings, dict]) -> None:
