@@ -107,7 +107,6 @@ def main(cfg: DictConfig) -> None:
         left = max(0, cfg.steps - model.num_timesteps)
         model.learn(left, callback=watch, reset_num_timesteps=not resumed)
     seconds = time.perf_counter() - begin
-    model.policy.optimizer = None
     model.save(folder / "policy.zip", exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
     last.unlink(missing_ok=True)
     write_card(cfg, folder, seconds, model.num_timesteps, resumed=resumed)

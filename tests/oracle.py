@@ -123,10 +123,10 @@ class Oracle:
         wanted = {"unroll": 4, "convolution": int(over_channels), "pack_a": 0, "pack_b": 0}
         for name, read in zip(("pack_a", "pack_b"), self.op.reads, strict=False):
             missing = any(self.extents[a] > 1 and not self.depends(read, a) for a in self.spatial)
-            if self.op.body == "multiply_add" and missing:
-                bytes_ = math.prod(read.view) * ITEM[read.tensor.dtype]
-                strided = self.stride(read, self.vector_axis(int(over_channels))) > 1
-                wanted[name] = int(bytes_ > 16 * 1024 or strided or self.padded(read))
+            bytes_ = math.prod(read.view) * ITEM[read.tensor.dtype]
+            strided = self.stride(read, self.vector_axis(int(over_channels))) > 1
+            shared = self.op.body == "multiply_add" and missing and (bytes_ > 16 * 1024 or strided)
+            wanted[name] = int(shared or (self.op.body != "map" and self.padded(read)))
         if over_channels:
             wanted["pack_b"] = 1
         return wanted

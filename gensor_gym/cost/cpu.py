@@ -19,6 +19,7 @@ from gensor_gym.graph.resources import (
     THREAD_SPLIT,
     UNROLL,
     accumulators_of,
+    box_width,
     footprint,
     power_value,
     reduce_product,
@@ -58,6 +59,8 @@ from gensor_gym.graph.tables import (
 FMA_CHAIN = 4.0
 """Cycles of a dependent FMA (Skylake to Zen 5)."""
 LOADS_PER_CYCLE = 2.0
+GUARDED = 4.0
+"""A guarded register tile over an interior one."""
 CALL_CYCLES = 16.0
 """Pointer set-up and loop control of one micro-kernel call."""
 
@@ -137,6 +140,35 @@ def stride_penalty(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
+def edge_share(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Share of register tiles that touch the padding of an unpacked read: they run guarded, element by element."""
+    if ints[PADDED + tensor] == 0 or is_packed(row, tensor):
+        return 0.0
+    inside = 1.0
+    for d in range(ints[NUM_DIMS + tensor]):
+        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
+        window = False
+        for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+            window = window or (ints[at + axis] != 0 and ints[EXTENT + axis] > 1)
+        for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+            if window and ints[at + axis] != 0:
+                tile = row[TILE + axis]
+                count = (ints[EXTENT + axis] + tile - 1) // tile
+                inside *= max(0.0, 1.0 - 2.0 / count)
+    return 1.0 - inside
+
+
+@compiled
+def carry_cycles(row, ints):  # noqa: ANN001, ANN201
+    """Cycles to carry one vector of partial sums through the output: rows a power-of-two pitch apart share cache sets."""
+    out = ints[NUM_READS]
+    pitch = ints[VIEW + out * MAX_DIMS + ints[NUM_DIMS + out] - 1] * ints[ITEM + out]
+    if pitch % 4096 == 0:
+        return 40.0
+    return 12.0 if pitch >= 1024 else 4.0
+
+
+@compiled
 def pack_cycles(row, slot, ints):  # noqa: ANN001, ANN201
     """Cycles all tasks together spend copying operand tiles."""
     cycles = 0.0
@@ -145,7 +177,8 @@ def pack_cycles(row, slot, ints):  # noqa: ANN001, ANN201
         if not is_packed(row, t):
             continue
         by_rows = ints[STRIDE + t * MAX_AXES + slot] <= 1
-        cycles += copies * (footprint(row, t, 2, ints) * (0.2 if by_rows else 1.2) + 60.0)
+        box = footprint(row, t, 2, ints)
+        cycles += copies * (box * (0.2 if by_rows else 1.2) + box / box_width(row, t, 2, ints) * 12.0 + 200.0)
     return cycles
 
 
@@ -195,8 +228,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     penalty = 1.0
     for t in range(ints[NUM_READS]):
         penalty = max(penalty, stride_penalty(row, t, slot, ints))
-        if ints[PADDED + t] == 1 and not is_packed(row, t):
-            penalty *= 1.4
+        penalty *= 1.0 + (GUARDED - 1.0) * edge_share(row, t, ints)
     if row[PREFETCH] > 0 and penalty > 1.0:
         penalty = 1.0 + 0.7 * (penalty - 1.0)
     points = 1.0
@@ -210,7 +242,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     if slot >= SPATIAL_SLOTS:
         store = accumulators * 12.0  # horizontal sums
     passes = output_passes(row, ints)
-    calls = tiles * passes * (CALL_CYCLES + accumulators) + tiles * store
+    calls = tiles * (passes * CALL_CYCLES + (passes - 1.0) * accumulators * carry_cycles(row, ints) + store)
     busy = max(fma, issue * penalty)
     stalls = tiles * points * max(0.0, chain - busy)
     return tiles * points * fma, tiles * points * issue * penalty, stalls + calls

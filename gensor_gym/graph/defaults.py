@@ -3,9 +3,9 @@
 The rule looks at the operator and the hardware only, so it is the same for every strategy:
 GPU: the widest aligned load, shared rows padded, the reduction step unrolled by 4 (Roller's generated code copies in
 vectors and unrolls; it never splits the reduction). CPU: an operand of a product is packed when other output tiles read
-it again (some spatial axis longer than 1 is missing from it) and it is larger than 16 KiB, strides along the vector
-axis, or is padded; a conv2d with at least one vector of output channels runs its vectors over channels and packs its
-weights; the reduction is unrolled by 4.
+it again (some spatial axis longer than 1 is missing from it) and it is larger than 16 KiB or strides along the vector
+axis, and any padded operand of a reduction (else tiles at the border run guarded); a conv2d with at least one vector of
+output channels runs its vectors over channels and packs its weights; the reduction is unrolled by 4.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ def cpu_knobs(op: Operator, hardware: Hardware) -> dict[str, int]:
 
 def _wants_pack(op: Operator, read: Access, convolution: int) -> bool:
     """Whether the rule packs this read (see the module's text)."""
+    if not op.reduce:
+        return False
+    if read.is_padded(op.extents):
+        return True
     strides = read.axis_strides()
     reused = op.body == "multiply_add" and any(strides[a] == 0 and op.axes[a].extent > 1 for a in op.spatial)
-    if not reused or not op.reduce:
-        return False
     large = read.tensor.nbytes > 1 << 14
     strided = strides[vector_axis(op, convolution)] > 1
-    return large or strided or read.is_padded(op.extents)
+    return reused and (large or strided)
