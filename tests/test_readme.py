@@ -75,8 +75,9 @@ def test_commands_exist(page: Path) -> None:
         assert importlib.util.find_spec(module) is not None, module
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"(?:`|^    )make (\w+)", text, re.MULTILINE)) <= targets
-    for group, name in re.findall(r"\b(experiment|operator|strategy|budget|hardware|backend)=([a-z]\w*)\b(?!\()", text):
-        assert (ROOT / "conf" / group / f"{name}.yaml").exists() or name in ("auto",), f"{group}={name}"
+    for command in re.findall(r"python -m experiments\.\w+[^`\n]*", text):
+        for group, name in re.findall(r"\b(experiment|operator|strategy|hardware|backend)=(\w+)\b(?!\()", command):
+            assert (ROOT / "conf" / group / f"{name}.yaml").exists(), command
     for path in set(re.findall(r"`((?:gensor_gym|agents|experiments|conf|docs|tests|results)/[\w./]*)`", text)):
         assert (ROOT / path).exists(), path
 
