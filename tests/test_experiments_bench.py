@@ -12,7 +12,7 @@ from experiments.arguments import compose
 from experiments.bench import SUITES, bench
 from experiments.benches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.fit import LARGEST, Sample, fit, loss
-from experiments.benches.model import spearman, top_k_regret
+from experiments.benches.ranks import spearman, top_k_regret
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
 

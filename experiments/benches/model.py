@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from experiments.benches.fit import Sample, fit, loss
 from experiments.benches.lines import Lines, machine
+from experiments.benches.ranks import spearman, top_k_regret
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import TERMS
@@ -44,26 +45,6 @@ def run(config: DictConfig, emit: Lines) -> None:
         }  # fmt: skip
         write_json(Path(settings.fits), {hw.name: entry})
         emit(kind="fit", file=str(settings.fits), **entry)
-
-
-def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation of ranks, ties at their mean rank; nan where one side does not vary."""
-    ranks = [_ranks(values) for values in (a, b)]
-    if min(np.std(r) for r in ranks) == 0:
-        return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
-
-
-def top_k_regret(predicted: np.ndarray, measured: np.ndarray, k: int) -> float:
-    """log(best measured among the model's k first / best measured of all)."""
-    first = np.argsort(predicted, kind="stable")[:k]
-    return float(np.log(measured[first].min() / measured.min()))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0, equal values at the mean of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts + 1) / 2)[place]
 
 
 def _check(ops: list[Operator]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.gpu_stages.context import Context, read_rows
 from experiments.gpu_stages.families import cases, features
-from experiments.gpu_stages.trials import CHECK, Work, device_backend, facts, run_trials
+from experiments.gpu_stages.trials import CHECK, Work, device_backends, facts, run_trials
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.measurement import Status
@@ -23,7 +23,7 @@ def run(context: Context) -> dict[str, object]:
     """Verify as many as the time allows; a row for each."""
     hw = hardware.get(context.hardware)
     journal = context.journal(FILE)
-    backend = device_backend(CHECK)
+    (backend,) = device_backends(CHECK)
 
     def work() -> Iterator[Work[tuple[str, str, str, list[str]]]]:
         for op, schedule, made in cases(hw, context.seed, PER_OPERATOR):

@@ -9,8 +9,9 @@ import numpy as np
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables import END_REDUCE, SIZE_START
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import make_kernel
@@ -90,10 +91,31 @@ def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[
     yield from drawn
     movable = [(i, knob) for i, knob in enumerate(KNOBS) if knob.kind != "cpu" and len(knob.available) > 1]
     for index, value in ((i, knob.values.index(v)) for i, knob in movable for v in knob.available):
-        for at in rng.permutation(len(drawn)):
-            row = drawn[at].row.copy()
-            row[KNOB + index] = value
-            changed = Schedule(row)
-            if changed not in drawn and graph.is_legal(changed):
-                yield changed
-                break
+        tries = (
+            row
+            for grow in (False, True)
+            for at in rng.permutation(len(drawn))
+            for row in _rows(graph, drawn[at], index, value, grow)
+        )
+        legal = (made for row in tries if (made := Schedule(row)) not in drawn and graph.is_legal(made))
+        if (changed := next(legal, None)) is not None:
+            yield changed
+
+
+def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, grow: bool) -> Iterator[np.ndarray]:
+    """The row with one knob changed; with `grow`, also with larger steps along the innermost reduce axis.
+
+    Many threads can share a reduction only where a step of it has a point for each.
+    """
+    row = schedule.row.copy()
+    row[KNOB + knob] = value
+    if not grow:
+        yield row
+        return
+    ints, axis = graph.tables.ints, int(graph.tables.ints[END_REDUCE]) - 1
+    if axis < SPATIAL_SLOTS:
+        return
+    for size in graph.tables.sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]]:
+        grown = row.copy()
+        grown[TILE + MAX_AXES + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = size
+        yield grown

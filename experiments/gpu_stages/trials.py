@@ -32,11 +32,11 @@ FINAL = TimingRules(warmup=GPU_WARMUP)
 _SPARE_CORES = 2
 
 
-def device_backend(rules: TimingRules) -> NativeBackend:
-    """A `cuda` backend whose compilers leave cores to the worker that times."""
-    cores = max(1, len(os.sched_getaffinity(0)) - _SPARE_CORES)
+def device_backends(*rules: TimingRules) -> list[NativeBackend]:
+    """`cuda` backends that share one worker and its compilers, which leave cores to the worker that times."""
+    pool = CompilePool(max(1, len(os.sched_getaffinity(0)) - _SPARE_CORES), seconds=30.0)
     worker = WorkerProcess("cuda", stage_seconds={"verify": 30.0, "check": 30.0})
-    return NativeBackend("cuda", CompilePool(cores, seconds=30.0), device_name, rules, worker=worker)
+    return [NativeBackend("cuda", pool, device_name, one, worker=worker) for one in rules]
 
 
 def run_trials(

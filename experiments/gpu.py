@@ -1,0 +1,197 @@
+"""Everything that wants an NVIDIA GPU, in one command of under nine minutes: `python3 -m experiments.gpu [key=value]`.
+
+    budget_s=520         seconds for all stages together
+    out=results/h200     folder of the results
+    stages=a,b           which, of correctness, operators, tables, refit, compare; all by default, in this order
+    hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
+    previous=FOLDER      results of an earlier run: what its recorded.jsonl holds is not recorded again
+    selfcheck=false      check first what can be checked without a device
+    seed=0
+
+Runs with the machine's own Python: no virtual environment, no Hydra, no network. Packages that are missing there travel
+as wheels (experiments/gpu_wheels.txt). Results come as JSON lines while they are made; summary.json and summary.md are
+written anew after each stage. Exit code 0 when every stage ended well, 1 when one did not, 2 when there is no device or
+something is missing without which nothing runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.gpu_stages.card import gpu_state, machine_card
+from experiments.gpu_stages.context import Context
+from experiments.gpu_stages.report import write_summary
+from experiments.gpu_stages.runner import DONE, Outcome, Stage, run_stage, run_stages
+from experiments.gpu_stages.wheels import NEEDED, ON_DEVICE, missing, use_wheels
+
+STAGES = (
+    Stage("correctness", "experiments.gpu_stages.correctness:run", 85.0, 20.0),
+    Stage("operators", "experiments.gpu_stages.libraries:run", 170.0, 30.0),
+    Stage("tables", "experiments.gpu_stages.recording:run", 130.0, 20.0),
+    Stage("refit", "experiments.gpu_stages.refit:run", 30.0, 5.0),
+    Stage("compare", "experiments.gpu_stages.strategies:run", 105.0, 20.0),
+)
+SELFCHECK = Stage("selfcheck", "experiments.gpu_stages.selfcheck:run", 1.0, 5.0)
+SELFCHECK_SECONDS = 150.0
+RECORDED = "recorded.jsonl"
+FRESH = {
+    "correctness": "correctness.jsonl",
+    "operators": "operators.jsonl",
+    "refit": "fits.json",
+    "compare": "results.jsonl",
+}
+"""Stage -> the file that it begins anew. Recorded tables are continued."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments."""
+
+    budget_s: float = 520.0
+    out: str = "results/h200"
+    stages: tuple[str, ...] = tuple(stage.name for stage in STAGES)
+    hardware: str = "auto"
+    previous: str = ""
+    selfcheck: bool = False
+    seed: int = 0
+
+
+def read_arguments(arguments: list[str]) -> Settings:
+    """`key=value` words as settings; ValueError names what is wrong and what is accepted."""
+    values: dict[str, object] = {}
+    kinds = {f.name: type(f.default) for f in dataclasses.fields(Settings)}
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        if not equals or key not in kinds:
+            raise ValueError(f"argument {argument!r}: expected key=value with a key of {', '.join(kinds)}")
+        values[key] = _value(key, text, kinds[key])
+    settings = Settings(**values)
+    names = [stage.name for stage in STAGES]
+    if unknown := set(settings.stages) - set(names):
+        raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}")
+    if not settings.budget_s > 0:
+        raise ValueError(f"budget_s={settings.budget_s}: expected seconds above 0")
+    return settings
+
+
+def _value(key: str, text: str, kind: type) -> object:
+    """One value."""
+    if kind is tuple:
+        return tuple(filter(None, text.strip("[]").replace(" ", "").split(",")))
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{key}={text}: expected true or false")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{key}={text}: expected a number") from None
+
+
+def absent() -> list[str]:
+    """What is missing for a run on a device, in words."""
+    found = []
+    if not gpu_state():
+        found.append("an NVIDIA GPU: nvidia-smi is not there or names none")
+    if names := missing(ON_DEVICE):
+        found.append(f"Python modules {', '.join(names)}: pip install cupy-cuda13x cuda-bindings nvidia-cuda-nvrtc")
+    return found
+
+
+def hardware_name(wanted: str) -> str:
+    """The machine model: the one asked for, or the one that the first GPU's product name fits; ValueError for none."""
+    from gensor_gym import hardware
+    from gensor_gym.measure.cuda_presence import gpu_names, is_named
+
+    if wanted != "auto":
+        return hardware.get(wanted).name
+    products = gpu_names()
+    models = [name for name in hardware.names() if name != "host" and hardware.get(name).kind == "gpu"]
+    fitting = [name for name in models if products and is_named(hardware.get(name), products[0])]
+    if fitting:
+        return fitting[0]
+    if products:
+        raise ValueError(f"no machine model fits {products[0]!r}; name one: hardware={'|'.join(models)}")
+    return "h200"
+
+
+def start_afresh(settings: Settings, folder: Path) -> None:
+    """Make the folder of the results; what the stages asked for wrote there before goes, recorded tables stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*(FRESH[stage] for stage in settings.stages if stage in FRESH), "summary.json", "summary.md"):
+        (folder / name).unlink(missing_ok=True)
+    before = Path(settings.previous) / RECORDED if settings.previous else None
+    if before is not None and before.exists() and not (folder / RECORDED).exists():
+        shutil.copyfile(before, folder / RECORDED)
+
+
+def run(settings: Settings) -> int:
+    """Run the stages asked for; the exit code."""
+    begin = time.monotonic()
+    folder = Path(settings.out)
+    start_afresh(settings, folder)
+    stages = [stage for stage in STAGES if stage.name in settings.stages]
+    card = machine_card()
+    print(f"{card['gpu'].get('name')}, driver {card['gpu'].get('driver_version')}, {card['cores']} cores", flush=True)
+    with tempfile.TemporaryDirectory(prefix="gensor-gym-") as scratch:
+        name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        model = hardware_name(settings.hardware)
+        context = Context(str(folder.resolve()), scratch, name, settings.budget_s, model, settings.seed)
+
+        def ended(outcomes: list[Outcome]) -> None:
+            write_summary(context, card, stages, outcomes)
+            last = outcomes[-1]
+            print(f"== {last.stage}: {last.status} after {last.seconds:.1f} s {last.error[-300:]}", flush=True)
+
+        outcomes = run_stages(stages, context, settings.budget_s - (time.monotonic() - begin), ended)
+    print((folder / "summary.md").read_text(encoding="utf-8"))
+    print(f"{time.monotonic() - begin:.0f} s; results in {folder}")
+    return 0 if all(outcome.status == DONE for outcome in outcomes) else 1
+
+
+def self_check(settings: Settings) -> Outcome:
+    """What can be checked without a device, in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="gensor-gym-") as scratch:
+        model = "h200" if settings.hardware == "auto" else settings.hardware
+        context = Context(scratch, scratch, "selfcheck", SELFCHECK_SECONDS, model, settings.seed)
+        outcome = run_stage(SELFCHECK, context, SELFCHECK_SECONDS)
+    print(f"self-check {outcome.status} after {outcome.seconds:.1f} s {outcome.error}", flush=True)
+    return outcome
+
+
+def main(arguments: list[str]) -> int:
+    """Command line; the exit code."""
+    try:
+        settings = read_arguments(arguments)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    use_wheels()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    lacking = (
+        [f"Python modules {', '.join(names)}: see experiments/gpu_wheels.txt"] if (names := missing(NEEDED)) else []
+    )
+    if not lacking and settings.selfcheck and self_check(settings).status != DONE:
+        return 1
+    if lacking := lacking + absent():
+        print(
+            "`make gpu` needs a machine with an NVIDIA GPU. Missing here:\n- " + "\n- ".join(lacking), file=sys.stderr
+        )
+        print("Without a GPU: backend=analytic, recorded or emulated, and every cpu task.", file=sys.stderr)
+        return 2
+    try:
+        return run(settings)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
