@@ -46,6 +46,20 @@ def walk(graph: ConstructionGraph, rng: np.random.Generator, steps: int) -> Iter
         schedule = graph.transition(schedule, int(rng.choice(legal, p=weights / weights.sum())))
 
 
+def grown(graph: ConstructionGraph, rng: np.random.Generator, opens: float) -> list[Schedule]:
+    """A path of growing moves until none is legal; the next level is opened with probability `opens` in each step."""
+    path = [graph.initial()]
+    while True:
+        legal = np.flatnonzero(graph.action_mask(path[-1]))
+        names = {int(a): graph.actions[a].primitive for a in legal}
+        growing = [a for a, name in names.items() if name in ("tile", "set_vthread", "raise")]
+        caches = [a for a, name in names.items() if name == "cache"]
+        chosen = caches if caches and (not growing or rng.random() < opens) else growing
+        if not chosen:
+            return path
+        path.append(graph.transition(path[-1], int(rng.choice(chosen))))
+
+
 def choose(masks: np.ndarray, rng: np.random.Generator, stop: float = 0.12) -> np.ndarray:
     """One action for each environment, mostly legal ones."""
     actions = []

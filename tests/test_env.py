@@ -17,6 +17,7 @@ from gymnasium.utils.env_checker import check_env
 import gensor_gym
 from gensor_gym import hardware, operators
 from gensor_gym.env.construct import ConstructEnv
+from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.actions import NUM_ACTIONS, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.recorded import RecordedBackend
@@ -239,9 +240,8 @@ def test_bad_arguments_are_named_with_what_is_accepted(arguments: dict[str, Any]
     whole = {"operator": GEMM, "hardware": "h200"} | arguments
     with pytest.raises(ValueError, match=message):
         ConstructEnv(**whole)
-    if arguments.get("render_mode") is None:
-        with pytest.raises(ValueError, match=message):
-            gymnasium.make_vec(ID, num_envs=2, **whole)
+    with pytest.raises(ValueError, match=message):
+        ConstructVectorEnv(num_envs=2, **whole)
 
 
 def test_close_twice() -> None:

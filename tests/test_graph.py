@@ -16,7 +16,7 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, ROW, VTHREAD
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import HORIZON
-from tests.graph_walks import MACHINES, OPERATORS, SPACES, graph_of, walk
+from tests.graph_walks import MACHINES, OPERATORS, SPACES, graph_of, grown, walk
 from tests.oracle import Oracle
 
 PLAIN = ("gensor", "tree", "gensor_no_vthread")
@@ -68,6 +68,18 @@ def test_legality_of_damaged_schedules_is_the_oracles(operator: str) -> None:
                 assert legal == oracle.is_legal(Schedule(row)), row
                 verdicts.append(legal)
     assert 0.02 < np.mean(verdicts) < 0.98
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("machine", ["h200", "t4", "cascade_lake"])
+def test_masks_at_the_limits_are_the_oracles(operator: str, machine: str) -> None:
+    """Programs that grew until hardly anything is legal any more: every limit is met from both sides."""
+    rng = np.random.default_rng(13)
+    graph = graph_of(operator, machine, "extended")
+    oracle = Oracle(graph.operator, graph.hardware, "extended")
+    for opens in (0.03, 0.1, 0.3):
+        for schedule in grown(graph, rng, opens)[-3:]:
+            assert graph.action_mask(schedule).tolist() == oracle.mask(oracle.read(schedule)), str(schedule)
 
 
 def test_resources_are_the_oracles() -> None:

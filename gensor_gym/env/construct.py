@@ -71,8 +71,7 @@ class ConstructEnv(gymnasium.Env):
         render_mode: str | None = None,
     ) -> None:
         """Check the arguments and build the tasks; ValueError names a bad value."""
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ValueError(f"no render_mode {render_mode!r}; it is one of {self.metadata['render_modes']} or None")
+        check_render_mode(render_mode)
         self.tasks = TaskSet(operator, hardware, space)
         self.final = FinalReward(backend, self.tasks.hardware, timing)
         groups = tuple(observation_groups) if observation_groups is not None else None
@@ -174,6 +173,13 @@ class ConstructEnv(gymnasium.Env):
     def _observation(self) -> Any:
         """The chosen view of the current features."""
         return self.view.single(self._obs, self.graph, self._row, self._mask)
+
+
+def check_render_mode(render_mode: str | None) -> None:
+    """ValueError names the modes there are."""
+    modes = ConstructEnv.metadata["render_modes"]
+    if render_mode is not None and render_mode not in modes:
+        raise ValueError(f"no render_mode {render_mode!r}; it is one of {modes} or None")
 
 
 def starting_state(tasks: TaskSet, options: dict[str, Any] | None, draw: Any) -> tuple[int, np.ndarray]:

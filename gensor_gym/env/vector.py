@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env import process
-from gensor_gym.env.construct import ConstructEnv, starting_state
+from gensor_gym.env.construct import ConstructEnv, check_render_mode, starting_state
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.process import NUM_SCALARS, REMAINING, STEPS
@@ -61,6 +61,7 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         """Check the arguments and build the tasks; ValueError names a bad value."""
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}; it takes 1 or more")
+        check_render_mode(render_mode)
         self.num_envs = num_envs
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = ConstructEnv.metadata | {"autoreset_mode": self.autoreset_mode}
