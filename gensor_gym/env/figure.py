@@ -88,7 +88,8 @@ def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
         axes.text(_length(longest) * 1.02, a, numbers + virtual, va="center", fontsize=8.5, color=INK)
     names = [f"{axis.name}{'  Σ' if axis.kind == 'reduce' else ''}" for axis in graph.operator.axes]
     axes.set_yticks(list(rows), names, fontsize=10, color=INK)
-    axes.invert_yaxis()
+    room = 0.5 + max(0, 3 - len(rows)) / 2
+    axes.set_ylim(len(rows) - 1 + room, -room)
     powers = range(0, math.ceil(math.log2(longest)) + 1, 1 if longest <= 512 else 2)
     axes.set_xticks([_length(2**p) for p in powers], [_short(2**p) for p in powers])
     axes.set_xlim(0, _length(longest) * 1.32)
@@ -122,53 +123,44 @@ def _legend(axes: Any, entries: list[tuple[str, str]]) -> None:
 
 
 def _roofline(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Peak and bandwidths of the machine, the unscheduled program, this program, and the most that is possible."""
-    op, hardware = graph.operator, graph.hardware
-    peak = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
-    slopes = {
-        m.name.upper(): m.bandwidth for m in hardware.memory if m.name in ("dram", "l3", "l2") and m.bandwidth > 0
-    }
-    holding = resident_bandwidth(op, hardware)
-    low, high = _range(op.intensity, peak / min(slopes.values()))
-    xs = np.geomspace(low, high, 200)
-    for order, (name, bandwidth) in enumerate(slopes.items()):
-        used = bandwidth == holding
-        ys = np.minimum(peak, xs * bandwidth)
-        axes.loglog(xs, ys, color=INK if used else "#b8c2cc", lw=1.8 if used else 1.1, zorder=3 if used else 2)
-        start = low * 1.5 * 2.6**order
-        if start * bandwidth < peak:
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
-            axes.text(
-                start,
-                start * bandwidth,
-                name,
-                fontsize=7.5,
-                color=INK if used else FAINT,
-                ha="center",
-                va="center",
-                bbox=box,
-                zorder=6,
-            )
+    """Under the roofs: the unscheduled program, this program, and the most that is possible."""
+    op = graph.operator
+    peak = dict(graph.hardware.peak).get(op.dtype) or graph.hardware.peak_of("float32")
+    _roofs(axes, graph, peak)
     seconds = [graph.latency(graph.initial()), graph.latency(schedule)]
     first, here = (op.flops / s if math.isfinite(s) else math.nan for s in seconds)
+    lowest = min(first, here) if math.isfinite(here) else first
     best = op.flops / graph.floor
-    axes.vlines(op.intensity, min(first, here) if math.isfinite(here) else first, best, color=GRID, lw=6, zorder=1)
+    axes.vlines(op.intensity, lowest, best, color=GRID, lw=6, zorder=1)
     axes.scatter([op.intensity], [first], s=45, facecolor="white", edgecolor=FAINT, lw=1.5, zorder=4)
     axes.scatter([op.intensity], [best], marker="_", s=160, color=INK, lw=2, zorder=4)
-    axes.scatter([op.intensity], [here], s=80, color=ACCENT, zorder=5, edgecolor="white", lw=1)
+    axes.scatter([op.intensity], [here], s=80, color=ACCENT, zorder=7, edgecolor="white", lw=1)
+    axes.set_ylim(lowest / 4, peak * 4)
+    share = f"this program, {100 * here / best:.2g}% of the roof" if math.isfinite(here) else "this program"
+    _legend(axes, [(share, ACCENT), ("unscheduled", "#cbd5de")])
+
+
+def _roofs(axes: Any, graph: ConstructionGraph, peak: float) -> None:
+    """Peak and bandwidths of the machine, the one that holds the operator's data in ink."""
+    levels = [m for m in graph.hardware.memory if m.name in ("dram", "l3", "l2", "l1")]
+    holding = resident_bandwidth(graph.operator, graph.hardware)
+    low, high = _range(graph.operator.intensity, peak / min(m.bandwidth for m in levels))
+    xs = np.geomspace(low, high, 200)
+    label = {"fontsize": 7.5, "ha": "center", "va": "center", "zorder": 6}
+    for order, level in enumerate(levels):
+        used = level.bandwidth == holding
+        ys = np.minimum(peak, xs * level.bandwidth)
+        axes.loglog(xs, ys, color=INK if used else "#b8c2cc", lw=1.8 if used else 1.1, zorder=3 if used else 2)
+        at = low * 1.5 * 2.6**order
+        if at * level.bandwidth < peak:
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+            ink = INK if used else FAINT
+            axes.text(at, at * level.bandwidth, level.name.upper(), color=ink, bbox=box, **label)
     axes.set_xlim(low, high)
-    axes.set_ylim(min(first, here if math.isfinite(here) else first) / 4, peak * 4)
     axes.grid(True, which="major", color=GRID, lw=0.8)
     axes.minorticks_off()
     axes.set_xlabel("flop per compulsory byte", fontsize=9, color=FAINT)
     axes.set_ylabel("flop/s", fontsize=9, color=FAINT)
-    _legend(
-        axes,
-        [
-            (f"this program, {100 * here / best:.2g}% of the roof" if math.isfinite(here) else "this program", ACCENT),
-            ("unscheduled", "#cbd5de"),
-        ],
-    )
 
 
 def _range(intensity: float, ridge: float) -> tuple[float, float]:
