@@ -151,7 +151,7 @@ def _roofs(axes: Any, graph: ConstructionGraph, peak: float) -> None:
         used = level.bandwidth == holding
         ys = np.minimum(peak, xs * level.bandwidth)
         axes.loglog(xs, ys, color=INK if used else "#b8c2cc", lw=1.8 if used else 1.1, zorder=3 if used else 2)
-        at = low * 1.5 * 2.6**order
+        at = low * 1.5 * 1.8**order
         if at * level.bandwidth < peak:
             box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
             ink = INK if used else FAINT
