@@ -1,6 +1,6 @@
 """Stage 3: tables of space `compact`, schedule by schedule with raw samples; what was recorded before is not repeated.
 
-A first round takes a random sample of every operator, so that the fit has all of them however short the time; then the
+First come random samples of every operator in turn, so that the fit has all of them however short the time; then the
 tables are completed one after the other. The file is one that backend `recorded` reads.
 """
 
@@ -25,8 +25,8 @@ from gensor_gym.operators.types import Operator
 
 FILE = "recorded.jsonl"
 SPACE = "compact"
-FIRST = 60
-"""Schedules of each operator in the first round."""
+ROUNDS, EACH = 2, 30
+"""Rounds over all operators, and schedules of each in a round, before any table is completed."""
 
 
 def run(context: Context) -> dict[str, object]:
@@ -45,10 +45,10 @@ def run(context: Context) -> dict[str, object]:
 
 
 def _work(ops: tuple[Operator, ...], hw: Hardware, seed: int, journal: Journal) -> Iterator[Work[tuple[str, str, str]]]:
-    """What is still to be recorded: a sample of all operators, then all of each."""
+    """What is still to be recorded: samples of all operators, then all of each."""
     orders = [(op, _order(op, hw, seed)) for op in ops]
-    rounds = [(op, order[:FIRST]) for op, order in orders] + [(op, order[FIRST:]) for op, order in orders]
-    for op, schedules in rounds:
+    cuts = [*(slice(EACH * i, EACH * (i + 1)) for i in range(ROUNDS)), slice(EACH * ROUNDS, None)]
+    for op, schedules in ((op, order[cut]) for cut in cuts for op, order in orders):
         for schedule in schedules:
             made = make_kernel(op, schedule, hw)
             key = f"{op} {schedule} {made.digest}"  # a generator that has changed makes a new trial of it

@@ -1,0 +1,160 @@
+"""The stages of `make gpu` from end to end over a device that answers at once: rows, resumption, faults, summaries."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from experiments.gpu_stages import correctness, libraries, recording, strategies
+from experiments.gpu_stages.context import Context, read_rows
+from experiments.gpu_stages.families import cases
+from experiments.gpu_stages.report import markdown
+from experiments.gpu_stages.table import Table
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.recorded import RecordedBackend
+from gensor_gym.measure.requests import Built
+from gensor_gym.measure.timing import TimingRules
+
+HW = hardware.get("h200")
+GEMM, SUM = operators.gemm(1024, 1024, 1024), operators.reduce_sum(2048, 768)
+
+
+class InstantDevice(NativeBackend):
+    """Real schedules and kernels; a kernel's time is a number made of its digest, torch takes one microsecond."""
+
+    fail: str = ""
+    """What torch's side of a comparison raises."""
+    broken: int = 0
+    """Every so manieth kernel gives a wrong answer, 0 for none."""
+    trials = 0
+
+    def __init__(self, rules: TimingRules) -> None:
+        super().__init__("cuda", lambda kernel: Built(kernel, ""), lambda hw: "NVIDIA H200", rules)
+
+    def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
+        if isinstance(built, Measurement):
+            return built
+        InstantDevice.trials += 1
+        digest = built.kernel.digest
+        if self.broken and int(digest[:4], 16) % self.broken == 0:
+            return Measurement(Status.WRONG_ANSWER, error="first at (0, 0)", digest=digest)
+        return Measurement(Status.OK, (seconds_of(built.kernel),) * 5, {"clock": 1980}, "", digest)
+
+    def compare(
+        self, kernels: dict[str, Kernel], hw: Hardware, rounds: int = 20, torch: bool = False, seed: int = 0,
+        torch_compile: bool = False,
+    ) -> dict[str, list[float]]:  # fmt: skip
+        if torch and self.fail:
+            raise RuntimeError(self.fail)
+        names = (["torch"] if torch else []) + (["torch.compile"] if torch_compile else [])
+        return {n: [seconds_of(k)] * rounds for n, k in kernels.items()} | {n: [1e-6] * rounds for n in names}
+
+
+def seconds_of(kernel: Kernel) -> float:
+    return (1 + int(kernel.digest[:6], 16) / 2**24) * 1e-6
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
+    small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), (operators.gemv(1024, 1024),), ("markov", "none"), 3)
+    for module in (correctness, libraries, recording, strategies):
+        monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
+    for module in (libraries, recording, strategies):
+        monkeypatch.setattr(module, "read_table", lambda: small)
+    monkeypatch.setattr(correctness, "cases", partial(cases, operators=("gemm(m=13, n=11, k=7)", "gemv(m=7, k=99)")))
+    monkeypatch.setattr(InstantDevice, "fail", "")
+    monkeypatch.setattr(InstantDevice, "broken", 0)
+    return InstantDevice
+
+
+def at(folder: Path, run: str = "run1", seconds: float = 60.0) -> Context:
+    return Context(str(folder), str(folder / f"scratch of {run}"), run, seconds)
+
+
+def stage(name: str, result: dict) -> str:
+    """The summary's text of one stage."""
+    line = {"status": "done", "seconds": 1.0, "attempts": 1, "error": "", "result": result}
+    return markdown({"hardware": "h200", "machine": {"gpu": {}}, "stages": {name: line}})
+
+
+def test_correctness_counts_and_shows_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = correctness.run(at(tmp_path))
+    assert found["checked"] == found["right"] == 2 * correctness.PER_OPERATOR
+    assert found["failures"] == []
+    monkeypatch.setattr(InstantDevice, "broken", 2)
+    found = correctness.run(at(tmp_path, "run2"))
+    assert 0 < found["right"] < found["checked"] == 2 * correctness.PER_OPERATOR
+    assert found["statuses"]["WRONG_ANSWER"] == found["checked"] - found["right"]
+    failed = [row for row in read_rows(tmp_path / "correctness.jsonl") if row["status"] == "WRONG_ANSWER"]
+    assert all("__global__" in row["source"] and row["samples"] == [] for row in failed)
+    assert "first at (0, 0)" in stage("correctness", found)
+
+
+def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = libraries.run(at(tmp_path))
+    assert found["errors"] == {}
+    rows = {row["key"]: row for row in read_rows(tmp_path / "operators.jsonl")}
+    assert list(rows) == ["gemm", "sum", "gemm torch.compile", "sum torch.compile"]
+    row = rows["gemm"]
+    best = min(trial["seconds"] for trial in row["trials"])
+    assert row["seconds"]["gensor_gym"]["median"] == pytest.approx(best)
+    assert row["speedup_over"]["torch"]["median"] == pytest.approx(1e-6 / best)
+    assert row["tflops"]["torch"] == pytest.approx(GEMM.flops / 1e-6 / 1e12)
+    assert len(row["samples"]["torch"]) == libraries.ROUNDS
+    assert len(row["trials"]) == sum(libraries.CANDIDATES.values())
+    assert "| gemm |" in stage("operators", found)
+    monkeypatch.setattr(InstantDevice, "fail", "No module named 'torch'")
+    found = libraries.run(at(tmp_path, "run2"))
+    assert found["timed"] == 2  # without torch our own times stand, and why stands beside them
+    assert found["geomean_over_torch"] is None
+    assert "No module named 'torch'" in stage("operators", found)
+
+
+def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InstantDevice, "trials", 0)
+    left = iter(range(100))
+    short = at(tmp_path)
+    monkeypatch.setattr(Context, "left", property(lambda self: 1.0 if next(left, None) is not None else 0.0))
+    recording.run(short)
+    first = InstantDevice.trials
+    assert 50 < first < 100
+    both = {row["operator"] for row in read_rows(tmp_path / "recorded.jsonl")}
+    assert both == {str(GEMM), str(SUM)}
+    monkeypatch.setattr(Context, "left", property(lambda self: 1.0))
+    found = recording.run(at(tmp_path, "run2"))
+    table = RecordedBackend(tmp_path / "recorded.jsonl")
+    assert InstantDevice.trials == found["rows"]  # nothing was timed twice
+    assert found["operators"][str(GEMM)]["rows"] - found["operators"][str(GEMM)]["this_run"] > 0
+    assert len(table) == found["rows"] > 1000
+    assert table.device(HW) == "h200"  # the product's name where there is a device
+
+
+def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path) -> None:
+    found = strategies.run(at(tmp_path))
+    assert found["trials"] == 3
+    assert "no strategy 'none'" in found["not_run"]["none"]
+    assert found["operators_of_the_means"] == {"markov": 1}
+    rows = read_rows(tmp_path / "results.jsonl")
+    trials = [row for row in rows if row["kind"] == "trial"]
+    names = {
+        "operator",
+        "hardware",
+        "backend",
+        "strategy",
+        "seed",
+        "trial",
+        "elapsed_s",
+        "schedule",
+        "seconds",
+        "status",
+    }
+    assert all(names <= set(row) for row in trials)
+    (together,) = (row for row in rows if row["kind"] == "together")
+    assert set(together["samples"]) == {"markov", "torch"}
+    assert "none did not run" in stage("compare", found)
