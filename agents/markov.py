@@ -17,7 +17,7 @@ import numpy as np
 
 from agents import walk
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW, TILE
+from gensor_gym.graph.layout import LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import NUM_LEVELS
 from gensor_gym.measure.session import Session
@@ -43,7 +43,7 @@ class Markov:
     """The traverser. Exponents of 0 switch a part of a benefit off."""
 
     space: str = "gensor"
-    walkers: int = 192
+    walkers: int = 96
     steps: int = 112
     """Steps of one walk; the paper reports convergence after the order of 100 iterations."""
     traffic: float = 1.0
@@ -54,6 +54,10 @@ class Markov:
     conflict: float = 0.5
     start_temperature: float = 2.0
     final_temperature: float = 0.1
+    refiners: int = 48
+    """Walkers of a second, cooler round, which start from the register tiles of the best programs of the first."""
+    refine_steps: int = 96
+    refine_temperature: float = 0.5
     retain: int = 4
     """Best programs kept of each walk."""
     per_register_tile: int = 2
@@ -73,31 +77,53 @@ class Markov:
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk with the model alone; no measurement."""
         begin = time.perf_counter()
-        rows = np.empty((self.walkers, self.retain, ROW), dtype=np.int32)
-        seconds = np.empty((self.walkers, self.retain))
-        seeds = rng.integers(0, 2**63, size=self.walkers, dtype=np.uint64)
-        tables, options = graph.tables, self._options(graph)
-        parts = np.array_split(np.arange(self.walkers), threads())
-
-        def part(index: np.ndarray) -> tuple[int, int]:
-            low, high = index[0], index[-1] + 1
-            return walk.walks(
-                graph.initial().row, seeds[low:high], tables.ints, tables.floats, tables.sizes, options, rows[low:high], seconds[low:high]
-            )
-
-        with ThreadPoolExecutor(len(parts)) as pool:
-            counts = list(pool.map(part, parts))
-        schedules, latencies = ranked(rows.reshape(-1, ROW), seconds.ravel(), graph)
-        visited, evaluations = (sum(c[i] for c in counts) for i in (0, 1))
+        starts = np.tile(graph.initial().row, (self.walkers, 1))
+        rows, seconds, visited, evaluations = self._walk(graph, starts, self.steps, self.start_temperature, rng)
+        if self.refiners > 0:
+            starts = self._register_tiles(rows, seconds)
+            more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
+            rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
+            visited, evaluations = visited + more[2], evaluations + more[3]
+        schedules, latencies = ranked(rows, seconds, graph)
         return Construction(schedules, latencies, visited, evaluations, time.perf_counter() - begin)
 
-    def _options(self, graph: ConstructionGraph) -> np.ndarray:
+    def _register_tiles(self, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        """Where the second round starts: the register tiles of the best programs, nothing built on them yet."""
+        best = rows[np.argsort(seconds, kind="stable")].copy()
+        best[:, LEVEL] = 0
+        for level in range(1, MAX_LEVELS):
+            best[:, TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] = best[:, TILE : TILE + MAX_AXES]
+        _, first = np.unique(best, axis=0, return_index=True)
+        distinct = best[np.sort(first)[: self.refiners]]
+        return np.resize(distinct, (self.refiners, ROW))
+
+    def _walk(
+        self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, int, int]:
+        """(best programs [W * R, ROW], their seconds [W * R], states visited, model evaluations) of walks, on all threads."""
+        rows = np.empty((len(starts), self.retain, ROW), dtype=np.int32)
+        seconds = np.empty((len(starts), self.retain))
+        seeds = rng.integers(0, 2**63, size=len(starts), dtype=np.uint64)
+        tables, options = graph.tables, self._options(steps, temperature)
+
+        def part(index: np.ndarray) -> tuple[int, int]:
+            at = slice(index[0], index[-1] + 1)
+            return walk.walks(
+                starts[at], seeds[at], tables.ints, tables.floats, tables.sizes, options, rows[at], seconds[at]
+            )
+
+        parts = [p for p in np.array_split(np.arange(len(starts)), threads()) if len(p)]
+        with ThreadPoolExecutor(len(parts)) as pool:
+            counts = list(pool.map(part, parts))
+        visited, evaluations = (sum(c[i] for c in counts) for i in (0, 1))
+        return rows.reshape(-1, ROW), seconds.ravel(), visited, evaluations
+
+    def _options(self, steps: int, temperature: float) -> np.ndarray:
         """The form the compiled walk takes."""
         options = np.zeros(walk.NUM_OPTIONS)
         options[walk.TRAFFIC], options[walk.FOOTPRINT], options[walk.MODEL] = self.traffic, self.footprint, self.model
         options[walk.CACHE_WEIGHT], options[walk.CACHE_GROWTH], options[walk.CONFLICT] = self.cache, self.cache_growth, self.conflict
-        options[walk.START], options[walk.FINISH] = self.start_temperature, self.final_temperature
-        options[walk.STEPS] = self.steps
+        options[walk.START], options[walk.FINISH], options[walk.STEPS] = temperature, self.final_temperature, steps
         return options
 
 
@@ -106,7 +132,10 @@ class MarkovExtended(Markov):
     """The traverser with knob moves; a knob's benefit is the ratio of the model's latencies."""
 
     space: str = "extended"
-    steps: int = 128
+    steps: int = 192
+    traffic: float = 0.5
+    footprint: float = 0.0
+    refine_steps: int = 160
 
 
 def ranked(rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:

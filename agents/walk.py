@@ -19,8 +19,8 @@ from gensor_gym.graph.layout import LEVEL, ROW
 from gensor_gym.graph.rules import apply, fill_mask
 from gensor_gym.graph.tables import NUM_LEVELS
 
-TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, RESTARTS = range(10)
-NUM_OPTIONS = 10
+TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS = range(9)
+NUM_OPTIONS = 9
 
 
 @compiled
@@ -131,12 +131,12 @@ def walk(start, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN
 
 
 @compiled
-def walks(start, seeds, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
-    """`walk` for every seed: rows [W, R, ROW], seconds [W, R]. Returns (states visited, model evaluations) in all."""
+def walks(starts, seeds, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
+    """`walk` from every start [W, ROW]: rows [W, R, ROW], seconds [W, R]. Returns (states visited, model evaluations)."""
     visited, evaluations = 0, 0
     for w in range(seeds.shape[0]):
         seconds[w] = np.inf
-        v, e = walk(start, seeds[w], ints, floats, sizes, options, rows[w], seconds[w])
+        v, e = walk(starts[w], seeds[w], ints, floats, sizes, options, rows[w], seconds[w])
         visited += v
         evaluations += e
     return visited, evaluations

@@ -21,6 +21,7 @@ from gensor_gym.graph.resources import (
     SPLIT_K,
     UNROLL,
     VECTOR,
+    box_length,
     box_width,
     footprint,
     fragment,
@@ -55,6 +56,7 @@ from gensor_gym.graph.tables import (
     PADDED,
     REGS_UNIT,
     SHARED_GRAIN,
+    SHARED_INNER,
     SHARED_LATENCY,
     SHARED_RESERVED,
     SHARED_UNIT,
@@ -95,10 +97,15 @@ def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements next to each other in memory that one thread reads of a tensor: the inner tile along its last dimension."""
-    axis = SPATIAL_SLOTS - 1
-    if ints[STRIDE + tensor * MAX_AXES + axis] == 1:
-        return row[TILE + axis] // row[VTHREAD + axis]
+    """Elements next to each other that one thread reads of a tensor, in shared memory where it is staged there.
+
+    The inner tile of the spatial axis that moves the contiguous dimension by one.
+    """
+    dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
+    at = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
+    for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
+        if ints[at + axis] == 1 and ints[EXTENT + axis] > 1:
+            return row[TILE + axis] // row[VTHREAD + axis]
     return 1
 
 
@@ -113,8 +120,9 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
         run -= 1
     loads = math.ceil(fragment(row, tensor, ints) / run)
     distinct, stride_words = 1, 1
-    pitch = box_width(row, tensor, 1, ints) + (4 if row[SHARED_LAYOUT] == 1 else 0)
-    last = COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES
+    dimension = ints[SHARED_INNER + tensor]
+    pitch = box_length(row, tensor, dimension, 1, ints) + (4 if row[SHARED_LAYOUT] == 1 else 0)
+    last = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
         if ints[STRIDE + tensor * MAX_AXES + axis] == 0:
             continue
