@@ -91,5 +91,3 @@ def conflicts(row, ints):  # noqa: ANN001, ANN201
         if ints[STAGED + t] == 1:
             total += shared_wavefronts(row, t, ints)
     return max(total, 1.0)
-
-

@@ -122,7 +122,11 @@ class Markov:
         """The form the compiled walk takes."""
         options = np.zeros(walk.NUM_OPTIONS)
         options[walk.TRAFFIC], options[walk.FOOTPRINT], options[walk.MODEL] = self.traffic, self.footprint, self.model
-        options[walk.CACHE_WEIGHT], options[walk.CACHE_GROWTH], options[walk.CONFLICT] = self.cache, self.cache_growth, self.conflict
+        options[walk.CACHE_WEIGHT], options[walk.CACHE_GROWTH], options[walk.CONFLICT] = (
+            self.cache,
+            self.cache_growth,
+            self.conflict,
+        )
         options[walk.START], options[walk.FINISH], options[walk.STEPS] = temperature, self.final_temperature, steps
         return options
 
@@ -138,7 +142,9 @@ class MarkovExtended(Markov):
     refine_steps: int = 160
 
 
-def ranked(rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
+def ranked(
+    rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
+) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
     """Distinct programs by model latency, every level marked as opened (which changes no program)."""
     finite = np.isfinite(seconds)
     rows, seconds = rows[finite], seconds[finite]

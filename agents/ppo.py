@@ -104,10 +104,14 @@ def load_policy(folder: str) -> MaskablePPO:
     """The policy of a checkpoint folder; FileNotFoundError says how to train one, ValueError that its layout is another."""
     path = Path(folder) / "policy.zip"
     if not path.exists():
-        raise FileNotFoundError(f"no policy at {path}; train one with: python -m experiments.train agent=ppo output={folder}")
+        raise FileNotFoundError(
+            f"no policy at {path}; train one with: python -m experiments.train agent=ppo output={folder}"
+        )
     card = read_card(Path(folder))
     if card["layout"] != LAYOUT_VERSION:
-        raise ValueError(f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}")
+        raise ValueError(
+            f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}"
+        )
     return MaskablePPO.load(path, device="cpu")
 
 

@@ -64,7 +64,9 @@ class Roller:
         unique = list({row.tobytes(): row for row in rows}.values())
         latencies = graph.latencies(np.stack(unique))
         schedules = tuple(Schedule(row) for row in unique)
-        return Construction(schedules, tuple(latencies.tolist()), search.visited, len(unique), time.perf_counter() - begin)
+        return Construction(
+            schedules, tuple(latencies.tolist()), search.visited, len(unique), time.perf_counter() - begin
+        )
 
     def _finish(self, row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
         """Shrink a program with too few blocks; make every register-tile element a virtual thread."""
@@ -83,7 +85,9 @@ def shrink(row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
         smaller = row.copy()
         tiles = smaller[TILE : TILE + MAX_LEVELS * MAX_AXES].reshape(MAX_LEVELS, MAX_AXES)
         tiles[:, :SPATIAL_SLOTS] = -(-tiles[:, :SPATIAL_SLOTS] // 2)
-        if np.array_equal(smaller, row) or not (rules.is_well_formed(smaller, ints, sizes) and rules.fits(smaller, ints)):
+        if np.array_equal(smaller, row) or not (
+            rules.is_well_formed(smaller, ints, sizes) and rules.fits(smaller, ints)
+        ):
             break
         row = smaller
     return row
@@ -174,7 +178,11 @@ class _Search:
                 continue
             grown = tile.copy()
             grown[TILE + level * MAX_AXES + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = size
-            if rules.fits(grown, ints) and self._within_caps(grown) and waste(grown, level, ints) <= 1.0 + self._epsilon:
+            if (
+                rules.fits(grown, ints)
+                and self._within_caps(grown)
+                and waste(grown, level, ints) <= 1.0 + self._epsilon
+            ):
                 return grown
         return None
 
@@ -184,7 +192,11 @@ class _Search:
         cpu = self.graph.hardware.kind == "cpu"
         if level == 0:
             vector = cpu and axis == self._vector_slot()
-            return size in REGISTER_SIZES or (vector and size % self.graph.tables.ints[LANES] == 0) if axis < SPATIAL_SLOTS else vector
+            return (
+                size in REGISTER_SIZES or (vector and size % self.graph.tables.ints[LANES] == 0)
+                if axis < SPATIAL_SLOTS
+                else vector
+            )
         if axis >= SPATIAL_SLOTS:
             return size == extent or (size % VECTOR_REDUCTION == 0 if cpu else size in (8, 32))
         aligned = axis < SPATIAL_SLOTS - 1 or size % TRANSACTION == 0 or size >= extent or extent < TRANSACTION
@@ -199,9 +211,9 @@ class _Search:
         if self.graph.hardware.kind == "cpu":
             return True
         ints = self.graph.tables.ints
-        return resources.registers_of(tile, ints) - 32 <= self.rules.registers * 2 and resources.threads_of(tile, ints) <= min(
-            1024, ints[THREADS_BLOCK]
-        )
+        return resources.registers_of(tile, ints) - 32 <= self.rules.registers * 2 and resources.threads_of(
+            tile, ints
+        ) <= min(1024, ints[THREADS_BLOCK])
 
     def _is_peak(self, tile: np.ndarray) -> bool:
         """Whether the tile fills execution units: full vectors, or a multiple of the warps that a multiprocessor issues."""

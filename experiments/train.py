@@ -1,4 +1,7 @@
-"""Train a policy on the analytic tier: `python -m experiments.train agent=ppo hardware=cascade_lake output=results/policies/ppo_cpu`."""
+"""Train a policy on the analytic tier.
+
+`python -m experiments.train agent=ppo env.hardware=cascade_lake output=results/policies/ppo_cpu`
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,9 @@ def main(cfg: DictConfig) -> None:
     resumed = bool(cfg.resume and last.exists())
     model = MaskablePPO.load(last, env=env, device="cpu") if resumed else make_model(cfg, env)
     begin = time.perf_counter()
-    with Progress("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console) as progress:
+    with Progress(
+        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
+    ) as progress:
         watch = Watch(cfg.steps, folder, progress, cfg.checkpoint_every)
         left = max(0, cfg.steps - model.num_timesteps)
         model.learn(left, callback=watch, reset_num_timesteps=not resumed)

@@ -33,7 +33,11 @@ class ConstructionGraph:
     actions: tuple[Action, ...] = ACTIONS
 
     def __init__(
-        self, operator: Operator | str, hardware: Hardware | str = "host", space: str = "gensor", calibrated: bool = True
+        self,
+        operator: Operator | str,
+        hardware: Hardware | str = "host",
+        space: str = "gensor",
+        calibrated: bool = True,
     ) -> None:
         """Build the task's tables. ValueError names a bad operator, hardware or space."""
         self.operator = operators.parse(operator) if isinstance(operator, str) else operator
@@ -77,7 +81,9 @@ class ConstructionGraph:
         """(successors int32 [B, ROW], legal bool [B]) of one action per row."""
         results = np.empty_like(rows)
         legal = np.empty(len(rows), dtype=np.bool_)
-        rules.transitions(rows, np.asarray(actions, dtype=np.int64), self.tables.ints, self.tables.sizes, results, legal)
+        rules.transitions(
+            rows, np.asarray(actions, dtype=np.int64), self.tables.ints, self.tables.sizes, results, legal
+        )
         return results, legal
 
     def successors(self, schedule: Schedule) -> dict[int, Schedule]:
@@ -115,7 +121,9 @@ class ConstructionGraph:
             if len(legal) == 0:
                 break
             names = [ACTIONS[a].primitive for a in legal]
-            weights = np.array([1.0 if name.startswith("inverse") else 0.5 if name == "cache" else 2.0 for name in names])
+            weights = np.array(
+                [1.0 if name.startswith("inverse") else 0.5 if name == "cache" else 2.0 for name in names]
+            )
             row, _ = self.transitions(row, rng.choice(legal, size=1, p=weights / weights.sum()))
         return Schedule(row[0])
 

@@ -35,7 +35,7 @@ HW = hardware.get("h200")
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
-    return Context(str(tmp_path / "out"), str(tmp_path / "scratch"), "run1", 10.0)
+    return Context(str(tmp_path / "out"), str(tmp_path / "scratch"), "run1", 100.0)
 
 
 def fake(name: str, weight: float = 1.0, least: float = 0.1) -> Stage:

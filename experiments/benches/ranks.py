@@ -7,10 +7,10 @@ import numpy as np
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
     """Correlation of ranks, ties at their mean rank; nan where one side does not vary."""
-    ranks = [_ranks(values) for values in (a, b)]
-    if min(np.std(r) for r in ranks) == 0:
+    left, right = _ranks(a), _ranks(b)
+    if min(np.std(left), np.std(right)) == 0:
         return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(left, right)[0, 1])
 
 
 def top_k_regret(predicted: np.ndarray, measured: np.ndarray, k: int) -> float:

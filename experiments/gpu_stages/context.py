@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Context:
         return value
 
     @staticmethod
-    def from_json(value: Mapping[str, object]) -> Context:
+    def from_json(value: Mapping[str, Any]) -> Context:
         """Start the clock."""
         return Context(**value)
 

@@ -206,7 +206,7 @@ def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def output_passes(row, ints):  # noqa: ANN001, ANN201
-    """Times an output element goes through a micro-kernel: accumulators stay in registers where a tile holds one register tile."""
+    """Times an output element goes through a micro-kernel; a tile that holds one register tile keeps its accumulators."""
     inner = spatial_product(row, 0, ints)
     if spatial_product(row, 2, ints) == inner:
         return 1
@@ -286,7 +286,12 @@ def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     tail = total - balanced
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
     if row[THREAD_SPLIT] > 0:
-        partial = 2.0 * _tensor_elements(ints[NUM_READS], ints) * ints[ITEM + ints[NUM_READS]] * power_value(row[THREAD_SPLIT])
+        partial = (
+            2.0
+            * _tensor_elements(ints[NUM_READS], ints)
+            * ints[ITEM + ints[NUM_READS]]
+            * power_value(row[THREAD_SPLIT])
+        )
         launch += floats[LAUNCH] + partial / floats[L2_BW]
     terms[ARITHMETIC], terms[ISSUE], terms[STAGING], terms[CACHE] = arithmetic, loads, staging, cache
     terms[DRAM], terms[EXPOSED], terms[TAIL], terms[LAUNCH_TERM] = dram, exposed, tail, launch

@@ -168,7 +168,11 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
         box = footprint(row, tensor, 1, ints)
         full = ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1]
         whole_rows = width >= full
-        per_row = width * ints[ITEM + tensor] if whole_rows else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
+        per_row = (
+            width * ints[ITEM + tensor]
+            if whole_rows
+            else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
+        )
         return box / width * per_row
     return footprint(row, tensor, 1, ints) * warp_sectors(row, tensor, ints)
 
@@ -244,7 +248,9 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     traffic += floats[EPILOGUE_BYTES]
     unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
 
-    wait = (floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else floats[L2_LATENCY]) * clock + 3 * floats[SHARED_LATENCY] * clock
+    wait = (floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else floats[L2_LATENCY]) * clock + 3 * floats[
+        SHARED_LATENCY
+    ] * clock
     wait *= floats[COEFFICIENT + EXPOSED]
     busy = max(fma, max(issue, shared))
     full = blocks // (units * resident)
@@ -260,7 +266,9 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     active = min(blocks, units * resident)
     reachable = active * in_flight / floats[DRAM_LATENCY]
     dram = unique / min(floats[DRAM_BW], max(reachable, 1.0)) * floats[COEFFICIENT + DRAM]
-    cache = traffic / min(floats[L2_BW], max(active * in_flight / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
+    cache = (
+        traffic / min(floats[L2_BW], max(active * in_flight / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
+    )
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
     if row[SPLIT_K] > 0:
         partial = 2.0 * tensor_bytes(ints[NUM_READS], ints) * power_value(row[SPLIT_K])
@@ -292,7 +300,9 @@ def _step(row, warps, ints):  # noqa: ANN001, ANN201
     for t in range(ints[NUM_READS]):
         part = fragment(row, t, ints)
         run = max(1, min(4, contiguous_run(row, t, ints)))
-        loads += math.ceil(part / run) * points * warps * (3.0 if ints[STAGED + t] == 0 and ints[PADDED + t] == 1 else 1.0)
+        loads += (
+            math.ceil(part / run) * points * warps * (3.0 if ints[STAGED + t] == 0 and ints[PADDED + t] == 1 else 1.0)
+        )
         if ints[STAGED + t] == 1:
             box = footprint(row, t, 1, ints)
             waves += shared_wavefronts(row, t, ints) * points * warps + box / 32.0
@@ -317,7 +327,11 @@ def _traffic(row, blocks, resident, steps, ints):  # noqa: ANN001, ANN201
         traffic += asked
         size = tensor_bytes(t, ints)
         in_cache = size <= 0.6 * ints[L2_BYTES]
-        union = size if in_cache else max(size if waves == 1 else 0.0, waves * wave_bytes(row, t, ints[UNITS] * resident, ints))
+        union = (
+            size
+            if in_cache
+            else max(size if waves == 1 else 0.0, waves * wave_bytes(row, t, ints[UNITS] * resident, ints))
+        )
         unique += min(union, max(asked, 0.0))
         run = width if ints[STAGED + t] == 1 else max(1, min(4, contiguous_run(row, t, ints)))
         in_flight += min(per_step, threads_of(row, ints) * run * 4.0 * min(8.0, max(1.0, fragment(row, t, ints) * 1.0)))

@@ -102,7 +102,9 @@ def step_one(task, row, scalars, action, ints, floats, sizes, static, settings, 
 
 
 @compiled
-def step_range(low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, static, settings, masks, obs, rewards, ended):  # noqa: ANN001, ANN201
+def step_range(
+    low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, static, settings, masks, obs, rewards, ended
+):  # noqa: ANN001, ANN201
     """`advance` of environments low..high-1; those with skip set are left alone with reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
     result = np.empty(ROW, dtype=np.int32)
@@ -112,7 +114,20 @@ def step_range(low, high, tasks, rows, scalars, actions, skip, ints, floats, siz
         if skip[b]:
             continue
         rewards[b], ended[b] = advance(
-            tasks[b], rows[b], scalars[b], actions[b], ints, floats, sizes, static, settings, scratch, result, terms, masks[b], obs[b]
+            tasks[b],
+            rows[b],
+            scalars[b],
+            actions[b],
+            ints,
+            floats,
+            sizes,
+            static,
+            settings,
+            scratch,
+            result,
+            terms,
+            masks[b],
+            obs[b],
         )
 
 

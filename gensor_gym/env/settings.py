@@ -31,7 +31,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Check; ValueError names the value and what is accepted."""
         if self.observation not in OBSERVATIONS:
-            raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS} (for `graph` wrap with GraphObservation)")
+            raise ValueError(
+                f"no observation {self.observation!r}; it is one of {OBSERVATIONS} (for `graph` wrap with GraphObservation)"
+            )
         if self.timing not in TIMINGS:
             raise ValueError(f"no timing {self.timing!r}; it is one of {TIMINGS}")
         if not 0.0 < self.discount <= 1.0:
@@ -41,7 +43,9 @@ class Settings:
 
     def vector(self) -> np.ndarray:
         """The form the compiled process takes: [discount, step_cost, shaping, reward tier is the model]."""
-        return np.array([self.discount, self.step_cost, float(self.shaping), MODEL_REWARD if self.backend == "analytic" else 0.0])
+        return np.array(
+            [self.discount, self.step_cost, float(self.shaping), MODEL_REWARD if self.backend == "analytic" else 0.0]
+        )
 
 
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:

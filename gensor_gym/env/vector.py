@@ -136,7 +136,9 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Start all episodes, or those of options["reset_mask"]; options as in `ConstructEnv.reset`."""
-        seeds = [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
+        seeds = (
+            [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
+        )
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
         chosen = self._chosen(options)
@@ -151,8 +153,15 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
-            raise ValueError(f"reset_mask must be a bool array of shape ({self.num_envs},) with some True, got {mask!r}")
+        if (
+            not isinstance(mask, np.ndarray)
+            or mask.dtype != np.bool_
+            or mask.shape != (self.num_envs,)
+            or not mask.any()
+        ):
+            raise ValueError(
+                f"reset_mask must be a bool array of shape ({self.num_envs},) with some True, got {mask!r}"
+            )
         return np.flatnonzero(mask)
 
     def _begin(self, chosen: np.ndarray, options: dict[str, Any] | None) -> None:
@@ -178,7 +187,9 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         if actions.shape != (self.num_envs,):
             raise ValueError(f"actions of shape {actions.shape} for {self.num_envs} environments")
         if self.autoreset_mode is AutoresetMode.DISABLED and self._over.any():
-            raise ValueError(f"environments {np.flatnonzero(self._over).tolist()} have ended; reset them with options['reset_mask']")
+            raise ValueError(
+                f"environments {np.flatnonzero(self._over).tolist()} have ended; reset them with options['reset_mask']"
+            )
         skip = self._over.copy()
         self._advance(actions, skip)
         if skip.any():
@@ -205,7 +216,10 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="gensor_gym")
         edges = np.linspace(0, self.num_envs, parts + 1).astype(int)
-        others = [self._pool.submit(process.step_range, low, high, *rest) for low, high in zip(edges[1:-1], edges[2:], strict=True)]
+        others = [
+            self._pool.submit(process.step_range, low, high, *rest)
+            for low, high in zip(edges[1:-1], edges[2:], strict=True)
+        ]
         process.step_range(edges[0], edges[1], *rest)
         for other in others:
             other.result()
@@ -220,7 +234,12 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         steps, present = np.zeros(self.num_envs, dtype=np.int64), np.zeros(self.num_envs, dtype=np.bool_)
         for i, (gain, facts) in zip(ended, outcomes, strict=True):
             self._rewards[i] += gain
-            runtime[i], status[i], steps[i], present[i] = facts["runtime_s"], facts["status"], self._scalars[i, STEPS], True
+            runtime[i], status[i], steps[i], present[i] = (
+                facts["runtime_s"],
+                facts["status"],
+                self._scalars[i, STEPS],
+                True,
+            )
         named = {"runtime_s": runtime, "status": status, "steps": steps}
         return named | {f"_{key}": present.copy() for key in named}
 
@@ -233,7 +252,12 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         final_info = facts | {"action_mask": self._masks.copy(), "_action_mask": ended.copy()}
         self._begin(np.flatnonzero(ended), None)
         self._over[:] = False
-        return {"final_obs": final_obs, "_final_obs": ended.copy(), "final_info": final_info, "_final_info": ended.copy()}
+        return {
+            "final_obs": final_obs,
+            "_final_obs": ended.copy(),
+            "final_info": final_info,
+            "_final_info": ended.copy(),
+        }
 
     def _masks_info(self, present: np.ndarray) -> dict[str, Any]:
         """Masks int8 [B, N] as an info dictionary."""
@@ -248,7 +272,9 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         if self.settings.observation != "successors":
             return self.view.batch(self._obs)
         graphs = self.tasks.graphs
-        return np.stack([successor_features(graphs[t], r, m) for t, r, m in zip(self._task, self._rows, self._masks, strict=True)])
+        return np.stack(
+            [successor_features(graphs[t], r, m) for t, r, m in zip(self._task, self._rows, self._masks, strict=True)]
+        )
 
     def render(self) -> tuple[Any, ...] | None:
         """Frame of every environment, as `ConstructEnv.render`; None without a render_mode."""

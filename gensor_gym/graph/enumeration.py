@@ -54,7 +54,11 @@ def axis_choices(ints: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 def knob_choices(ints: np.ndarray) -> list[list[int]]:
     """Usable value indices of every knob that the space can move."""
-    return [[i for i in range(len(KNOBS[k].values)) if ints[KNOB_BITS + k] >> i & 1] for k in range(len(KNOBS)) if _moves(ints, k)]
+    return [
+        [i for i in range(len(KNOBS[k].values)) if ints[KNOB_BITS + k] >> i & 1]
+        for k in range(len(KNOBS))
+        if _moves(ints, k)
+    ]
 
 
 def _moves(ints: np.ndarray, knob: int) -> bool:
@@ -68,7 +72,9 @@ def _chains(ints: np.ndarray, sizes: np.ndarray, axis: int) -> list[list[int]]:
     chains: list[list[int]] = [[]]
     for _ in range(int(ints[NUM_LEVELS])):
         chains = [[*chain, size] for chain in chains for size in ladder if not chain or size % chain[-1] == 0]
-    virtual = ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
+    virtual = (
+        ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
+    )
     full = []
     for chain in chains:
         padded = chain + [chain[-1]] * (MAX_LEVELS - len(chain))

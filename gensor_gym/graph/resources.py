@@ -32,7 +32,9 @@ from gensor_gym.graph.tables import (
     WARP,
 )
 
-SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (KNOB + KNOB_INDEX[n] for n in ("split_k", "reduce_threads", "vector", "unroll"))
+SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
+    KNOB + KNOB_INDEX[n] for n in ("split_k", "reduce_threads", "vector", "unroll")
+)
 SHARED_LAYOUT, RASTER, CONVOLUTION = (KNOB + KNOB_INDEX[n] for n in ("shared_layout", "raster", "convolution"))
 PACK_A, PACK_B, LOOP_ORDER = (KNOB + KNOB_INDEX[n] for n in ("pack_a", "pack_b", "loop_order"))
 PREFETCH, THREAD_SPLIT = (KNOB + KNOB_INDEX[n] for n in ("prefetch", "thread_split"))

@@ -52,7 +52,7 @@ def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
 
 @compiled
 def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
-    """tile / inverse_tile: one rung on one axis at the level under construction; levels outside it copy the tile.
+    """Tile / inverse_tile: one rung on one axis at the level under construction; levels outside it copy the tile.
 
     Sizes keep to multiples of the tile below (of the virtual threads at level 0). Returns whether the row changed.
     """
@@ -71,7 +71,7 @@ def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
 
 @compiled
 def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
-    """cache / inverse_cache: open the next memory level; close it while it is untouched."""
+    """Cache / inverse_cache: open the next memory level; close it while it is untouched."""
     level = row[LEVEL]
     if outwards:
         if level + 1 >= ints[NUM_LEVELS]:
@@ -105,7 +105,7 @@ def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """raise / lower: the next usable value of a knob."""
+    """Raise / lower: the next usable value of a knob."""
     bits = ints[KNOB_BITS + knob]
     index = row[KNOB + knob] + (1 if upwards else -1)
     while 0 <= index < 16:

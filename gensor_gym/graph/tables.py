@@ -63,7 +63,9 @@ class Tables:
     sizes: np.ndarray
 
 
-def make_tables(op: Operator, hardware: Hardware, space: str, floor: float, coefficients: tuple[float, ...] = ()) -> Tables:
+def make_tables(
+    op: Operator, hardware: Hardware, space: str, floor: float, coefficients: tuple[float, ...] = ()
+) -> Tables:
     """Tables of a task; `floor` is its roofline floor in seconds, `coefficients` the calibration of the model."""
     ints = np.zeros(NUM_INTS, dtype=np.int64)
     _fill_operator(ints, op, hardware)
