@@ -115,3 +115,9 @@ def test_the_output_folder_follows_from_the_configuration() -> None:
 
 def _plain(value: object) -> object:
     return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+
+
+def test_default_operators_are_of_the_test_part() -> None:
+    """Policies and exponents were chosen on the other parts."""
+    default = _plain(compose([]).operators)
+    assert {operators.part_of(op) for op in operators.resolve(default)} == {"test"}
