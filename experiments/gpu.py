@@ -24,6 +24,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.gpu_stages.card import gpu_state, machine_card
 from experiments.gpu_stages.context import Context
@@ -32,11 +33,11 @@ from experiments.gpu_stages.runner import DONE, Outcome, Stage, run_stage, run_s
 from experiments.gpu_stages.wheels import NEEDED, ON_DEVICE, missing, use_wheels
 
 STAGES = (
-    Stage("correctness", "experiments.gpu_stages.correctness:run", 85.0, 20.0),
-    Stage("operators", "experiments.gpu_stages.libraries:run", 170.0, 30.0),
-    Stage("tables", "experiments.gpu_stages.recording:run", 130.0, 20.0),
-    Stage("refit", "experiments.gpu_stages.refit:run", 30.0, 5.0),
-    Stage("compare", "experiments.gpu_stages.strategies:run", 105.0, 20.0),
+    Stage("correctness", "experiments.gpu_stages.correctness:run", 75.0, 20.0),
+    Stage("operators", "experiments.gpu_stages.libraries:run", 205.0, 30.0),
+    Stage("tables", "experiments.gpu_stages.recording:run", 115.0, 20.0),
+    Stage("refit", "experiments.gpu_stages.refit:run", 20.0, 5.0),
+    Stage("compare", "experiments.gpu_stages.strategies:run", 100.0, 20.0),
 )
 SELFCHECK = Stage("selfcheck", "experiments.gpu_stages.selfcheck:run", 1.0, 5.0)
 SELFCHECK_SECONDS = 150.0
@@ -65,7 +66,7 @@ class Settings:
 
 def read_arguments(arguments: list[str]) -> Settings:
     """`key=value` words as settings; ValueError names what is wrong and what is accepted."""
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     kinds = {f.name: type(f.default) for f in dataclasses.fields(Settings)}
     for argument in arguments:
         key, equals, text = argument.partition("=")
@@ -139,7 +140,7 @@ def run(settings: Settings) -> int:
     start_afresh(settings, folder)
     stages = [stage for stage in STAGES if stage.name in settings.stages]
     card = machine_card()
-    print(f"{card['gpu'].get('name')}, driver {card['gpu'].get('driver_version')}, {card['cores']} cores", flush=True)
+    print(f"{card['gpu']}, {card['cores']} cores", flush=True)
     with tempfile.TemporaryDirectory(prefix="gensor-gym-") as scratch:
         name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         model = hardware_name(settings.hardware)
@@ -175,15 +176,11 @@ def main(arguments: list[str]) -> int:
         return 2
     use_wheels()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    lacking = (
-        [f"Python modules {', '.join(names)}: see experiments/gpu_wheels.txt"] if (names := missing(NEEDED)) else []
-    )
+    lacking = [f"Python modules {', '.join(names)}: see experiments/gpu_wheels.txt"] if (names := missing(NEEDED)) else []
     if not lacking and settings.selfcheck and self_check(settings).status != DONE:
         return 1
     if lacking := lacking + absent():
-        print(
-            "`make gpu` needs a machine with an NVIDIA GPU. Missing here:\n- " + "\n- ".join(lacking), file=sys.stderr
-        )
+        print("`make gpu` needs a machine with an NVIDIA GPU. Missing here:\n- " + "\n- ".join(lacking), file=sys.stderr)
         print("Without a GPU: backend=analytic, recorded or emulated, and every cpu task.", file=sys.stderr)
         return 2
     try:

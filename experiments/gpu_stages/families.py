@@ -97,7 +97,7 @@ def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[
             for at in rng.permutation(len(drawn))
             for row in _rows(graph, drawn[at], index, value, grow)
         )
-        legal = (made for row in tries if (made := Schedule(row)) not in drawn and graph.is_legal(made))
+        legal = (made for made in map(Schedule, tries) if made not in drawn and graph.is_legal(made))
         if (changed := next(legal, None)) is not None:
             yield changed
 

@@ -8,11 +8,13 @@ second pass over the operators, because it takes seconds to compile, which must 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from agents.markov import Markov, MarkovExtended, diverse
+from experiments.gpu_stages.card import gpu_state
 from experiments.gpu_stages.context import Context, read_rows
 from experiments.gpu_stages.table import read_table
 from experiments.gpu_stages.trials import FINAL, SEARCH, device_backends, run_trials, summary_of
@@ -29,43 +31,49 @@ from gensor_gym.measure.process import WorkerLost
 from gensor_gym.operators.types import Operator
 
 FILE = "operators.jsonl"
-CANDIDATES = {MarkovExtended: 14, Markov: 6}
+CANDIDATES: dict[type[Markov], int] = {MarkovExtended: 12, Markov: 4}
 ROUNDS = 21
 COMPILED_ROUNDS = 15
 COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_pool2d", "max_pool2d")
 """Where torch.compile brings a kernel of its own; convolutions go to cuDNN either way."""
-LEAST_SECONDS, SHARES = 6.0, 18
+LEAST_SECONDS, SHARES = 4.0, 28
 """An operator's candidates are tried for so many seconds, or this part of the stage's time if that is more."""
-_TIMED = (("eager", {"torch": True}), ("alone", {}))
+SECOND = 0.25
+"""Part of the stage's time kept for the second pass."""
 
 
 def run(context: Context) -> dict[str, object]:
     """A row for each operator, then one for each with torch.compile."""
     hw = hardware.get(context.hardware)
     journal = context.journal(FILE)
+    table = read_table().operators
     search, final = device_backends(SEARCH, FINAL)
+    ahead = ThreadPoolExecutor(1)  # constructs for the operators to come while the device is busy
+    found = {name: ahead.submit(candidates, op, hw, context.seed) for name, op in table.items() if journal.pending(name)}
     try:
-        for name, op in read_table().operators.items():
-            if context.left > 0 and journal.pending(name):
+        for name, op in table.items():
+            if context.left > SECOND * context.seconds and journal.pending(name):
                 journal.begin(name)
-                journal.put(name, _eager(op, hw, context, search, final))
-        for name, op in read_table().operators.items():
+                journal.put(name, _eager(op, hw, found[name].result(), context, search, final))
+        for name, op in table.items():
             key = f"{name} torch.compile"
             best = journal.done.get(name, {}).get("schedule")
             if best and op.name in COMPILED and context.left > 0 and journal.pending(key):
                 journal.begin(key)
                 journal.put(key, _compiled(op, Schedule.parse(best), hw, final))
     finally:
+        ahead.shutdown(cancel_futures=True)
         search.close()
-        final.close()
     return digest(Path(context.out), context.run)
 
 
-def _eager(op: Operator, hw: Hardware, context: Context, search: NativeBackend, final: NativeBackend) -> dict:
-    """Search, then the winner against torch."""
+def _eager(
+    op: Operator, hw: Hardware, schedules: list[Schedule], context: Context, search: NativeBackend, final: NativeBackend
+) -> dict:
+    """Measure the candidates, then the winner against torch; where torch fails, the winner alone."""
     row: dict[str, object] = {"operator": str(op), "flops": op.flops, "bytes": op.compulsory_bytes}
     row["roofline_s"] = roofline_floor(op, hw)
-    work = [(schedule, make_kernel(op, schedule, hw)) for schedule in candidates(op, hw, context.seed)]
+    work = [(schedule, make_kernel(op, schedule, hw)) for schedule in schedules]
     until = time.monotonic() + max(LEAST_SECONDS, context.seconds / SHARES)
     tried = list(run_trials(search, hw, work, lambda: context.left > 0 and time.monotonic() < until))
     row["trials"] = [
@@ -78,11 +86,11 @@ def _eager(op: Operator, hw: Hardware, context: Context, search: NativeBackend, 
     row |= {"schedule": str(schedule), "conditions": measured.conditions}
     kernel = make_kernel(op, schedule, hw)
     assert isinstance(kernel, Kernel)
-    for which, options in _TIMED:
+    for torch in (True, False):
         try:
-            return {**row, **compared(final.compare({"gensor_gym": kernel}, hw, ROUNDS, **options), op)}
+            return {**row, **compared(final.compare({"gensor_gym": kernel}, hw, ROUNDS, torch=torch), op)}
         except (ValueError, RuntimeError, WorkerLost) as error:
-            row[f"{which}_error"] = str(error)[-600:]
+            row["torch_error" if torch else "error"] = str(error)[-600:]
     return row
 
 
@@ -125,6 +133,7 @@ def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, object]
         },
         "cache": "warm",
         "tf32": False,
+        "gpu": gpu_state(),
     }
 
 

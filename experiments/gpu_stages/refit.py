@@ -29,7 +29,7 @@ from gensor_gym.measure.measurement import Status
 FILE = "fits.json"
 LEAST = 20
 """Programs of an operator without which it is left out."""
-MOST = 400
+MOST = 250
 """Programs of an operator that the fit looks at."""
 
 

@@ -47,9 +47,7 @@ class Outcome:
     result: dict = field(default_factory=dict)
 
 
-def run_stages(
-    stages: Sequence[Stage], context: Context, budget: float, ended: Callable[[list[Outcome]], None]
-) -> list[Outcome]:
+def run_stages(stages: Sequence[Stage], context: Context, budget: float, ended: Callable[[list[Outcome]], None]) -> list[Outcome]:
     """Run stages in order within `budget` seconds; `ended` is called after each with all outcomes so far."""
     finish = time.monotonic() + budget - RESERVE
     outcomes: list[Outcome] = []

@@ -145,7 +145,5 @@ def digest(out: Path, run: str) -> dict[str, object]:
         "geomean_over_torch": {name: float(np.exp(np.mean(np.log(ratios)))) for name, ratios in over.items()},
         "operators_of_the_means": {name: len(ratios) for name, ratios in over.items()},
         "not_run": {row["strategy"]: row["error"] for row in searches if "error" in row},
-        "cut_short": sorted(
-            {f"{row['strategy']}: {row['operator']}" for row in searches if row.get("complete") is False}
-        ),
+        "cut_short": sorted({f"{row['strategy']}: {row['operator']}" for row in searches if row.get("complete") is False}),
     }

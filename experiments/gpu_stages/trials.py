@@ -14,7 +14,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.compile_pool import CompilePool
 from gensor_gym.measure.cuda_presence import device_name
 from gensor_gym.measure.intervals import median_interval
-from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import GPU_WARMUP, NativeBackend
 from gensor_gym.measure.process import WorkerProcess
 from gensor_gym.measure.requests import Built
@@ -57,7 +57,16 @@ def run_trials(
             for name, built in ready:
                 if not more():
                     return
-                yield name, backend.trial(built, hw)
+                yield name, _trial(backend, built, hw)
+
+
+def _trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
+    """One trial; an error of the worker's own, which a search would raise, costs this trial and not the stage."""
+    try:
+        return backend.trial(built, hw)
+    except RuntimeError as error:
+        digest = built.digest if isinstance(built, Measurement) else built.kernel.digest
+        return Measurement(Status.CRASHED, error=str(error), digest=digest)
 
 
 def facts(measurement: Measurement) -> dict[str, object]:

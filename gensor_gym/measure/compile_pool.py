@@ -27,12 +27,12 @@ class CompilePool:
             self._idle.put(worker)
 
     def __call__(self, kernel: Kernel) -> Built:
-        """Compile one kernel to a cubin file; CompileFailed carries the log."""
+        """Compile one kernel to a cubin file; CompileFailed carries the log, or how the compiler's process failed."""
         worker = self._idle.get()
         try:
             answer = worker.ask(CompileRequest(kernel))
-        except WorkerLost as loss:
-            raise CompileFailed(f"compiling: {loss}") from loss
+        except (WorkerLost, RuntimeError) as error:
+            raise CompileFailed(f"compiling: {error}") from error
         finally:
             self._idle.put(worker)
         if isinstance(answer, str):

@@ -89,8 +89,8 @@ def distance_fault(output: np.ndarray, draw: Draw, tolerance: float) -> str:
     if draw.index is None and output.shape != draw.reference.shape:
         return f"shape {output.shape} instead of {draw.reference.shape}"
     values = output.reshape(-1)[draw.index] if draw.index is not None else output
-    error = np.linalg.norm((values.astype(np.float64) - draw.reference).ravel())
-    scale = np.linalg.norm(draw.reference.ravel())
+    error = float(np.linalg.norm((values.astype(np.float64) - draw.reference).ravel()))
+    scale = float(np.linalg.norm(draw.reference.ravel()))
     if error <= tolerance * scale:  # NaN fails
         return ""
     return f"relative distance from the reference is {error / max(scale, 1e-300):.3g}, accepted {tolerance:g}"
