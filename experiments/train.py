@@ -9,6 +9,7 @@ import datetime
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import hydra
 import numpy as np
@@ -18,11 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv
 
 from agents.ppo import Ppo
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env.sb3 import make_sb3
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 
@@ -49,7 +50,7 @@ class Watch(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         """One point of the learning curve per rollout."""
-        episodes = self.model.ep_info_buffer or []
+        episodes: Any = self.model.ep_info_buffer or []
         if episodes:
             mean = float(np.mean([e["r"] for e in episodes]))
             self.curve.append({"steps": self.num_timesteps, "mean_return": mean})
@@ -57,12 +58,13 @@ class Watch(BaseCallback):
                 file.write(json.dumps(self.curve[-1]) + "\n")
 
 
-def make_model(cfg: DictConfig, env: object) -> MaskablePPO:
+def make_model(cfg: DictConfig, env: VecEnv) -> MaskablePPO:
     """A fresh learner; gamma is the environment's discount."""
     return MaskablePPO(
-        "MlpPolicy", env, gamma=cfg.env.discount, n_steps=cfg.ppo.n_steps, batch_size=cfg.ppo.batch_size, n_epochs=cfg.ppo.n_epochs,
-        learning_rate=cfg.ppo.learning_rate, ent_coef=cfg.ppo.ent_coef, gae_lambda=cfg.ppo.gae_lambda, clip_range=cfg.ppo.clip_range,
-        target_kl=cfg.ppo.target_kl, policy_kwargs={"net_arch": list(cfg.ppo.net_arch)}, seed=cfg.seed, device="cpu",
+        "MlpPolicy", env, gamma=cfg.env.discount, n_steps=cfg.ppo.n_steps, batch_size=cfg.ppo.batch_size,
+        n_epochs=cfg.ppo.n_epochs, learning_rate=cfg.ppo.learning_rate, ent_coef=cfg.ppo.ent_coef,
+        gae_lambda=cfg.ppo.gae_lambda, clip_range=cfg.ppo.clip_range, target_kl=cfg.ppo.target_kl, policy_kwargs={"net_arch": list(cfg.ppo.net_arch)},
+        seed=cfg.seed, device="cpu",
     )  # fmt: skip
 
 
@@ -96,11 +98,14 @@ def main(cfg: DictConfig) -> None:
     """Train, save policy and card, evaluate on the validation split."""
     if cfg.agent != "ppo":
         raise ValueError(f"no agent {cfg.agent!r}; trainable agents are ['ppo']")
+    from gensor_gym.env.sb3 import make_sb3
+
     torch.set_num_threads(cfg.torch_threads)
     folder = Path(cfg.output)
     folder.mkdir(parents=True, exist_ok=True)
     console = Console()
-    env = make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **OmegaConf.to_container(cfg.env))
+    arguments: Any = OmegaConf.to_container(cfg.env)
+    env = make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **arguments)
     last = folder / "last.zip"
     resumed = bool(cfg.resume and last.exists())
     model = MaskablePPO.load(last, env=env, device="cpu") if resumed else make_model(cfg, env)

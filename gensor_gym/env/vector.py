@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -39,7 +39,7 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
     usable cores or GENSOR_GYM_THREADS.
     """
 
-    metadata: ClassVar[dict[str, Any]] = ConstructEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    metadata: dict[str, Any] = ConstructEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
     def __init__(
         self,
@@ -177,9 +177,10 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
 
     def _draw(self, index: int) -> int:
         """Task of the next episode of an environment, from its own random stream."""
-        if self._rngs[index] is None:
-            self._rngs[index] = gymnasium.utils.seeding.np_random(None)[0]
-        return self.tasks.draw(self._rngs[index])
+        rng = self._rngs[index]
+        if rng is None:
+            rng = self._rngs[index] = gymnasium.utils.seeding.np_random(None)[0]
+        return self.tasks.draw(rng)
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One action per environment. Rewards are float64 [B]; truncations are always False."""
@@ -206,8 +207,8 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         """Step all environments, split evenly over the threads."""
         tasks = self.tasks
         rest = (
-            self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, tasks.static, self._vector,
-            self._masks, self._obs, self._rewards, self._ended,
+            self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
+            self._vector, self._masks, self._obs, self._rewards, self._ended,
         )  # fmt: skip
         parts = max(1, min(self._threads, self.num_envs // FEWEST_PER_THREAD))
         if parts == 1:
