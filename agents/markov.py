@@ -157,7 +157,8 @@ def ranked(
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
     """The ranking with at most so many programs of each register tile, the others moved to the end."""
     seen: dict[bytes, int] = {}
-    first, later = [], []
+    first: list[Schedule] = []
+    later: list[Schedule] = []
     for schedule in schedules:
         tile = schedule.row[TILE : TILE + MAX_AXES].tobytes()
         seen[tile] = seen.get(tile, 0) + 1

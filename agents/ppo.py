@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sb3_contrib import MaskablePPO
@@ -93,7 +94,8 @@ def act(model: MaskablePPO, observation: np.ndarray, masks: np.ndarray, rng: np.
 
     with torch.no_grad():
         tensor = torch.as_tensor(observation)
-        logits = model.policy.get_distribution(tensor, action_masks=masks).distribution.logits.numpy()
+        masked: Any = model.policy.get_distribution(tensor, action_masks=masks)
+        logits = masked.distribution.logits.numpy()
     gumbel = rng.gumbel(size=logits.shape)
     gumbel[0] = 0.0
     return np.where(masks, logits + gumbel, -np.inf).argmax(axis=1)
@@ -115,6 +117,6 @@ def load_policy(folder: str) -> MaskablePPO:
     return MaskablePPO.load(path, device="cpu")
 
 
-def read_card(folder: Path) -> dict[str, object]:
+def read_card(folder: Path) -> dict[str, Any]:
     """The card of a checkpoint: configuration, data, cost and evaluation."""
     return json.loads((folder / "card.json").read_text())

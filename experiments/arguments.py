@@ -49,7 +49,9 @@ def quoted(value: str) -> str:
         return value
     parts, at = [], 0
     while match := _CALL.search(value, at):
-        end = _EPILOGUE.match(value, _closing(value, match.end() - 1) + 1).end()
+        closed = _closing(value, match.end() - 1) + 1
+        epilogue = _EPILOGUE.match(value, closed)
+        end = epilogue.end() if epilogue else closed
         parts += [value[at : match.start()], f"'{value[match.start() : end].strip()}'"]
         at = end
     return "".join([*parts, value[at:]])

@@ -25,6 +25,7 @@ from experiments.retime import Comparison, Retimer
 from experiments.settings import Job, Settings, settings_of, short_hash
 from experiments.summary import label_of, summarise
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.session import TraceRow
 
 
 def compare(settings: Settings, jobs: Jobs, console: Console) -> dict[str, object]:
@@ -68,7 +69,7 @@ def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
     bar = progress.add_task(f"{job.strategy} on {job.operator}", total=job.budget.trials, best="")
     best = float("inf")
 
-    def on_trial(row: object) -> None:
+    def on_trial(row: TraceRow) -> None:
         nonlocal best
         best = min(best, row.seconds)
         progress.update(bar, advance=1, best=report.seconds_text(best) if best < float("inf") else "")
@@ -91,10 +92,10 @@ def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) 
     retimer = Retimer(settings.backend, settings.jobs[0].hardware, settings.rounds, settings.output / "comparisons")
     found = {}
     for op in dict.fromkeys(job.operator for job in settings.jobs):
-        mine = [job for job in settings.jobs if job.operator == op and outcomes[job.key].seconds is not None]
         winners = {
-            label_of(job, settings): (Schedule.parse(outcomes[job.key].schedule), outcomes[job.key].seconds)
-            for job in mine
+            label_of(job, settings): (Schedule.parse(end.schedule), end.seconds)
+            for job in settings.jobs
+            if job.operator == op and (end := outcomes[job.key]).seconds is not None
         }
         with console.status(f"timing the winners on {op} together"):
             found[str(op)] = retimer.compare(op, winners)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from experiments import style
 
-Rows = list[dict[str, object]]
+Rows = list[dict[str, Any]]
 
 
 def draw(summary: dict, trials: Rows, folder: Path) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -44,7 +46,7 @@ def notes(summary: dict, operator: str) -> list[str]:
     return lines
 
 
-def spread(value: dict[str, float], text: object) -> str:
+def spread(value: dict[str, float], text: Callable[[float], str]) -> str:
     """Median with its interval; the interval only where there is one."""
     if value["low"] == value["high"]:
         return text(value["median"])

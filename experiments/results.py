@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from experiments.settings import Job
 from gensor_gym.fingerprint import fingerprint
@@ -28,7 +29,7 @@ class Results:
     def __init__(self, path: Path) -> None:
         """Read what there is. ValueError when it was written under another fingerprint."""
         self.path = path
-        self._rows: dict[tuple[str, int], dict[str, object]] = {}
+        self._rows: dict[tuple[str, int], dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         for line in text.split("\n")[:-1]:
@@ -43,7 +44,7 @@ class Results:
         if text and (not text.endswith("\n") or text.count("\n") != len(self._rows)):
             self._write_all()
 
-    def rows(self, job: Job) -> list[dict[str, object]]:
+    def rows(self, job: Job) -> list[dict[str, Any]]:
         """The trials of a job in order."""
         found = [row for (key, _), row in self._rows.items() if key == job.key]
         return sorted(found, key=lambda row: row["trial"])
@@ -77,7 +78,7 @@ class Results:
                 del self._rows[place]
             self._write_all()
 
-    def _append(self, row: dict[str, object]) -> None:
+    def _append(self, row: dict[str, Any]) -> None:
         """One line in one write: the operating system holds it when this returns, and outlives this process."""
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -90,7 +91,7 @@ class Results:
         write_text(self.path, "".join(map(_line, self._rows.values())))
 
 
-def row_of(job: Job, trial: TraceRow) -> dict[str, object]:
+def row_of(job: Job, trial: TraceRow) -> dict[str, Any]:
     """A trial as values of JSON; see FIELDS."""
     seconds = trial.seconds if trial.seconds != float("inf") else None
     rest = (trial.trial, trial.elapsed_s, trial.schedule, seconds, trial.status, trial.evaluations)
@@ -107,6 +108,6 @@ def write_text(path: Path, text: str) -> None:
     os.replace(name, path)
 
 
-def _line(row: dict[str, object]) -> str:
+def _line(row: dict[str, Any]) -> str:
     """One line of the file."""
     return json.dumps(row, allow_nan=False) + "\n"

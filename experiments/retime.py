@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from experiments.results import write_text
 from experiments.settings import short_hash
@@ -48,6 +49,11 @@ class Retimer:
         self.rounds = rounds
         self.folder = folder
 
+    @property
+    def _native(self) -> NativeBackend:
+        """The backend where it runs kernels; `compare` asks no other to."""
+        return cast(NativeBackend, self.backend)
+
     def compare(self, op: Operator, winners: Mapping[str, tuple[Schedule, float]]) -> Comparison:
         """Time the winners (label -> schedule and the seconds its search saw) and torch in interleaved rounds."""
         if not isinstance(self.backend, NativeBackend):
@@ -76,7 +82,7 @@ class Retimer:
         """Generated kernels, and why there is none."""
         made = {label: make_kernel(op, schedule, self.hardware) for label, schedule in schedules.items()}
         kernels = {label: kernel for label, kernel in made.items() if isinstance(kernel, Kernel)}
-        return kernels, {label: made[label].error for label in made if label not in kernels}
+        return kernels, {label: why.error for label, why in made.items() if not isinstance(why, Kernel)}
 
     def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
         """Samples by name, torch on the same device among them; and what is wrong with those left out."""
@@ -84,7 +90,7 @@ class Retimer:
         if not kernels:
             return {}, {}
         try:
-            return self.backend.compare(kernels, self.hardware, self.rounds, torch), {}
+            return self._native.compare(kernels, self.hardware, self.rounds, torch), {}
         except (ValueError, RuntimeError, WorkerLost):
             faults = self._faults(kernels)
         good = {name: kernel for name, kernel in kernels.items() if name not in faults}
@@ -92,7 +98,7 @@ class Retimer:
             faults |= self._fault(TORCH, dict([next(iter(good.items()))]), torch=True)
         if not good:
             return {}, faults
-        return self.backend.compare(good, self.hardware, self.rounds, torch and TORCH not in faults), faults
+        return self._native.compare(good, self.hardware, self.rounds, torch and TORCH not in faults), faults
 
     def _faults(self, kernels: dict[str, Kernel]) -> dict[str, str]:
         """What goes wrong with each kernel alone."""
@@ -104,7 +110,7 @@ class Retimer:
     def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
         """{name: what goes wrong} in a comparison of one round, or nothing."""
         try:
-            self.backend.compare(kernels, self.hardware, 1, torch)
+            self._native.compare(kernels, self.hardware, 1, torch)
         except (ValueError, RuntimeError, WorkerLost) as error:
             return {name: str(error).strip().splitlines()[-1]}
         return {}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -86,7 +87,7 @@ class Settings:
 
 def settings_of(config: DictConfig) -> Settings:
     """Resolve a configuration; ValueError names what is wrong with it."""
-    plain = OmegaConf.to_container(config, resolve=True)
+    plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
     hw = machines.get(plain["hardware"])
     backend = _backend(plain["backend"], hw, plain["recording"])
@@ -134,7 +135,7 @@ def _backend(name: str, hw: Hardware, recording: str | None) -> Backend:
 
 def _seeds(value: object) -> list[int]:
     """Seeds from a number or a list."""
-    seeds = list(value) if isinstance(value, (list, tuple)) else [value]
+    seeds: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
     if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
         raise ValueError(f"seed {value!r}: expected a number from 0, or a list of those")
     return list(dict.fromkeys(seeds))

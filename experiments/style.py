@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -19,7 +20,7 @@ FIXED = ("markov", "markov_ext", "roller", "ppo", "random_walk", "exhaustive")
 """Strategies that have the same colour in every figure."""
 INK, FAINT = "#222222", "#DDDDDD"
 
-RC = {
+RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9.0, "axes.titlesize": 9.5, "axes.titleweight": "bold",
     "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888",
     "axes.linewidth": 0.8, "axes.labelcolor": INK, "xtick.color": "#555555", "ytick.color": "#555555",
@@ -65,7 +66,7 @@ def time_axis(axes: Axes, axis: str = "y") -> None:
     getattr(axes, f"set_{axis}scale")("log")
     low, high = getattr(axes, f"get_{axis}lim")()
     within = getattr(axes, f"{axis}axis")
-    steps = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
+    steps: tuple[float, ...] = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
     steps = tuple(float(i) for i in range(1, 10)) if high / low < 5 else steps
     steps = tuple(1.0 + 0.1 * i for i in range(90)) if high / low < 1.3 else steps
     within.set_major_locator(LogLocator(subs=steps, numticks=12))

@@ -108,7 +108,7 @@ def _row(
         "space": outcome.space,
         "schedule": outcome.schedule,
     }
-    if samples:
+    if samples and comparison:
         row["retimed"] = interval(samples)
         row["gap_to_best"] = ratio(samples, _best(comparison))
         if TORCH in comparison.samples:

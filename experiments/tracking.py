@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 def track(
-    mode: str, project: str, summary: dict, trials: Sequence[dict], figures: Sequence[str], folder: Path
+    mode: Any, project: str, summary: dict, trials: Sequence[dict], figures: Sequence[str], folder: Path
 ) -> Path | None:
     """Log trials, summary and figures as one run in `folder`; returns the run's folder, None when `disabled`."""
     if mode == "disabled":
@@ -21,7 +22,7 @@ def track(
         mode=mode, project=project, dir=str(folder), name=folder.name, config=summary["config"], settings=settings
     )
     _log_trials(run, trials)
-    columns = [
+    columns: list[str | int] = [
         "operator",
         "strategy",
         "seed",
@@ -53,7 +54,7 @@ def track(
     return path
 
 
-def _log_trials(run: object, trials: Sequence[dict]) -> None:
+def _log_trials(run: Any, trials: Sequence[dict]) -> None:
     """Every trial with its best so far, on an axis of its own: the trial's number within its search."""
     best: dict[tuple, float] = {}
     run.define_metric("trial")

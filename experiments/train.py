@@ -63,8 +63,8 @@ def make_model(cfg: DictConfig, env: VecEnv) -> MaskablePPO:
     return MaskablePPO(
         "MlpPolicy", env, gamma=cfg.env.discount, n_steps=cfg.ppo.n_steps, batch_size=cfg.ppo.batch_size,
         n_epochs=cfg.ppo.n_epochs, learning_rate=cfg.ppo.learning_rate, ent_coef=cfg.ppo.ent_coef,
-        gae_lambda=cfg.ppo.gae_lambda, clip_range=cfg.ppo.clip_range, target_kl=cfg.ppo.target_kl, policy_kwargs={"net_arch": list(cfg.ppo.net_arch)},
-        seed=cfg.seed, device="cpu",
+        gae_lambda=cfg.ppo.gae_lambda, clip_range=cfg.ppo.clip_range, target_kl=cfg.ppo.target_kl,
+        policy_kwargs={"net_arch": list(cfg.ppo.net_arch)}, seed=cfg.seed, device="cpu",
     )  # fmt: skip
 
 

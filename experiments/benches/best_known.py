@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,9 @@ class BestKnown:
         """Read the file, if it is of this fingerprint."""
         self.path = path
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        self.tasks: dict[str, dict[str, object]] = found["tasks"] if found.get("fingerprint") == fingerprint() else {}
+        self.tasks: dict[str, dict[str, Any]] = found["tasks"] if found.get("fingerprint") == fingerprint() else {}
 
-    def entry(self, graph: ConstructionGraph) -> dict[str, object] | None:
+    def entry(self, graph: ConstructionGraph) -> dict[str, Any] | None:
         """{"seconds", "schedule", "certified"} of a task, None when there is none."""
         return self.tasks.get(key_of(graph))
 

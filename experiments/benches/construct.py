@@ -10,7 +10,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents import get_strategy
-from experiments.benches.best_known import BestKnown, search
+from experiments.benches.best_known import BestKnown, key_of, search
 from experiments.benches.lines import Lines, machine, spread
 from experiments.summary import geometric_mean
 from gensor_gym import operators
@@ -23,7 +23,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     settings = config.construct
     emit(kind="machine", hardware=settings.hardware, space=settings.space, **machine())
     ops = list(dict.fromkeys(operators.resolve(_plain(settings.operators))))
-    strategies = {name: get_strategy(name) for name in (settings.strategy, settings.baseline)}
+    strategies: dict[str, Any] = {name: get_strategy(name) for name in (settings.strategy, settings.baseline)}
     known = BestKnown(Path(settings.best_known))
     for name, strategy in strategies.items():  # compilation is not construction
         strategy.construct(_graph(ops[0], settings, name, strategies), np.random.default_rng(0))
@@ -37,17 +37,16 @@ def run(config: DictConfig, emit: Lines) -> None:
     emit(kind="all", **_overall(rows, settings))
 
 
-def _shape(op: Any, settings: DictConfig, strategies: dict[str, Any], known: BestKnown, seed: int) -> dict[str, object]:
+def _shape(op: Any, settings: DictConfig, strategies: dict[str, Any], known: BestKnown, seed: int) -> dict[str, Any]:
     """Both strategies on one shape."""
     target = ConstructionGraph(op, settings.hardware, settings.space)
     if known.entry(target) is None:
         begin = time.perf_counter()
-        best, certified = search(target, settings.enumerate, settings.restarts, np.random.default_rng(seed))
-        known.offer(target, best, certified)
+        known.offer(target, *search(target, settings.enumerate, settings.restarts, np.random.default_rng(seed)))
         searched = time.perf_counter() - begin
     else:
         searched = 0.0
-    row: dict[str, object] = {"operator": str(op), "best_known_search_s": searched}
+    row: dict[str, Any] = {"operator": str(op), "best_known_search_s": searched}
     for name, strategy in strategies.items():
         found, wall = [], []
         for repeat in range(settings.repeats):
@@ -63,7 +62,7 @@ def _shape(op: Any, settings: DictConfig, strategies: dict[str, Any], known: Bes
         }  # fmt: skip
         if best[0] is not None:
             known.offer(target, best[0])
-    entry = known.entry(target)
+    entry = known.tasks[key_of(target)]
     for name in strategies:
         row[name]["over_best_known"] = row[name]["latency_s"] / entry["seconds"]
     return {**row, "best_known_s": entry["seconds"], "certified": entry["certified"]}

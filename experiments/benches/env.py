@@ -7,6 +7,7 @@ that what is timed is stepping alone: transition, mask, observation, reward, and
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import gymnasium
 import numpy as np
@@ -61,7 +62,7 @@ def _vector(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> No
     envs.close()
 
 
-def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repeat: object, repeats: int) -> None:
+def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repeat: Callable[[], float], repeats: int) -> None:
     """Time the repeats, each with the machine's own speed beside it."""
     repeat()
     steal = Steal()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -49,14 +50,14 @@ def run(config: DictConfig, emit: Lines) -> None:
         draw(timed, folder / "kernels.png")
 
 
-def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, object]:
+def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, Any]:
     """Search, then time the winner with torch."""
     hw = retimer.hardware
     strategy = get_strategy(settings.strategy)
     session = Session(Task(op, hw, retimer.backend, strategy.space), Budget(trials=settings.trials), store)
     search(strategy, session, seed)
     floor = roofline_floor(op, hw)
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         "operator": str(op),
         "trials": session.trials,
         "failed": sum(trial.status != "OK" for trial in session.trace),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -11,6 +12,7 @@ from experiments.benches.lines import Lines, Steal, calibration, machine
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend, cpu_backend
 from gensor_gym.operators.types import Operator
@@ -35,7 +37,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _rate(
-    backend: NativeBackend, op: Operator, schedules: list[Schedule], hw: object, emit: Lines
+    backend: NativeBackend, op: Operator, schedules: list[Schedule], hw: Hardware, emit: Lines
 ) -> list[Measurement]:
     """Measure all; the worker is started beforehand."""
     backend.measure(op, schedules[:1], hw)
@@ -44,8 +46,8 @@ def _rate(
     measured = backend.measure(op, schedules[1:], hw)
     wall = time.perf_counter() - begin
     ok = [m for m in measured if m.status is Status.OK]
-    kernel = sum(sum(m.samples) * float(m.conditions["calls_per_sample"]) for m in ok)
-    compiling = sum(float(m.conditions["compile_seconds"]) for m in ok)
+    kernel = sum(sum(m.samples) * _condition(m, "calls_per_sample") for m in ok)
+    compiling = sum(_condition(m, "compile_seconds") for m in ok)
     emit(
         kind="rate", operator=str(op), trials=len(measured), ok=len(ok), wall_s=wall,
         trials_per_second=len(measured) / wall,
@@ -54,7 +56,13 @@ def _rate(
     return [*backend.measure(op, schedules[:1], hw), *measured]
 
 
-def _repeat(op: Operator, schedules: list[Schedule], before: list[Measurement], hw: object, emit: Lines) -> None:
+def _condition(measurement: Measurement, name: str) -> float:
+    """A number among the conditions of a measurement."""
+    value: Any = measurement.conditions[name]
+    return float(value)
+
+
+def _repeat(op: Operator, schedules: list[Schedule], before: list[Measurement], hw: Hardware, emit: Lines) -> None:
     """The same kernels in a new worker: ratio of the medians, and of the widths of the samples."""
     second = cpu_backend()
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from agents import get_strategy
@@ -76,6 +78,6 @@ def _ablation(limit: int | None) -> Table:
 
 def predicted(op: Operator, strategy: str, space: str | None = None) -> float:
     """Model latency in seconds of the best program that a strategy constructs, in its own space unless told."""
-    made = get_strategy(strategy, **({"space": space} if space else {}))
+    made: Any = get_strategy(strategy, **({"space": space} if space else {}))
     graph = ConstructionGraph(op, HARDWARE, made.space)
     return float(min(made.construct(graph, np.random.default_rng(0)).latencies))

@@ -85,7 +85,7 @@ def _write_step_origin(out: Writer, plan: Plan) -> None:
 
 def _write_stage(out: Writer, plan: Plan, index: int) -> None:
     """All threads together copy one read's box into shared memory."""
-    read, tile = plan.op.reads[index], plan.shared[index]
+    read, tile = plan.op.reads[index], plan.shared_tile(index)
     name, width = read.tensor.name, tile.load_width
     trips = -(-tile.loads // plan.threads)
     words = f"{width} elements a load" if width > 1 else "one element a load"
@@ -103,7 +103,7 @@ def _write_stage(out: Writer, plan: Plan, index: int) -> None:
 
 def _write_copy(out: Writer, plan: Plan, index: int, box: list[str]) -> None:
     """One load into the shared tile, of the element or vector at the coordinates `box`."""
-    read, tile = plan.op.reads[index], plan.shared[index]
+    read, tile = plan.op.reads[index], plan.shared_tile(index)
     name, width = read.tensor.name, tile.load_width
     origins = [origin(plan, a) for a in range(len(plan.names))]
     indices = [total([(1, along(read, d, origins)), (1, box[d])]) for d in range(len(box))]
@@ -126,7 +126,7 @@ def _write_copy(out: Writer, plan: Plan, index: int, box: list[str]) -> None:
 
 def _write_box_coordinates(out: Writer, plan: Plan, index: int) -> list[str]:
     """Coordinates in the box of load number `load`, the tensor's own innermost dimension fastest."""
-    tile = plan.shared[index]
+    tile = plan.shared_tile(index)
     box = ["0"] * len(tile.shape)
     counts = _merged_counts(plan, index)
     counts[-1] //= tile.load_width
@@ -145,7 +145,7 @@ def _merged_counts(plan: Plan, index: int) -> list[int]:
     So it is when the box holds its whole length in the tensor, without gap in shared memory, and nothing is guarded:
     then both are one long dimension, and an address takes one division less.
     """
-    read, tile = plan.op.reads[index], plan.shared[index]
+    read, tile = plan.op.reads[index], plan.shared_tile(index)
     counts = list(tile.shape)
     for d in range(1, len(counts)):
         whole = tile.shape[d] == read.view[d] and tile.strides[d - 1] == tile.strides[d] * tile.shape[d]
@@ -176,8 +176,8 @@ def _write_chunks(out: Writer, plan: Plan) -> None:
         ]
         stack.enter_context(out.nest(points))
         site = make_site(plan)
-        index = {a: total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]) for a in plan.guarded_points}
-        skip = [f"{text} < {plan.op.extents[a]}" for a, text in index.items()]
+        places = {a: total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]) for a in plan.guarded_points}
+        skip = [f"{text} < {plan.op.extents[a]}" for a, text in places.items()]
         stack.enter_context(out.guarded(skip))
         for index in range(len(plan.op.reads)):
             _write_fragment(out, plan, index)

@@ -125,6 +125,13 @@ class Plan:
         padded = self._layout(self.program.knob("shared_layout") == 1)
         return padded if _end(padded) <= self.program.hardware.shared_per_block else self._layout(False)
 
+    def shared_tile(self, index: int) -> SharedTile:
+        """Shared tile of a staged read; ValueError for one that is read directly."""
+        tile = self.shared[index]
+        if tile is None:
+            raise ValueError(f"read {index} of {self.op} is not staged; staged are {self.staged}")
+        return tile
+
     def _layout(self, padded: bool) -> tuple[SharedTile | None, ...]:
         """The shared tiles one after another, each from a multiple of 16 bytes on."""
         tiles: list[SharedTile | None] = []

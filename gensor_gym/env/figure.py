@@ -93,8 +93,8 @@ def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
     powers = range(0, math.ceil(math.log2(longest)) + 1, 1 if longest <= 512 else 2)
     axes.set_xticks([_length(2**p) for p in powers], [_short(2**p) for p in powers])
     axes.set_xlim(0, _length(longest) * 1.32)
-    virtual = [("v: virtual threads", "white")] if any(v > 1 for v in program.vthread) else []
-    _legend(axes, [*zip(NAMES[kind], colors, strict=True), ("extent", "#cbd5de"), *virtual])
+    note = [("v: virtual threads", "white")] if any(v > 1 for v in program.vthread) else []
+    _legend(axes, [*zip(NAMES[kind], colors, strict=True), ("extent", "#cbd5de"), *note])
 
 
 def _length(size: int) -> float:

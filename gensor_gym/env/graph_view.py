@@ -37,18 +37,20 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
         """ValueError where the environment's observation is neither flat nor dict."""
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         gymnasium.ObservationWrapper.__init__(self, env)
-        self._view = env.unwrapped.view
+        inner: Any = env.unwrapped
+        self._view = inner.view
         if self._view.kind not in ("flat", "dict"):
             raise ValueError(f"GraphObservation wraps observation 'flat' or 'dict', not {self._view.kind!r}")
         self._global = [name for name in _GLOBAL if name in self._view.slices]
-        width = len(KINDS) + _AXIS + _TENSOR + sum(GROUPS[name] for name in self._global)
-        self.observation_space = gymnasium.spaces.Graph(_box(width), _box(EDGE_FEATURES))
+        self._width = len(KINDS) + _AXIS + _TENSOR + sum(GROUPS[name] for name in self._global)
+        self.observation_space = gymnasium.spaces.Graph(_box(self._width), _box(EDGE_FEATURES))
         self._fixed: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def observation(self, observation: Any) -> GraphInstance:
         """The graph of a flat or dict observation of the current task."""
         groups = observation if isinstance(observation, dict) else self._split(observation)
-        op = self.env.unwrapped.graph.operator
+        inner: Any = self.env.unwrapped
+        op = inner.graph.operator
         if str(op) not in self._fixed:
             self._fixed[str(op)] = (self._fixed_nodes(op), *_edges(op))
         nodes, edges, links = self._fixed[str(op)]
@@ -71,7 +73,7 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
     def _fixed_nodes(self, op: Operator) -> np.ndarray:
         """Node features that do not change in an episode, the others 0, float32 [V, F]."""
         tensors = (*op.reads, op.write)
-        nodes = np.zeros((len(op.axes) + len(tensors) + 1, *self.observation_space.node_space.shape), dtype=np.float32)
+        nodes = np.zeros((len(op.axes) + len(tensors) + 1, self._width), dtype=np.float32)
         for row, axis in enumerate(op.axes):
             nodes[row, 0] = 1.0
             nodes[row, len(KINDS) : len(KINDS) + 2] = math.log2(axis.extent) / 8.0, axis.kind == "reduce"

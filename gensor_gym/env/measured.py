@@ -35,14 +35,14 @@ class FinalReward:
         """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already."""
         if self.backend is None:
             return [(0.0, {"runtime_s": seconds, "status": "OK"}) for seconds in latencies]
-        measured = [self._measure(graph, Schedule(row)) for graph, row in zip(graphs, rows, strict=True)]
+        measured = [self._measure(self.backend, graph, Schedule(row)) for graph, row in zip(graphs, rows, strict=True)]
         return [(reward(graph, m), facts(m)) for graph, m in zip(graphs, measured, strict=True)]
 
-    def _measure(self, graph: ConstructionGraph, schedule: Schedule) -> Measurement:
+    def _measure(self, backend: Backend, graph: ConstructionGraph, schedule: Schedule) -> Measurement:
         """Measure one program, or recall it: schedules of one kernel digest are one program."""
-        key = (str(graph.operator), self.backend.digest(graph.operator, schedule, self.hardware))
+        key = (str(graph.operator), backend.digest(graph.operator, schedule, self.hardware))
         if not (self.pooled and key in self._seen):
-            self._seen[key] = self.backend.measure(graph.operator, [schedule], self.hardware)[0]
+            self._seen[key] = backend.measure(graph.operator, [schedule], self.hardware)[0]
         return self._seen[key]
 
     def close(self) -> None:
