@@ -9,7 +9,6 @@ from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import (
-    COEF,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
@@ -19,6 +18,8 @@ from gensor_gym.graph.tables import (
     LANES,
     NUM_DIMS,
     NUM_READS,
+    PAIR_WIDTH,
+    PAIRS,
     REGS_THREAD,
     REGS_UNIT,
     SHARED_BLOCK,
@@ -56,11 +57,7 @@ def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
     """Elements of a tensor that the tile of a level touches, as a dense box."""
     size = 1
     for d in range(ints[NUM_DIMS + tensor]):
-        reach = 1
-        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
-        for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
-            reach += ints[at + axis] * (row[TILE + level * MAX_AXES + axis] - 1)
-        size *= reach
+        size *= box_length(row, tensor, d, level, ints)
     return size
 
 
@@ -68,9 +65,9 @@ def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
 def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
     """Length of the box of `footprint` along a dimension of the tensor."""
     reach = 1
-    at = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
-    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
-        reach += ints[at + axis] * (row[TILE + level * MAX_AXES + axis] - 1)
+    at = PAIRS + (tensor * MAX_DIMS + dimension) * PAIR_WIDTH
+    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+        reach += ints[pair + 1] * (row[TILE + level * MAX_AXES + ints[pair]] - 1)
     return reach
 
 
@@ -160,8 +157,15 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
-def fits_gpu(row, ints):  # noqa: ANN001, ANN201
-    """Limits of a block: threads, registers, shared memory, code; and no part of the reduction left without work."""
+def fits_gpu(row, ints, changed=0):  # noqa: ANN001, ANN201
+    """Limits of a block: threads, registers, shared memory, code; and no part of the reduction left without work.
+
+    `changed` as in `fits_cpu`.
+    """
+    if row[SPLIT_K] > 0 and power_value(row[SPLIT_K]) > reduce_steps(row, 1, ints):
+        return False
+    if changed > 2:
+        return True
     threads = threads_of(row, ints)
     registers = registers_of(row, ints)
     if threads > ints[THREADS_BLOCK] or registers > ints[REGS_THREAD]:
@@ -171,12 +175,13 @@ def fits_gpu(row, ints):  # noqa: ANN001, ANN201
         return False
     if shared_bytes_of(row, ints) > ints[SHARED_BLOCK]:
         return False
-    body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
-    if body * power_value(row[UNROLL]) > CODE_LIMIT_GPU:
-        return False
-    if power_value(row[REDUCE_THREADS]) > reduce_product(row, 1, ints) // reduce_product(row, 0, ints):
-        return False
-    return power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints)
+    if changed == 0:
+        body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
+        if body * power_value(row[UNROLL]) > CODE_LIMIT_GPU:
+            return False
+    if row[REDUCE_THREADS] == 0:
+        return True
+    return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
 
 
 @compiled
@@ -213,22 +218,25 @@ def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
-def fits_cpu(row, ints):  # noqa: ANN001, ANN201
-    """Limits of a core: vector registers, L1 tile within L2, task tile within a core's share of L3, code size."""
-    accumulators = accumulators_of(row, ints)
-    if accumulators + vectors_along(row, ints) + 1 > ints[VECTOR_REGS]:
+def fits_cpu(row, ints, changed=0):  # noqa: ANN001, ANN201
+    """Limits of a core: vector registers, code size, L1 tile within L2, task tile within a core's share of L3.
+
+    `changed` is the lowest level whose tile differs from a program known to fit (3: none does); parts that only depend on
+    levels below it are not computed again.
+    """
+    if changed == 0:
+        accumulators = accumulators_of(row, ints)
+        if accumulators + vectors_along(row, ints) + 1 > ints[VECTOR_REGS]:
+            return False
+        if accumulators * reduce_product(row, 0, ints) * power_value(row[UNROLL]) > CODE_LIMIT_CPU:
+            return False
+    if changed <= 1 and tile_bytes(row, 1, ints) > ints[L2_BYTES]:
         return False
-    if tile_bytes(row, 1, ints) > ints[L2_BYTES]:
-        return False
-    share = max(ints[L3_BYTES] // ints[UNITS], 4 * ints[L2_BYTES]) if ints[L3_BYTES] > 0 else 4 * ints[L2_BYTES]
-    if tile_bytes(row, 2, ints) > share:
-        return False
-    body = accumulators * reduce_product(row, 0, ints)
-    if body * power_value(row[UNROLL]) > CODE_LIMIT_CPU:
+    if changed <= 2 and tile_bytes(row, 2, ints) > max(ints[L3_BYTES] // ints[UNITS], 4 * ints[L2_BYTES]):
         return False
     if row[CONVOLUTION] == 1 and row[PACK_B] == 0:
         return False
-    return power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
+    return row[THREAD_SPLIT] == 0 or power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
 
 
 assert all(KNOBS[KNOB_INDEX[n]].values == tuple(1 << i for i in range(len(KNOBS[KNOB_INDEX[n]].values)))

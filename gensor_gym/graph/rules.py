@@ -28,25 +28,39 @@ from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPAT
 from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
 
 _NUM_KNOBS = len(KNOBS)
+FREE_KNOB = np.array([knob.name in ("vector", "raster", "pack_a", "loop_order", "prefetch") for knob in KNOBS])
+"""Knobs that no limit of `graph.resources` depends on."""
+KNOB_CHANGES = np.array([3 if knob.name in ("split_k", "pack_b", "thread_split") else 0 for knob in KNOBS])
+"""3 for knobs that only the last conditions of the limits depend on, whatever the tiles."""
+
+
+@compiled
+def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
+    """Index of the first size above `current` in the ascending sizes[start:stop]; `stop` if there is none."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        if sizes[middle] > current:
+            stop = middle
+        else:
+            start = middle + 1
+    return start
 
 
 @compiled
 def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     """Smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if there is none."""
-    for i in range(start, stop):
-        size = sizes[i]
-        if size > current and size % base == 0:
-            return size
+    for i in range(first_above(sizes, start, stop, current), stop):
+        if base == 1 or sizes[i] % base == 0:
+            return sizes[i]
     return current
 
 
 @compiled
 def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     """Largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if there is none."""
-    for i in range(stop - 1, start - 1, -1):
-        size = sizes[i]
-        if size < current and size % base == 0:
-            return size
+    for i in range(first_above(sizes, start, stop, current - 1) - 1, start - 1, -1):
+        if base == 1 or sizes[i] % base == 0:
+            return sizes[i]
     return current
 
 
@@ -134,11 +148,11 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
 
 
 @compiled
-def fits(row, ints):  # noqa: ANN001, ANN201
-    """Whether the program's resources are within the hardware's limits."""
+def fits(row, ints, changed=0):  # noqa: ANN001, ANN201
+    """Whether the program's resources are within the hardware's limits (`changed` as in `resources.fits_cpu`)."""
     if ints[IS_CPU] == 1:
-        return resources.fits_cpu(row, ints)
-    return resources.fits_gpu(row, ints)
+        return resources.fits_cpu(row, ints, changed)
+    return resources.fits_gpu(row, ints, changed)
 
 
 @compiled
@@ -170,7 +184,7 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @compiled
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in."""
+    """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit."""
     for i in range(ROW):
         scratch[i] = row[i]
     mask[STOP] = 1
@@ -179,13 +193,41 @@ def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
         if ints[ALLOWED + action] == 0 or _is_inert(action, ints):
             continue
         if apply(scratch, action, ints, sizes):
-            mask[action] = fits(scratch, ints)
+            mask[action] = keeps_resources(row, action, ints) or fits(scratch, ints, lowest_change(row, action))
             _restore(scratch, row, action)
 
 
 @compiled
+def keeps_resources(row, action, ints):  # noqa: ANN001, ANN201
+    """Whether the result of an action surely fits when `row` does, so that legality need not be computed: for speed only.
+
+    Moves between levels and of virtual threads take nothing. A shorter outer tile holds less (but may leave reduction
+    threads without work on a GPU, and a shorter register tile may need more vectors). Some knobs are free.
+    """
+    if action == CACHE or action == UNCACHE or VTHREAD_UP <= action < KNOB_UP:
+        return True
+    if TILE_DOWN <= action < CACHE:
+        spatial = action - TILE_DOWN < SPATIAL_SLOTS
+        return row[LEVEL] > 0 and (spatial or ints[IS_CPU] == 1)
+    if action >= KNOB_UP:
+        return FREE_KNOB[(action - KNOB_UP) % _NUM_KNOBS]
+    return False
+
+
+@compiled
+def lowest_change(row, action):  # noqa: ANN001, ANN201
+    """Lowest level whose part of the limits an action can touch: that of a tile; 0 for a knob, 3 for some."""
+    if action < CACHE:
+        return row[LEVEL]
+    return KNOB_CHANGES[(action - KNOB_UP) % _NUM_KNOBS] if action >= KNOB_UP else 0
+
+
+@compiled
 def _is_inert(action, ints):  # noqa: ANN001, ANN201
-    """Moves of an axis of extent 1, known to change nothing: skipped for speed only."""
+    """Moves of an axis of extent 1 or of a knob with one usable value change nothing: skipped for speed only."""
+    if action >= KNOB_UP:
+        bits = ints[KNOB_BITS + (action - KNOB_UP) % _NUM_KNOBS]
+        return bits & (bits - 1) == 0
     if TILE_UP <= action < CACHE:
         axis = (action - TILE_UP) % MAX_AXES
         return ints[EXTENT + axis] == 1

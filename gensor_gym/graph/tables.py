@@ -31,7 +31,10 @@ PADDED = SHARED_INNER + MAX_TENSORS  # [T]
 ITEM = PADDED + MAX_TENSORS  # [T] bytes of an element
 VIEW = ITEM + MAX_TENSORS  # [T, D]
 COEF = VIEW + MAX_TENSORS * MAX_DIMS  # [T, D, A]
-STRIDE = COEF + MAX_TENSORS * MAX_DIMS * MAX_AXES  # [T, A] elements the flat index moves along an axis
+PAIRS = COEF + MAX_TENSORS * MAX_DIMS * MAX_AXES  # [T, D, 1 + 2 * MAX_PAIRS] nonzero coefficients: count, (axis, value)..
+MAX_PAIRS = 3
+PAIR_WIDTH = 1 + 2 * MAX_PAIRS
+STRIDE = PAIRS + MAX_TENSORS * MAX_DIMS * PAIR_WIDTH  # [T, A] elements the flat index moves along an axis
 VECTOR_SLOT = STRIDE + MAX_TENSORS * MAX_AXES  # [2] by knob convolution
 KNOB_BITS = VECTOR_SLOT + 2  # [K] bit i set: value i may be chosen
 ALLOWED = KNOB_BITS + len(KNOBS)  # [N] actions of the space
@@ -119,6 +122,12 @@ def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int]) -> 
         ints[VIEW + t * MAX_DIMS + d] = size
         for slot, coefficient in zip(slots, row, strict=True):
             ints[COEF + (t * MAX_DIMS + d) * MAX_AXES + slot] = coefficient
+        pairs = [(slot, coefficient) for slot, coefficient in zip(slots, row, strict=True) if coefficient]
+        if len(pairs) > MAX_PAIRS:
+            raise ValueError(f"{access.tensor.name}: {len(pairs)} axes move dimension {d}; at most {MAX_PAIRS} may")
+        at = PAIRS + (t * MAX_DIMS + d) * PAIR_WIDTH
+        ints[at] = len(pairs)
+        ints[at + 1 : at + 1 + 2 * len(pairs)] = [n for pair in pairs for n in pair]
     for slot, stride in zip(slots, access.axis_strides(), strict=True):
         ints[STRIDE + t * MAX_AXES + slot] = stride
 
