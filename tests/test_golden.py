@@ -87,7 +87,8 @@ def test_dynamics_are_those_of_the_version(name: str, update_golden: bool) -> No
     rewards, recorded = ([float.fromhex(text) for text in part["rewards"]] for part in (found, entry))
     assert rewards == pytest.approx(recorded, rel=1e-9, abs=1e-12), rule
     pairs = zip(found["observations"], entry["observations"], strict=True)
-    assert [at for at, (now, before) in enumerate(pairs) if now != before] == [], f"observations or masks after these numbers of actions differ; {rule}"
+    other = [at for at, (now, before) in enumerate(pairs) if now != before]
+    assert other == [], f"observations or masks after these numbers of actions differ; {rule}"
 
 
 @pytest.mark.parametrize("name", names(KERNELS))
