@@ -80,16 +80,19 @@ class Markov:
         starts = np.tile(graph.initial().row, (self.walkers, 1))
         rows, seconds, visited, evaluations = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
-            starts = self._register_tiles(rows, seconds)
+            starts = self._register_tiles(rows[np.isfinite(seconds)], seconds[np.isfinite(seconds)], starts[0])
             more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             visited, evaluations = visited + more[2], evaluations + more[3]
         schedules, latencies = ranked(rows, seconds, graph)
         return Construction(schedules, latencies, visited, evaluations, time.perf_counter() - begin)
 
-    def _register_tiles(self, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        """Where the second round starts: the register tiles of the best programs, nothing built on them yet."""
-        best = rows[np.argsort(seconds, kind="stable")].copy()
+    def _register_tiles(self, rows: np.ndarray, seconds: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """Where the second round starts: the register tiles of the best programs, nothing built on them yet.
+
+        A small graph fills few of the places for programs; without any, walks begin at `start` again.
+        """
+        best = rows[np.argsort(seconds, kind="stable")].copy() if len(rows) else start[None].copy()
         best[:, LEVEL] = 0
         for level in range(1, MAX_LEVELS):
             best[:, TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] = best[:, TILE : TILE + MAX_AXES]

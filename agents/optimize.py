@@ -51,6 +51,8 @@ def optimize(
 
     ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
     """
+    if trials is None:
+        raise ValueError("trials is None: a search takes a positive number of trials")
     chosen = get_strategy(strategy, **hyperparameters) if isinstance(strategy, str) else strategy
     task = Task.of(operator, hardware, backend, chosen.space)
     session = Session(task, Budget(trials=trials), store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,9 @@ from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.store import Store
 from gensor_gym.operators.types import Operator
+
+
+NUMBER = {Real: "number", Integral: "integer"}
 
 
 class BudgetSpent(Exception):
@@ -42,7 +46,7 @@ class Task:
         space: str = "gensor",
     ) -> Task:
         """A task from objects or their text; ValueError names what is unknown."""
-        op = operators.parse(operator) if isinstance(operator, str) else operator
+        op = operator if isinstance(operator, Operator) else operators.parse(operator)
         return cls(op, machines.get(hardware), backend, space)
 
 
@@ -57,9 +61,9 @@ class Budget:
     def __post_init__(self) -> None:
         """ValueError for a budget that is no number of things to spend."""
         for name in ("trials", "evaluations", "seconds"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"budget {name} must be positive or None, got {value!r}")
+            value, kind = getattr(self, name), Real if name == "seconds" else Integral
+            if value is not None and not (isinstance(value, kind) and value > 0):
+                raise ValueError(f"budget {name} must be a positive {NUMBER[kind]} or None, got {value!r}")
 
 
 @dataclass(frozen=True)
