@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.store import Store
 from gensor_gym.operators.types import Operator
-
 
 NUMBER = {Real: "number", Integral: "integer"}
 
@@ -61,7 +61,8 @@ class Budget:
     def __post_init__(self) -> None:
         """ValueError for a budget that is no number of things to spend."""
         for name in ("trials", "evaluations", "seconds"):
-            value, kind = getattr(self, name), Real if name == "seconds" else Integral
+            value = getattr(self, name)
+            kind: Any = Real if name == "seconds" else Integral
             if value is not None and not (isinstance(value, kind) and value > 0):
                 raise ValueError(f"budget {name} must be a positive {NUMBER[kind]} or None, got {value!r}")
 
