@@ -40,7 +40,7 @@ class ConstructionGraph:
         calibrated: bool = True,
     ) -> None:
         """Build the task's tables. ValueError names a bad operator, hardware or space."""
-        self.operator = operators.parse(operator) if isinstance(operator, str) else operator
+        self.operator = operator if isinstance(operator, Operator) else operators.parse(operator)
         self.hardware = machines.get(hardware)
         self.space = space
         fit = coefficients_of(self.hardware) if calibrated else ()

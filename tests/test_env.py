@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
 import warnings
@@ -231,7 +232,11 @@ def test_bad_reset_options_are_named() -> None:
         ({"observation_groups": []}, "no observation group.*'tiles'"),
         ({"discount": 0.0}, r"discount 0.0 is not in \(0, 1\]"),
         ({"discount": 1.5}, r"discount 1.5 is not in \(0, 1\]"),
+        ({"discount": "0.9"}, "discount '0.9' is not in"),
         ({"step_cost": -1.0}, "step_cost -1.0 is negative"),
+        ({"step_cost": float("nan")}, "step_cost nan is"),
+        ({"step_cost": float("inf")}, "step_cost inf is"),
+        ({"backend": None}, "no backend None.*analytic"),
         ({"timing": "old"}, "'old'.*'pooled', 'fresh'"),
         ({"render_mode": "human"}, "'human'.*'ansi', 'rgb_array'"),
     ],
@@ -242,6 +247,23 @@ def test_bad_arguments_are_named_with_what_is_accepted(arguments: dict[str, Any]
         ConstructEnv(**whole)
     with pytest.raises(ValueError, match=message):
         ConstructVectorEnv(num_envs=2, **whole)
+
+
+def test_copies_with_a_live_worker_share_the_backend() -> None:
+    """Worker processes are not copied: a copy, also a pickled one, times on this process's own."""
+    env = ConstructEnv("gemm(m=4, n=4, k=4)", "host", backend="cpu")
+    env.reset(seed=0)
+    assert env.step(0)[4]["status"] == "OK"
+    for other in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+        other.reset(seed=0)
+        assert other.final.backend is env.final.backend and other.step(0)[4]["status"] == "OK"
+    env.close()
+
+
+def test_a_machine_that_differs_from_its_name_is_not_written_as_that_name() -> None:
+    changed = dataclasses.replace(hardware.get("h200"), units=1)
+    assert make(hardware=changed).unwrapped.spec.kwargs["hardware"] == changed
+    assert make(hardware=hardware.get("h200")).unwrapped.spec.kwargs["hardware"] == "h200"
 
 
 def test_close_twice() -> None:

@@ -127,6 +127,24 @@ def test_the_graph_view(observation: str) -> None:
         GraphObservation(ConstructEnv(GEMM, "h200", observation="successors"))
 
 
+def test_the_graph_is_an_observation_of_its_own_too() -> None:
+    """As the wrapper gives it, in one environment and in the vector form, whose checker and specification work."""
+    arguments = {"operator": [CONV, GEMM], "hardware": "h200"}
+    env = gymnasium.make("gensor_gym/Construct-v0", observation="graph", **arguments)
+    wrapped = GraphObservation(ConstructEnv(**arguments))
+    envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=2, observation="graph", **arguments)
+    many = envs.reset(seed=5)[0]
+    assert envs.observation_space.contains(many)
+    for seen in (env.reset(seed=5)[0], gymnasium.make(env.spec).reset(seed=5)[0], many[0]):
+        other = wrapped.reset(seed=5)[0]
+        assert env.observation_space.contains(seen) and env.observation_space == wrapped.observation_space
+        assert all(np.array_equal(a, b) for a, b in zip(seen, other, strict=True))
+    assert np.array_equal(env.step(5)[0].nodes, wrapped.step(5)[0].nodes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped, skip_render_check=True)
+
+
 def test_the_graph_view_does_without_groups() -> None:
     env = GraphObservation(ConstructEnv(GEMM, "h200", observation_groups=["operator"]))
     seen, _ = env.reset()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
+import pickle
+import signal
 from typing import Any
 
 import gymnasium
@@ -203,3 +207,32 @@ def test_render_gives_a_frame_each() -> None:
     frames = envs.render()
     assert len(frames) == 2 and all(str(g.operator) in frame for g, frame in zip(envs.graphs, frames, strict=True))
     assert ConstructVectorEnv(2, GEMM, "h200").render() is None
+
+
+def test_copies_forks_and_closing_with_threads() -> None:
+    """Threads belong to one process and one object: copies, a fork and a closed environment start their own."""
+    envs = ConstructVectorEnv(256, GEMM, "h200", threads=2)
+    envs.reset(seed=0)
+    envs.step(np.full(256, 5))
+    copies = [copy.deepcopy(envs), pickle.loads(pickle.dumps(envs))]
+    expected = envs.step(np.full(256, 6))[1]
+    assert all(np.array_equal(other.step(np.full(256, 6))[1], expected) for other in copies)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # a child that waits for threads it does not have is ended, and fails
+        envs.step(np.full(256, 7))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    envs.close()
+    assert envs.reset(seed=0)[0].shape == envs.step(np.full(256, 5))[0].shape
+
+
+def test_step_before_reset_and_bad_counts() -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        ConstructVectorEnv(2, GEMM, "h200").step(np.zeros(2))
+    for count in (0, 1.5, "3"):
+        with pytest.raises(ValueError, match="num_envs is"):
+            ConstructVectorEnv(count, GEMM, "h200")
+    for threads in (0, "x"):
+        with pytest.raises(ValueError, match="threads is"):
+            ConstructVectorEnv(2, GEMM, "h200", threads=threads)

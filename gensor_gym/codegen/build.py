@@ -13,6 +13,8 @@ def generate(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
     """The source of a schedule on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing."""
     from gensor_gym import hardware
 
+    if not isinstance(op, Operator) or not isinstance(schedule, Schedule):
+        raise ValueError(f"build takes an Operator and a Schedule, got {op!r} and {schedule!r}")
     machine = hardware.get(hw)
     program = lower(op, schedule, machine)
     if machine.kind == "cpu":

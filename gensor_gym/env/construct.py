@@ -34,7 +34,8 @@ class ConstructEnv(gymnasium.Env):
     (bool) say what is legal; an illegal action changes nothing and costs its step. `stop` is always legal.
 
     ## Observation Space
-    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`).
+    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`), `graph`:
+    `spaces.Graph` (see `env/graph_view.py`).
 
     ## Rewards
     discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`, R = max(0, log(T_cap / T)), T_cap 1000
@@ -198,6 +199,8 @@ def starting_state(tasks: TaskSet, options: dict[str, Any] | None, draw: Any) ->
     if schedule is None:
         return task, tasks.initial[task]
     schedule = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"option schedule is {schedule!r}; it takes a Schedule or its text")
     if not tasks.graphs[task].is_legal(schedule):
         raise ValueError(f"schedule {schedule} is not legal for {tasks.graphs[task].operator} in space {tasks.space!r}")
     return task, schedule.row

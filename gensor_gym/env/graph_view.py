@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gymnasium
@@ -22,8 +23,8 @@ EDGE_FEATURES = 4
 """Logs of coefficient and of stride in elements, dimension, whether it is an edge of the program (others 0)."""
 
 
-class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gymnasium.utils.RecordConstructorArgs):
-    """`spaces.Graph` view of a `ConstructEnv` whose observation is `flat` or `dict`.
+class GraphView:
+    """Turns groups of features into a graph.
 
     Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), its reads and the written
     tensor, and one for the program. Features of a node, float32: one hot of KINDS; of an axis log extent, whether it is
@@ -33,24 +34,15 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
     (program, node) for every other node.
     """
 
-    def __init__(self, env: gymnasium.Env) -> None:
-        """ValueError where the environment's observation is neither flat nor dict."""
-        gymnasium.utils.RecordConstructorArgs.__init__(self)
-        gymnasium.ObservationWrapper.__init__(self, env)
-        inner: Any = env.unwrapped
-        self._view = inner.view
-        if self._view.kind not in ("flat", "dict"):
-            raise ValueError(f"GraphObservation wraps observation 'flat' or 'dict', not {self._view.kind!r}")
-        self._global = [name for name in _GLOBAL if name in self._view.slices]
+    def __init__(self, groups: Iterable[str]) -> None:
+        """`groups` are the names of the observation groups there are."""
+        self._global = [name for name in _GLOBAL if name in set(groups)]
         self._width = len(KINDS) + _AXIS + _TENSOR + sum(GROUPS[name] for name in self._global)
-        self.observation_space = gymnasium.spaces.Graph(_box(self._width), _box(EDGE_FEATURES))
         self._fixed: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self.space = gymnasium.spaces.Graph(_box(self._width), _box(EDGE_FEATURES))
 
-    def observation(self, observation: Any) -> GraphInstance:
-        """The graph of a flat or dict observation of the current task."""
-        groups = observation if isinstance(observation, dict) else self._split(observation)
-        inner: Any = self.env.unwrapped
-        op = inner.graph.operator
+    def of(self, groups: Mapping[str, np.ndarray], op: Operator) -> GraphInstance:
+        """The graph of one state of an operator; `groups` holds the features of each."""
         if str(op) not in self._fixed:
             self._fixed[str(op)] = (self._fixed_nodes(op), *_edges(op))
         nodes, edges, links = self._fixed[str(op)]
@@ -64,11 +56,6 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
             whole = np.concatenate([groups[name] for name in self._global])
             nodes[-1, -len(whole) :] = whole
         return GraphInstance(nodes=nodes, edges=edges.copy(), edge_links=links.copy())
-
-    def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        """A flat observation as groups."""
-        ends = np.cumsum([GROUPS[name] for name in self._view.slices])
-        return dict(zip(self._view.slices, np.split(flat, ends[:-1]), strict=True))
 
     def _fixed_nodes(self, op: Operator) -> np.ndarray:
         """Node features that do not change in an episode, the others 0, float32 [V, F]."""
@@ -90,6 +77,32 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
             )
         nodes[-1, 2] = 1.0
         return nodes
+
+
+class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gymnasium.utils.RecordConstructorArgs):
+    """The `GraphView` of a `ConstructEnv` whose observation is `flat` or `dict`, as with observation `graph`."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        """ValueError where the environment's observation is neither flat nor dict."""
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        inner: Any = env.unwrapped
+        if inner.view.kind not in ("flat", "dict"):
+            raise ValueError(f"GraphObservation wraps observation 'flat' or 'dict', not {inner.view.kind!r}")
+        self._names = list(inner.view.slices)
+        self._view = GraphView(self._names)
+        self.observation_space = self._view.space
+
+    def observation(self, observation: Any) -> GraphInstance:
+        """The graph of a flat or dict observation of the current task."""
+        groups = observation if isinstance(observation, dict) else self._split(observation)
+        inner: Any = self.env.unwrapped
+        return self._view.of(groups, inner.graph.operator)
+
+    def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """A flat observation as groups."""
+        ends = np.cumsum([GROUPS[name] for name in self._names])
+        return dict(zip(self._names, np.split(flat, ends[:-1]), strict=True))
 
 
 def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:

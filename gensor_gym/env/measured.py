@@ -11,7 +11,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.backend import Backend, get_backend, registered_name
 from gensor_gym.measure.measurement import Measurement, Status
 
 
@@ -44,6 +44,16 @@ class FinalReward:
         if not (self.pooled and key in self._seen):
             self._seen[key] = backend.measure(graph.operator, [schedule], self.hardware)[0]
         return self._seen[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle and copy a backend of the registry by its name: worker processes stay with this process."""
+        name = None if self.backend is None else registered_name(self.backend)
+        return self.__dict__ | ({"backend": name} if name is not None else {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See `__getstate__`."""
+        backend = state["backend"]
+        self.__dict__.update(state, backend=get_backend(backend, state["hardware"]) if isinstance(backend, str) else backend)
 
     def close(self) -> None:
         """Release the backend's workers."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
+from gensor_gym import hardware as machines
 from gensor_gym.env.process import MODEL_REWARD
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
-OBSERVATIONS = ("flat", "dict", "successors")
+OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
 
 
@@ -31,15 +34,13 @@ class Settings:
     def __post_init__(self) -> None:
         """Check; ValueError names the value and what is accepted."""
         if self.observation not in OBSERVATIONS:
-            raise ValueError(
-                f"no observation {self.observation!r}; it is one of {OBSERVATIONS} (for `graph` wrap with GraphObservation)"
-            )
+            raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS}")
         if self.timing not in TIMINGS:
             raise ValueError(f"no timing {self.timing!r}; it is one of {TIMINGS}")
-        if not 0.0 < self.discount <= 1.0:
+        if not isinstance(self.discount, Real) or not 0.0 < self.discount <= 1.0:
             raise ValueError(f"discount {self.discount!r} is not in (0, 1]")
-        if self.step_cost < 0.0:
-            raise ValueError(f"step_cost {self.step_cost!r} is negative; it takes 0 or more")
+        if not isinstance(self.step_cost, Real) or not 0.0 <= self.step_cost < math.inf:
+            raise ValueError(f"step_cost {self.step_cost!r} is negative or no finite number; it takes 0 or more")
 
     def vector(self) -> np.ndarray:
         """The form the compiled process takes: [discount, step_cost, shaping, reward tier is the model]."""
@@ -49,13 +50,18 @@ class Settings:
 
 
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Arguments of the constructor with operators and hardware as text, so that `env.spec.to_json()` round-trips."""
+    """Arguments of the constructor with operators and hardware as text, so that `env.spec.to_json()` round-trips.
+
+    A Hardware that differs from the one of its name stays an object: its name would bring another machine back.
+    """
 
     def plain(value: object) -> object:
         if isinstance(value, Operator):
             return str(value)
         if isinstance(value, Hardware):
-            return value.name
+            return value.name if value.name in machines.names() and machines.get(value.name) == value else value
+        if isinstance(value, np.generic):
+            return value.item()
         if isinstance(value, list | tuple):
             return [plain(v) for v in value]
         return value

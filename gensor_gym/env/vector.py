@@ -18,10 +18,10 @@ from gensor_gym.env import process
 from gensor_gym.env.construct import ConstructEnv, check_render_mode, starting_state
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.observation import NUM_FEATURES
-from gensor_gym.env.process import NUM_SCALARS, REMAINING, STEPS
+from gensor_gym.env.process import NUM_SCALARS, REMAINING, START_LATENCY, STEPS
 from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, json_arguments
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
-from gensor_gym.env.views import ObservationView, successor_features
+from gensor_gym.env.views import ObservationView
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.schedule import Schedule
@@ -59,8 +59,10 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         threads: int | None = None,
     ) -> None:
         """Check the arguments and build the tasks; ValueError names a bad value."""
-        if num_envs < 1:
-            raise ValueError(f"num_envs is {num_envs}; it takes 1 or more")
+        if not isinstance(num_envs, int | np.integer) or num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs!r}; it takes an integer, 1 or more")
+        if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
+            raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
         check_render_mode(render_mode)
         self.num_envs = num_envs
         self.autoreset_mode = AutoresetMode(autoreset_mode)
@@ -78,6 +80,8 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         self._vector = self.settings.vector()
         self._threads = threads or int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))
         self._pool: ThreadPoolExecutor | None = None
+        self._owner = os.getpid()
+        """Process whose threads the pool has: a fork has none of them."""
         self._rngs: list[np.random.Generator | None] = [None] * num_envs
         self._allocate()
 
@@ -184,6 +188,8 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One action per environment. Rewards are float64 [B]; truncations are always False."""
+        if self._scalars[0, START_LATENCY] == 0.0:
+            raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
         actions = np.asarray(actions, dtype=np.int64)
         if actions.shape != (self.num_envs,):
             raise ValueError(f"actions of shape {actions.shape} for {self.num_envs} environments")
@@ -214,7 +220,8 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         if parts == 1:
             process.step_range(0, self.num_envs, *rest)
             return
-        if self._pool is None:
+        if self._pool is None or self._owner != os.getpid():
+            self._owner = os.getpid()
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="gensor_gym")
         edges = np.linspace(0, self.num_envs, parts + 1).astype(int)
         others = [
@@ -270,12 +277,11 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
 
     def _observation(self) -> Any:
         """The chosen view of all environments."""
-        if self.settings.observation != "successors":
+        if self.settings.observation in ("flat", "dict"):
             return self.view.batch(self._obs)
-        graphs = self.tasks.graphs
-        return np.stack(
-            [successor_features(graphs[t], r, m) for t, r, m in zip(self._task, self._rows, self._masks, strict=True)]
-        )
+        states = zip(self._obs, self.graphs, self._rows, self._masks, strict=True)
+        views = tuple(self.view.single(*state) for state in states)
+        return views if self.settings.observation == "graph" else np.stack(views)
 
     def render(self) -> tuple[Any, ...] | None:
         """Frame of every environment, as `ConstructEnv.render`; None without a render_mode."""
@@ -286,8 +292,13 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         draw = render.as_text if self.render_mode == "ansi" else render.as_image
         return tuple(draw(graph, schedule) for graph, schedule in zip(self.graphs, self.schedules, strict=True))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle and copy without the threads, which are started when needed."""
+        return self.__dict__ | {"_pool": None}
+
     def close_extras(self, **kwargs: Any) -> None:
         """Stop threads and workers."""
-        if self._pool is not None:
+        if self._pool is not None and self._owner == os.getpid():
             self._pool.shutdown()
+        self._pool = None
         self.final.close()

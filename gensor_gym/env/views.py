@@ -1,4 +1,4 @@
-"""Views of the features: flat, by group, or one row for every action's successor."""
+"""Views of the features: flat, by group, one row for every action's successor, or a graph."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.env.graph_view import GraphView
 from gensor_gym.env.observation import GROUPS, LIMIT, OFFSETS, fill_resources, group_slices
 from gensor_gym.env.settings import Settings
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
@@ -33,6 +34,7 @@ class ObservationView:
         self.slices = group_slices(settings.groups)
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
         self.whole = len(self.slices) == len(GROUPS)
+        self._graphs = GraphView(self.slices)
         self.space = self._space()
 
     def _space(self) -> gymnasium.Space:
@@ -42,16 +44,20 @@ class ObservationView:
             return gymnasium.spaces.Dict(boxes)
         if self.kind == "successors":
             return _box((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES))
+        if self.kind == "graph":
+            return self._graphs.space
         return _box((len(self.keep),))
 
     def single(self, features: np.ndarray, graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> Any:
         """View of one environment's features [F]."""
         if self.kind == "successors":
             return successor_features(graph, row, mask)
+        if self.kind == "graph":
+            return self._graphs.of({name: features[s] for name, s in self.slices.items()}, graph.operator)
         return self.batch(features)
 
     def batch(self, features: np.ndarray) -> Any:
-        """View of features [..., F] (not for `successors`)."""
+        """View of features [..., F] (flat or by group)."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features.copy() if self.whole else features[..., self.keep]

@@ -85,6 +85,8 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
         ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` without the device.
     """
     if not isinstance(backend, str):
+        if not callable(getattr(backend, "measure", None)):
+            raise ValueError(f"no backend {backend!r}; accepted: a Backend, auto, {', '.join(BACKENDS)}")
         return backend
     name = _auto(hw) if backend == "auto" else backend
     if name not in BACKENDS:
@@ -95,6 +97,11 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     if key not in _live:
         _live[key] = BACKENDS[name]()
     return _live[key]
+
+
+def registered_name(backend: Backend) -> str | None:
+    """The name that `get_backend` answers with this very object in this process, None where it is nobody's."""
+    return next((name for (name, owner), live in _live.items() if live is backend and owner == os.getpid()), None)
 
 
 def _auto(hw: Hardware) -> str:
@@ -115,7 +122,9 @@ def measure(
     """Verify and time one schedule in a worker process (or ask the model or a table, as `backend` says)."""
     from gensor_gym import hardware, operators
 
-    op = operators.parse(op) if isinstance(op, str) else op
+    op = op if isinstance(op, Operator) else operators.parse(op)
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"schedule {schedule!r}: expected a Schedule; Schedule.parse reads its text")
     hw = hardware.get(hw)
     return get_backend(backend, hw).measure(op, [schedule], hw)[0]
 
