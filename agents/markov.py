@@ -43,7 +43,7 @@ class Markov:
     """The traverser. Exponents of 0 switch a part of a benefit off."""
 
     space: str = "gensor"
-    walkers: int = 96
+    walkers: int = 72
     steps: int = 112
     """Steps of one walk; the paper reports convergence after the order of 100 iterations."""
     traffic: float = 1.0
@@ -54,10 +54,12 @@ class Markov:
     conflict: float = 0.5
     start_temperature: float = 2.0
     final_temperature: float = 0.1
-    refiners: int = 48
+    refiners: int = 40
     """Walkers of a second, cooler round, which start from the register tiles of the best programs of the first."""
     refine_steps: int = 96
     refine_temperature: float = 0.5
+    descents: int = 24
+    """Best programs from which the walk goes on at temperature zero."""
     retain: int = 4
     """Best programs kept of each walk."""
     per_register_tile: int = 2
@@ -84,21 +86,32 @@ class Markov:
             more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             visited, evaluations = visited + more[2], evaluations + more[3]
+        rows, seconds, descents = self._descend(graph, rows, seconds)
         schedules, latencies = ranked(rows, seconds, graph)
-        return Construction(schedules, latencies, visited, evaluations, time.perf_counter() - begin)
+        return Construction(schedules, latencies, visited, evaluations + descents, time.perf_counter() - begin)
+
+    def _descend(
+        self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """The programs with the ends of descents from the best of them added: (rows, seconds, model evaluations)."""
+        tables, evaluations = graph.tables, 0
+        ends = best_of_each_register_tile(rows, seconds)[: self.descents].copy()
+        reached = np.empty(len(ends))
+        for i, end in enumerate(ends):
+            reached[i], more = walk.descend(end, tables.ints, tables.floats, tables.sizes, self.steps)
+            evaluations += more
+        return np.concatenate([rows, ends]), np.concatenate([seconds, reached]), evaluations
 
     def _register_tiles(self, rows: np.ndarray, seconds: np.ndarray, start: np.ndarray) -> np.ndarray:
         """Where the second round starts: the register tiles of the best programs, nothing built on them yet.
 
         A small graph fills few of the places for programs; without any, walks begin at `start` again.
         """
-        best = rows[np.argsort(seconds, kind="stable")].copy() if len(rows) else start[None].copy()
+        best = best_of_each_register_tile(rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0
         for level in range(1, MAX_LEVELS):
             best[:, TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] = best[:, TILE : TILE + MAX_AXES]
-        _, first = np.unique(best, axis=0, return_index=True)
-        distinct = best[np.sort(first)[: self.refiners]]
-        return np.resize(distinct, (self.refiners, ROW))
+        return np.resize(best, (self.refiners, ROW))
 
     def _walk(
         self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
@@ -143,6 +156,13 @@ class MarkovExtended(Markov):
     traffic: float = 0.5
     footprint: float = 0.0
     refine_steps: int = 160
+
+
+def best_of_each_register_tile(rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Rows with different register tiles, the fastest of each, fastest first."""
+    ordered = rows[np.argsort(seconds, kind="stable")]
+    _, first = np.unique(ordered[:, TILE : TILE + MAX_AXES], axis=0, return_index=True)
+    return ordered[np.sort(first)]
 
 
 def ranked(

@@ -140,3 +140,30 @@ def walks(starts, seeds, ints, floats, sizes, options, rows, seconds):  # noqa: 
         visited += v
         evaluations += e
     return visited, evaluations
+
+
+@compiled
+def descend(row, ints, floats, sizes, limit):  # noqa: ANN001, ANN201
+    """The end of a walk at temperature zero: the best legal move by the model, in place, until none gains.
+
+    Returns (seconds, model evaluations).
+    """
+    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
+    best, evaluations = model_latency(row, ints, floats, terms), 1
+    for _ in range(limit):
+        fill_mask(row, ints, sizes, scratch, mask)
+        chosen = 0
+        for action in range(1, NUM_ACTIONS):
+            if mask[action] == 0 or action == CACHE or action == UNCACHE:
+                continue
+            result[:] = row
+            apply(result, action, ints, sizes)
+            after = model_latency(result, ints, floats, terms)
+            evaluations += 1
+            if after < best:
+                best, chosen = after, action
+        if chosen == 0:
+            break
+        apply(row, chosen, ints, sizes)
+    return best, evaluations
