@@ -16,26 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents import walk
+from agents.ranking import Construction, best_of_each_register_tile, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
-from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import NUM_LEVELS
 from gensor_gym.measure.session import Session
-
-
-@dataclass(frozen=True)
-class Construction:
-    """What a construction by the model alone gives: distinct programs, fastest first, and what it cost."""
-
-    schedules: tuple[Schedule, ...]
-    latencies: tuple[float, ...]
-    """Model seconds of every schedule."""
-    visited: int
-    """States the walks went through."""
-    evaluations: int
-    """Calls of the model."""
-    seconds: float
-    """Wall time of the construction."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +51,7 @@ class Markov:
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, measure the top of the ranking; construct anew when all of it was tried."""
-        while True:
-            found = self.construct(session.graph, rng)
-            session.charge(found.evaluations)
-            before = session.trials
-            for schedule in diverse(found.schedules, self.per_register_tile):
-                session.measure([schedule])
-            if session.trials == before:
-                return
+        measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk with the model alone; no measurement."""
@@ -82,7 +59,7 @@ class Markov:
         starts = np.tile(graph.initial().row, (self.walkers, 1))
         rows, seconds, visited, evaluations = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
-            starts = self._register_tiles(rows[np.isfinite(seconds)], seconds[np.isfinite(seconds)], starts[0])
+            starts = self._register_tiles(rows, seconds)
             more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             visited, evaluations = visited + more[2], evaluations + more[3]
@@ -102,11 +79,8 @@ class Markov:
             evaluations += more
         return np.concatenate([rows, ends]), np.concatenate([seconds, reached]), evaluations
 
-    def _register_tiles(self, rows: np.ndarray, seconds: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Where the second round starts: the register tiles of the best programs, nothing built on them yet.
-
-        A small graph fills few of the places for programs; without any, walks begin at `start` again.
-        """
+    def _register_tiles(self, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        """Where the second round starts: the register tiles of the best programs, nothing built on them yet."""
         best = best_of_each_register_tile(rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0
         for level in range(1, MAX_LEVELS):
@@ -116,7 +90,10 @@ class Markov:
     def _walk(
         self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """(best programs [W * R, ROW], their seconds [W * R], states visited, model evaluations) of walks, on all threads."""
+        """(best programs [<= W * R, ROW], their seconds, states visited, model evaluations) of walks, on all threads.
+
+        A walk on a small graph visits fewer programs than it may keep; places that none filled are left out.
+        """
         rows = np.empty((len(starts), self.retain, ROW), dtype=np.int32)
         seconds = np.empty((len(starts), self.retain))
         seeds = rng.integers(0, 2**63, size=len(starts), dtype=np.uint64)
@@ -132,7 +109,8 @@ class Markov:
         with ThreadPoolExecutor(len(parts)) as pool:
             counts = list(pool.map(part, parts))
         visited, evaluations = (sum(c[i] for c in counts) for i in (0, 1))
-        return rows.reshape(-1, ROW), seconds.ravel(), visited, evaluations
+        filled = np.isfinite(seconds)
+        return rows[filled], seconds[filled], visited, evaluations
 
     def _options(self, steps: int, temperature: float) -> np.ndarray:
         """The form the compiled walk takes."""
@@ -156,37 +134,6 @@ class MarkovExtended(Markov):
     traffic: float = 0.5
     footprint: float = 0.0
     refine_steps: int = 160
-
-
-def best_of_each_register_tile(rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Rows with different register tiles, the fastest of each, fastest first."""
-    ordered = rows[np.argsort(seconds, kind="stable")]
-    _, first = np.unique(ordered[:, TILE : TILE + MAX_AXES], axis=0, return_index=True)
-    return ordered[np.sort(first)]
-
-
-def ranked(
-    rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
-) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
-    """Distinct programs by model latency, every level marked as opened (which changes no program)."""
-    finite = np.isfinite(seconds)
-    rows, seconds = rows[finite], seconds[finite]
-    rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
-    _, first = np.unique(rows, axis=0, return_index=True)
-    order = first[np.argsort(seconds[first], kind="stable")]
-    return tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
-
-
-def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
-    """The ranking with at most so many programs of each register tile, the others moved to the end."""
-    seen: dict[bytes, int] = {}
-    first: list[Schedule] = []
-    later: list[Schedule] = []
-    for schedule in schedules:
-        tile = schedule.row[TILE : TILE + MAX_AXES].tobytes()
-        seen[tile] = seen.get(tile, 0) + 1
-        (first if seen[tile] <= per_register_tile else later).append(schedule)
-    return first + later
 
 
 def threads() -> int:

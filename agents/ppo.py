@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sb3_contrib import MaskablePPO
 
-from agents.markov import Construction, diverse, ranked
+from agents.ranking import Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.layout import LAYOUT_VERSION
@@ -38,14 +38,7 @@ class Ppo:
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose and measure until the budget is spent or nothing new is proposed."""
-        while True:
-            found = self.construct(session.graph, rng)
-            session.charge(found.evaluations)
-            before = session.trials
-            for schedule in diverse(found.schedules, self.per_register_tile):
-                session.measure([schedule])
-            if session.trials == before:
-                return
+        measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Programs proposed by the policy, fastest by the model first; no measurement."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.benefits import occupied, traffic, waste
-from agents.markov import Construction
+from agents.ranking import Construction
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import grid_blocks
 from gensor_gym.graph import resources, rules

@@ -105,6 +105,7 @@ def walk(start, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN
     cooling = (options[FINISH] / options[START]) ** (1.0 / max(1, steps - 1))
     temperature, at_level, evaluations, visited = options[START], 0, 1, 1
     now = model_latency(row, ints, floats, terms)
+    keep(rows, seconds, row, now)
     for _ in range(steps):
         fill_mask(row, ints, sizes, scratch, mask)
         count = 0

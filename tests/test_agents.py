@@ -33,3 +33,67 @@ def test_trials_are_a_positive_number(trials: object) -> None:
 def test_what_is_no_operator_is_named() -> None:
     with pytest.raises(ValueError, match="operator 3"):
         optimize(3, "h200", "random_walk", trials=1, backend="analytic")
+
+
+SEARCHES = ["markov", "markov_ext", "roller", "random_walk", "exhaustive"]
+OPERATORS = ["gemm(m=200, n=136, k=96)", "avg_pool2d(n=2, c=8, h=20, w=20, r=3, s=3, stride=2, padding=1)"]
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_seed_decides_the_search(name: str) -> None:
+    traces = [optimize(OPERATORS[0], "h200", name, trials=4, seed=s, backend="analytic").trace for s in (5, 5)]
+    assert [(row.schedule, row.seconds) for row in traces[0]] == [(row.schedule, row.seconds) for row in traces[1]]
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_budgets_hold_and_the_best_is_kept(name: str, operator: str) -> None:
+    result = optimize(operator, "h200", name, trials=5, backend="analytic")
+    assert 1 <= len(result.trace) <= 5
+    assert result.seconds == min(row.seconds for row in result.trace)
+    assert len({row.schedule for row in result.trace}) == len(result.trace)
+
+
+def test_model_evaluations_are_charged() -> None:
+    from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
+
+    session = Session(Task.of(OPERATORS[0], "h200", "analytic", "gensor"), Budget(evaluations=1000))
+    with pytest.raises(BudgetSpent, match="1000"):
+        Markov().search(session, np.random.default_rng(0))
+    assert session.trials == 0
+
+
+def test_exhaustive_measures_the_whole_compact_space_and_finds_its_optimum() -> None:
+    graph = ConstructionGraph(OPERATORS[0], "h200", "compact")
+    seconds = np.concatenate([graph.latencies(rows) for rows in graph.enumerate()])
+    result = optimize(OPERATORS[0], "h200", "exhaustive", trials=3, backend="analytic")
+    assert result.seconds == seconds.min()
+
+
+@pytest.mark.parametrize("name", ["roller/C0", "roller/D5", "roller/M1", "roller/P6", "roller/R3", "roller/E19"])
+def test_the_traverser_is_never_behind_roller(name: str) -> None:
+    from agents.roller import Roller
+    from gensor_gym import operators
+
+    op, rng = operators.resolve(name)[0], np.random.default_rng(3)
+    roller = Roller().construct(ConstructionGraph(op, "h200", "tree"), rng)
+    markov = Markov().construct(ConstructionGraph(op, "h200", "gensor"), rng)
+    assert markov.latencies[0] <= min(roller.latencies) * (1 + 1e-9)
+    assert roller.visited < markov.visited
+
+
+@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+def test_the_shipped_policy_proposes_good_programs(machine: str) -> None:
+    from agents.ppo import Ppo
+
+    graph = ConstructionGraph("gemm(m=128, n=3072, k=768)", machine, "extended")
+    found = Ppo(episodes=16).construct(graph, np.random.default_rng(0))
+    walks = [graph.latency(graph.random_schedule(np.random.default_rng(seed))) for seed in range(32)]
+    assert all(graph.is_legal(schedule) for schedule in found.schedules)
+    assert found.latencies[0] < 0.5 * min(walks)
+    assert Ppo().training_seconds(graph) > 0
+
+
+def test_a_missing_policy_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match="experiments.train"):
+        optimize(OPERATORS[0], "h200", "ppo", trials=1, backend="analytic", checkpoint="/nowhere/at/all")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.markov import Markov, MarkovExtended, diverse
+from agents.markov import Markov, MarkovExtended
+from agents.ranking import diverse
 from experiments.gpu_stages.card import gpu_state
 from experiments.gpu_stages.context import Context, read_rows
 from experiments.gpu_stages.table import read_table

@@ -1,0 +1,76 @@
+"""Constructions by the model alone, and how a search measures their rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables import NUM_LEVELS
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class Construction:
+    """What a construction by the model alone gives: distinct programs, fastest first, and what it cost."""
+
+    schedules: tuple[Schedule, ...]
+    latencies: tuple[float, ...]
+    """Model seconds of every schedule."""
+    visited: int
+    """States the walks went through."""
+    evaluations: int
+    """Calls of the model."""
+    seconds: float
+    """Wall time of the construction."""
+
+
+def measure_rankings(
+    construct: Callable[[ConstructionGraph, np.random.Generator], Construction],
+    session: Session,
+    rng: np.random.Generator,
+    per_register_tile: int,
+) -> None:
+    """Construct and measure down the ranking, again and again, until the budget is spent or nothing new comes."""
+    while True:
+        found = construct(session.graph, rng)
+        session.charge(found.evaluations)
+        before = session.trials
+        for schedule in diverse(found.schedules, per_register_tile):
+            session.measure([schedule])
+        if session.trials == before:
+            return
+
+
+def best_of_each_register_tile(rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Rows with different register tiles, the fastest of each, fastest first."""
+    ordered = rows[np.argsort(seconds, kind="stable")]
+    _, first = np.unique(ordered[:, TILE : TILE + MAX_AXES], axis=0, return_index=True)
+    return ordered[np.sort(first)]
+
+
+def ranked(
+    rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
+) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
+    """Distinct programs by model latency, every level marked as opened (which changes no program)."""
+    rows = rows.copy()
+    rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
+    _, first = np.unique(rows, axis=0, return_index=True)
+    order = first[np.argsort(seconds[first], kind="stable")]
+    return tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
+
+
+def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
+    """The ranking with at most so many programs of each register tile, the others moved to the end."""
+    seen: dict[bytes, int] = {}
+    first: list[Schedule] = []
+    later: list[Schedule] = []
+    for schedule in schedules:
+        tile = schedule.row[TILE : TILE + MAX_AXES].tobytes()
+        seen[tile] = seen.get(tile, 0) + 1
+        (first if seen[tile] <= per_register_tile else later).append(schedule)
+    return first + later
