@@ -167,10 +167,11 @@ from gensor_gym.measure.requests import TrialRequest
 from tests.measure_kernels import build, kernel
 process = WorkerProcess("cpu")
 folder = Path(sys.argv[1])
+hanging = build(kernel("infinite loop"), folder)  # compiled before the signal, so that it finds the kernel running
 process.ask(TrialRequest(build(kernel("right"), folder), 1, 0.0))
 print(process.pid, flush=True)
 if sys.argv[2] != "exit":
-    process.ask(TrialRequest(build(kernel("infinite loop"), folder), 1, 0.0))
+    process.ask(TrialRequest(hanging, 1, 0.0))
 """
 
 
