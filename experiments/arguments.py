@@ -44,15 +44,19 @@ def _one(argument: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """`value` with every operator text in single quotes, unless it is quoted already."""
-    if "'" in value or '"' in value:
-        return value
+    """`value` with every operator text in single quotes, unless it is quoted already; its own quotes become double."""
     parts, at = [], 0
     while match := _CALL.search(value, at):
+        mark = value[match.start() - 1 : match.start()]
+        if mark in ("'", '"'):
+            end = value.find(mark, _closing(value, match.end() - 1)) + 1 or len(value)
+            parts, at = [*parts, value[at:end]], end
+            continue
         closed = _closing(value, match.end() - 1) + 1
         epilogue = _EPILOGUE.match(value, closed)
         end = epilogue.end() if epilogue else closed
-        parts += [value[at : match.start()], f"'{value[match.start() : end].strip()}'"]
+        text = value[match.start() : end].strip().replace("'", '"')
+        parts += [value[at : match.start()], f"'{text}'"]
         at = end
     return "".join([*parts, value[at:]])
 

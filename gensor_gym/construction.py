@@ -13,10 +13,11 @@ from gensor_gym.cost.calibration import coefficients_of
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
 from gensor_gym.graph import rules
-from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, Action
+from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
 from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
-from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_LEVELS, ROW
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import HORIZON, make_tables
 from gensor_gym.hardware.types import Hardware
@@ -59,26 +60,33 @@ class ConstructionGraph:
 
     def is_legal(self, schedule: Schedule) -> bool:
         """Whether the schedule is a node of this graph within the hardware's limits."""
-        ints = self.tables.ints
-        return bool(rules.is_well_formed(schedule.row, ints, self.tables.sizes) and rules.fits(schedule.row, ints))
+        return self._is_well_formed(schedule) and bool(rules.fits(schedule.row, self.tables.ints))
+
+    def _is_well_formed(self, schedule: Schedule) -> bool:
+        """Whether it is a row that the compiled rules may be given; they check no bounds."""
+        return bool(rules.is_well_formed(schedule.row, self.tables.ints, self.tables.sizes))
 
     def action_mask(self, schedule: Schedule) -> np.ndarray:
-        """Legal actions, bool [N]."""
+        """Legal actions, bool [N]: of what is no schedule of this operator and hardware only `stop`."""
+        if not self._is_well_formed(schedule):
+            return np.arange(NUM_ACTIONS) == STOP
         return self.action_masks(schedule.row[None])[0]
 
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Legal actions of every row, bool [B, N]."""
+        """Legal actions of every row, bool [B, N]. Rows must be legal."""
         masks = np.empty((len(rows), NUM_ACTIONS), dtype=np.int8)
         rules.fill_masks(rows, self.tables.ints, self.tables.sizes, masks)
         return masks.astype(bool)
 
     def transition(self, schedule: Schedule, action: int) -> Schedule:
         """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
+        if action == STOP or not self._is_well_formed(schedule):
+            return schedule
         results, legal = self.transitions(schedule.row[None], np.array([action]))
-        return Schedule(results[0]) if legal[0] and action != 0 else schedule
+        return Schedule(results[0]) if legal[0] else schedule
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(successors int32 [B, ROW], legal bool [B]) of one action per row."""
+        """(successors int32 [B, ROW], legal bool [B]) of one action per row. Rows must be well formed."""
         results = np.empty_like(rows)
         legal = np.empty(len(rows), dtype=np.bool_)
         rules.transitions(
@@ -104,7 +112,14 @@ class ConstructionGraph:
         return seconds
 
     def terms(self, schedule: Schedule) -> dict[str, float]:
-        """The parts of the latency in seconds, by name (`cost.terms.TERMS`)."""
+        """The parts of the latency in seconds, by name (`cost.terms.TERMS`), of an illegal schedule too.
+
+        ValueError where a tile is below 1, or the level or a knob out of range.
+        """
+        row = schedule.row
+        values = [len(knob.values) for knob in KNOBS]
+        if row[:LEVEL].min() < 1 or not 0 <= row[LEVEL] < MAX_LEVELS or ((row[KNOB:] < 0) | (row[KNOB:] >= values)).any():
+            raise ValueError(f"no schedule: row {row.tolist()} has a tile below 1, or its level or a knob out of range")
         terms = np.zeros(NUM_TERMS)
         model.latency(schedule.row, self.tables.ints, self.tables.floats, terms)
         return dict(zip(TERMS, terms.tolist(), strict=True))
@@ -133,6 +148,8 @@ class ConstructionGraph:
         Knobs are enumerated only where the space has actions for them. Programs of states with fewer opened levels are
         among these, since a level not yet opened copies the one below.
         """
+        if batch < 1:
+            raise ValueError(f"batch is {batch!r}: expected at least one row")
         return enumerate_rows(self.tables.ints, self.tables.sizes, self._initial.row, batch)
 
     def stack(self, schedules: list[Schedule]) -> np.ndarray:

@@ -83,6 +83,10 @@ def test_sweeps_over_operators_stay_sweeps() -> None:
         "operators='gemm(m=1, n=2, k=3)','gemv(m=1, k=2)'"
     ]
     assert quoted("[roller/C0,gemv(m=1, k=2)+relu]") == "[roller/C0,'gemv(m=1, k=2)+relu']"
+    for mark in "'\"":  # the text of an operator may hold quotes
+        text = f"gemm(m=1, n=2, k=3, dtype={mark}int8{mark})+bias"
+        assert compose([f"operator={text}"]).operators == 'gemm(m=1, n=2, k=3, dtype="int8")+bias'
+    assert quoted("""['gemm(m=1, n=2, k=3, dtype="int8")',gemv(1, 2)]""").endswith("""dtype="int8")','gemv(1, 2)']""")
     with pytest.raises(ValueError, match="not closed"):
         quoted("gemm(m=1")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import gensor_gym
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, ROW, VTHREAD
@@ -263,3 +264,32 @@ def test_without_compilation_the_rules_are_the_same() -> None:
         return subprocess.run(command, env=variables, cwd=root, capture_output=True, text=True, check=True).stdout
 
     assert run(NUMBA_DISABLE_JIT="1") == run() != ""
+
+
+def test_what_is_no_schedule_of_the_task_harms_nothing() -> None:
+    """The compiled rules check no bounds, so the face in front of them does: garbage is illegal and has no moves."""
+    graph = graph_of(OPERATORS[0], "h200", "extended")
+    good = graph.initial()
+    level, other = good.row.copy(), graph_of(OPERATORS[0], "cascade_lake", "extended").initial().row.copy()
+    level[LEVEL], other[VTHREAD] = 9, 3
+    for row in (np.zeros(ROW), np.full(ROW, -7), np.full(ROW, 2**31 - 1), level, other):
+        bad = Schedule(row)
+        assert not graph.is_legal(bad) and graph.latency(bad) == math.inf
+        assert np.flatnonzero(graph.action_mask(bad)).tolist() == [0]
+        assert all(graph.transition(bad, action) == bad for action in (-1, 0, 1, 17, NUM_ACTIONS))
+        with pytest.raises(ValueError, match="not a legal schedule"):
+            gensor_gym.build(graph.operator, bad, "h200")
+        if bad != Schedule(other):
+            with pytest.raises(ValueError, match="no schedule"):
+                graph.terms(bad)
+
+
+def test_bad_arguments_of_the_graph_are_named() -> None:
+    with pytest.raises(ValueError, match="operator 3"):
+        ConstructionGraph(3)
+    with pytest.raises(ValueError, match="batch is 0"):
+        graph_of(OPERATORS[0], "h200", "compact").enumerate(batch=0)
+    with pytest.raises(ValueError, match="an Operator and a Schedule"):
+        gensor_gym.build("gemm(m=4, n=4, k=4)", ConstructionGraph("gemm(m=4, n=4, k=4)").initial(), "host")
+    with pytest.raises(ValueError, match="expected a Schedule"):
+        gensor_gym.measure("gemm(m=4, n=4, k=4)", "tile", "h200", backend="analytic")

@@ -13,8 +13,6 @@ def generate(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
     """The source of a schedule on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing."""
     from gensor_gym import hardware
 
-    if not isinstance(op, Operator) or not isinstance(schedule, Schedule):
-        raise ValueError(f"build takes an Operator and a Schedule, got {op!r} and {schedule!r}")
     machine = hardware.get(hw)
     program = lower(op, schedule, machine)
     if machine.kind == "cpu":
@@ -27,8 +25,19 @@ def generate(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
 
 
 def build(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
-    """The kernel of a schedule. C is compiled now (CompileError if that fails); CUDA at the kernel's first call."""
-    kernel = generate(op, schedule, hw)
+    """The kernel of a schedule. C is compiled now (CompileError if that fails); CUDA at the kernel's first call.
+
+    ValueError where no code can be written for it, or it is not legal in any space.
+    """
+    from gensor_gym import hardware
+    from gensor_gym.construction import ConstructionGraph
+
+    if not isinstance(op, Operator) or not isinstance(schedule, Schedule):
+        raise ValueError(f"build takes an Operator and a Schedule, got {op!r} and {schedule!r}")
+    machine = hardware.get(hw)
+    if not ConstructionGraph(op, machine, "extended").is_legal(schedule):
+        raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")
+    kernel = generate(op, schedule, machine)
     if kernel.language == "c":
         from gensor_gym.codegen.compile import compile_c
 
