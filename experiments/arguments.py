@@ -45,7 +45,8 @@ def _one(argument: str) -> str:
 
 def quoted(value: str) -> str:
     """`value` with every operator text in single quotes, unless it is quoted already; its own quotes become double."""
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     while match := _CALL.search(value, at):
         mark = value[match.start() - 1 : match.start()]
         if mark in ("'", '"'):
