@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +44,7 @@ class Markov:
     """Walkers of a second, cooler round, which start from the register tiles of the best programs of the first."""
     refine_steps: int = 96
     refine_temperature: float = 0.5
-    descents: int = 24
+    descents: int = 16
     """Best programs from which the walk goes on at temperature zero."""
     retain: int = 4
     """Best programs kept of each walk."""
@@ -71,12 +73,13 @@ class Markov:
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """The programs with the ends of descents from the best of them added: (rows, seconds, model evaluations)."""
-        tables, evaluations = graph.tables, 0
         ends = best_of_each_register_tile(rows, seconds)[: self.descents].copy()
-        reached = np.empty(len(ends))
-        for i, end in enumerate(ends):
-            reached[i], more = walk.descend(end, tables.ints, tables.floats, tables.sizes, self.steps)
-            evaluations += more
+        reached, tables = np.empty(len(ends)), graph.tables
+
+        def descend(at: slice) -> int:
+            return walk.descents(ends[at], tables.ints, tables.floats, tables.sizes, self.steps, reached[at])
+
+        evaluations = sum(in_parts(descend, len(ends)))
         return np.concatenate([rows, ends]), np.concatenate([seconds, reached]), evaluations
 
     def _register_tiles(self, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -99,15 +102,12 @@ class Markov:
         seeds = rng.integers(0, 2**63, size=len(starts), dtype=np.uint64)
         tables, options = graph.tables, self._options(steps, temperature)
 
-        def part(index: np.ndarray) -> tuple[int, int]:
-            at = slice(index[0], index[-1] + 1)
+        def part(at: slice) -> tuple[int, int]:
             return walk.walks(
                 starts[at], seeds[at], tables.ints, tables.floats, tables.sizes, options, rows[at], seconds[at]
             )
 
-        parts = [p for p in np.array_split(np.arange(len(starts)), threads()) if len(p)]
-        with ThreadPoolExecutor(len(parts)) as pool:
-            counts = list(pool.map(part, parts))
+        counts = in_parts(part, len(starts))
         visited, evaluations = (sum(c[i] for c in counts) for i in (0, 1))
         filled = np.isfinite(seconds)
         return rows[filled], seconds[filled], visited, evaluations
@@ -134,6 +134,14 @@ class MarkovExtended(Markov):
     traffic: float = 0.5
     footprint: float = 0.0
     refine_steps: int = 160
+
+
+def in_parts(work: Callable[[slice], Any], count: int) -> list[Any]:
+    """Results of `work` on even parts of range(count), one thread a part; compiled work does not hold the GIL."""
+    edges = np.linspace(0, count, min(threads(), count) + 1).astype(int)
+    parts = [slice(low, high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(work, parts))
 
 
 def threads() -> int:
