@@ -140,6 +140,8 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
         "depthwise_conv2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=1, padding=1)+scale",
         "avg_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
         "max_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
+        "avg_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, padding=1)",  # torch's own default stride is the window
+        "max_pool2d(n=1, c=4, h=9, w=9, r=2, s=3)",
         'elementwise("add", 3, 4)',
         'elementwise("gelu", 3, 4)+bias',
     ]

@@ -41,7 +41,7 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
     from torch.nn import functional
 
     sizes: dict[str, Any] = dict(op.arguments)
-    window: dict[str, Any] = {k: sizes[k] for k in ("stride", "padding") if k in sizes}
+    window: dict[str, Any] = {"stride": sizes.get("stride", 1), "padding": sizes.get("padding", 0)}
     kernel = (sizes.get("r", 0), sizes.get("s", 0))
     table: dict[str, Callable[[], Any]] = {
         "gemm": lambda: torch.mm(x[0], x[1]),
