@@ -160,7 +160,8 @@ def test_timing_repeats(worker: WorkerProcess, folder: Path) -> None:
 
 
 ORPHAN = """
-import sys, os
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background inherits it ignored
 from pathlib import Path
 from gensor_gym.measure.process import WorkerProcess
 from gensor_gym.measure.requests import TrialRequest
