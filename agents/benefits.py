@@ -4,7 +4,7 @@ Gensor states that the benefit of tiling compares memory traffic with memory foo
 bandwidth of two memory levels, and that of virtual threads bank conflicts; the formulas were not available to us. What
 stands here is our reconstruction: Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)) in ratio form for tiling, the ratio of
 transfer times for caching, the ratio of shared-memory wavefronts for virtual threads; and, as an option of its own, the
-ratio of the model's latencies. The exponents are configuration, chosen on the validation split.
+ratio of the model's latencies. The exponents are configuration; how they were chosen stands in `docs/design.md`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Many walkers construct at once; the programs they visit are ranked by the analytic model and the top-k measured. `Markov`
 belongs to space `gensor`; `MarkovExtended` is our extension to the knobs of the extended space, and is not called Gensor.
-What the sources leave open (benefit exponents, annealing, retention, top-k) is a field here: our reconstruction, chosen on
-the validation split (see `agents/benefits.py`).
+What the sources leave open (benefit exponents, annealing, retention, top-k) is a field here: our reconstruction (see
+`agents/benefits.py`; how the values were chosen, and on which shapes, stands in `docs/design.md`).
 """
 
 from __future__ import annotations

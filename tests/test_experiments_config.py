@@ -122,6 +122,6 @@ def _plain(value: object) -> object:
 
 
 def test_default_operators_are_of_the_test_part() -> None:
-    """Policies and exponents were chosen on the other parts."""
+    """Policies were trained on another part."""
     default = _plain(compose([]).operators)
     assert {operators.part_of(op) for op in operators.resolve(default)} == {"test"}
