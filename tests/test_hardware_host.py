@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gensor_gym import hardware
+from gensor_gym.codegen.compile import compile_text
 from gensor_gym.hardware import compiler, cpuinfo, host, probe
-from gensor_gym.hardware.cache import cache_dir, read_json, write_json
+from gensor_gym.hardware.cache import cache_dir, make_cache_dir, read_json, write_json
 
 X86 = """processor : 0
 model name : Some CPU
@@ -168,8 +169,20 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatc
     with pytest.warns(UserWarning, match="GENSOR_GYM_CACHE"):
         write_json(tmp_path / "file" / "x.json", {"a": 1})
     assert read_json(tmp_path / "file" / "x.json") is None
+
+
+def test_the_cache_is_a_folder_that_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GENSOR_GYM_CACHE", "")
     assert cache_dir() == Path.home() / ".cache" / "gensor_gym"
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "new"))
+    assert make_cache_dir("kernels") == tmp_path / "new" / "kernels" and (tmp_path / "new" / "kernels").is_dir()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ValueError, match=r"GENSOR_GYM_CACHE=.*file is a file: expected a folder"):
+        hardware.get("host")
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.raises(ValueError, match=r"cannot make .*below/kernels: .*; set \$GENSOR_GYM_CACHE"):
+        compile_text("int x;", "native")
 
 
 def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[int]) -> None:

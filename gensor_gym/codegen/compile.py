@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.hardware.cache import cache_dir
+from gensor_gym.hardware.cache import make_cache_dir
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 
 TIMEOUT = 60.0
@@ -25,7 +25,7 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
     """The shared library of a C kernel, from the cache or compiled now.
 
     Raises:
-        ValueError: for a kernel in another language.
+        ValueError: for a kernel in another language, or where the cache's folder cannot be made.
         CompileError: with the compiler's message, or if it takes more than `timeout` seconds.
     """
     if kernel.language != "c":
@@ -41,9 +41,8 @@ def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeo
     # `native` means another thing on another machine that shares the cache folder.
     host = _host() if "native" in arch else ""
     text = "\0".join([source, *compiler.command, compiler.version, *flags, host])
-    path = cache_dir() / "kernels" / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
+    path = make_cache_dir("kernels") / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         _compile(source, compiler, flags, path, timeout)
     return path
 

@@ -13,9 +13,24 @@ VARIABLE = "GENSOR_GYM_CACHE"
 
 
 def cache_dir() -> Path:
-    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym. It may not exist yet."""
+    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym. It may not exist yet; ValueError where the variable names a file."""
     forced = os.environ.get(VARIABLE, "").strip()
-    return Path(forced).expanduser() if forced else Path.home() / ".cache" / "gensor_gym"
+    if not forced:
+        return Path.home() / ".cache" / "gensor_gym"
+    folder = Path(forced).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"${VARIABLE}={forced} is a file: expected a folder, which is made where there is none")
+    return folder
+
+
+def make_cache_dir(name: str) -> Path:
+    """The folder `name` in `cache_dir()`, made where there is none; ValueError names what cannot be made."""
+    folder = cache_dir() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot make {folder}: {error}; set ${VARIABLE} to a folder that can be written") from error
+    return folder
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
