@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -54,3 +57,42 @@ def test_folders_unused_for_a_week_go(tmp_path: Path) -> None:
     os.utime(old, (week_ago, week_ago))
     module._remove_unused(tmp_path)
     assert not old.exists() and new.exists()
+
+
+def test_the_users_cache_stands_in_for_a_package_folder_that_cannot_be_written(
+    package: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (package / "__pycache__").write_text("a file, so that no folder can be made here")
+    user = tmp_path_factory.mktemp("user")
+    monkeypatch.setattr(module, "_PACKAGE", package)
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(user))
+    assert folder_of(package).parent == user / "numba"
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(package / "__pycache__" / "below"))
+    assert folder_of(package) is None
+    monkeypatch.setattr(module, "_folder", folder_of)
+    assert module.compiled(lambda: 1)() == 1
+
+
+def test_the_package_works_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """A copy of the package, each of whose cache folders is a file, and a home that cannot be made."""
+    copy = tmp_path / "gensor_gym"
+    shutil.copytree(module._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
+        (folder / "__pycache__").write_text("")
+    nowhere = str(copy / "__pycache__" / "home")
+    text = (
+        "import numpy as np, gensor_gym, gensor_gym.measure.backend\n"
+        "from gensor_gym.graph.resources import power_value\n"
+        "from gensor_gym.operators import elementwise, evaluate\n"
+        "y = evaluate(elementwise('gelu', 3), [np.array([-1.0, 0.0, 1.0])])\n"
+        "print(gensor_gym.__file__, power_value(3), *np.round(y, 6))\n"
+    )
+    for names in (("HOME", "XDG_CACHE_HOME"), ("HOME", "XDG_CACHE_HOME", "GENSOR_GYM_CACHE", "NUMBA_CACHE_DIR")):
+        own = {key: value for key, value in os.environ.items() if key not in ("GENSOR_GYM_CACHE", "NUMBA_CACHE_DIR")}
+        environment = own | {"PYTHONPATH": str(tmp_path)} | dict.fromkeys(names, nowhere)
+        done = subprocess.run(
+            [sys.executable, "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == [str(copy / "__init__.py"), "8", "-0.158655", "0.0", "0.841345"]

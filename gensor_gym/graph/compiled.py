@@ -3,7 +3,7 @@
 Numba keys a cached function by the time stamp of its own file alone, yet constants and functions of other modules are
 compiled into it: after a change of `tables.py` it would answer from stale offsets. Here every state of the sources has
 a cache folder of its own. Sources are all of `graph` and `cost`, and modules elsewhere that use this decorator:
-constants of a compiled function must stand in one of these.
+constants of a compiled function must stand in one of these. Where no folder can be written nothing is cached.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,8 +30,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile a function for Numba's nopython mode, without the GIL, cached over runs for this state of the sources."""
+    folder = _folder(_package_of(function))
+    if folder is None:
+        return numba.njit(nogil=True)(function)
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_folder(_package_of(function)))
+    numba.config.CACHE_DIR = str(folder)
     try:
         return numba.njit(cache=True, nogil=True)(function)
     finally:
@@ -44,22 +48,43 @@ def _package_of(function: Callable[..., Any]) -> Path:
 
 
 @cache
-def _folder(package: Path) -> Path:
-    """Cache folder for the present sources of gensor_gym and of a package using it; folders unused for a week go."""
+def _folder(package: Path) -> Path | None:
+    """Cache folder for the present sources of gensor_gym and of a package using it, None where none can be written.
+
+    Folders unused for a week go.
+    """
     text = hashlib.sha256()
     for path in sorted(p for root in {_PACKAGE, package} for p in root.rglob("*.py")):
         source = path.read_bytes()
         if path.parent.name in ("graph", "cost") or path.name == "occupancy.py" or b"graph.compiled import" in source:
             text.update(path.name.encode() + b"\0" + source + b"\0")
+    for base in _bases():
+        folder = base / "numba" / text.hexdigest()[:16]
+        if _is_writable(folder):
+            _remove_unused(folder.parent)
+            return folder
+    return None
+
+
+def _bases() -> Iterator[Path]:
+    """Where cache folders may be, best first: $NUMBA_CACHE_DIR alone, or beside the sources, or the user's cache."""
     forced = os.environ.get("NUMBA_CACHE_DIR")
-    beside = _PACKAGE / "__pycache__"
-    writable = os.access(beside if beside.exists() else _PACKAGE, os.W_OK)
-    base = (Path(forced) if forced else beside if writable else cache_dir()) / "numba"
-    _remove_unused(base)
-    folder = base / text.hexdigest()[:16]
-    if folder.exists():
-        os.utime(folder)
-    return folder
+    if forced:
+        yield Path(forced)
+        return
+    yield _PACKAGE / "__pycache__"
+    yield cache_dir()
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether a file can be written in a folder, which is made; its time becomes that of its last use."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            os.utime(folder)
+    except OSError:
+        return False
+    return True
 
 
 def _remove_unused(base: Path) -> None:

@@ -115,7 +115,7 @@ def _max_pool2d(op: Operator, x: Array) -> Array:
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit  # without a cache: that would need a folder that can be written when this module is imported
 def _erf(flat: Array) -> Array:
     """The error function of each element; NumPy has none."""
     out = np.empty_like(flat)
