@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gensor_gym.cost.gpu import resident_blocks
-from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, ROW
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW
 from gensor_gym.graph.schedule import Schedule, make_row
+from gensor_gym.measure import Status, measure
 from tests.graph_walks import graph_of
 
 _SIZES = st.integers(1, 1 << 20)
@@ -86,6 +87,22 @@ def test_bad_parts_are_named() -> None:
     other = json.dumps(json.loads(Schedule.parse(good).to_json()) | {"layout": 0})
     with pytest.raises(ValueError, match="layout 0"):
         Schedule.from_json(other)
+
+
+@pytest.mark.parametrize("index", [-1, 5, 1000])
+def test_a_knob_out_of_range_is_named_and_shown(index: int) -> None:
+    graph = graph_of("gemm(m=64, n=48, k=40)", "h200", "gensor")
+    row = graph.initial().row.copy()
+    row[KNOB + KNOB_INDEX["unroll"]] = index
+    bad = Schedule(row)
+    message = rf"knob 'unroll' has index {index}: expected 0 to 4, one of its \(1, 2, 4, 8, 16\)"
+    with pytest.raises(ValueError, match=message):
+        str(bad)
+    with pytest.raises(ValueError, match=message):
+        bad.knob("unroll")
+    assert eval(repr(bad)) == bad
+    measured = measure(graph.operator, bad, graph.hardware, "analytic")
+    assert measured.status is Status.ILLEGAL and repr(bad) in measured.error
 
 
 def _gemm(register: tuple[int, int], block: tuple[int, int], k: tuple[int, int]) -> Schedule:

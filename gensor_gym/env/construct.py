@@ -202,5 +202,5 @@ def starting_state(tasks: TaskSet, options: dict[str, Any] | None, draw: Any) ->
     if not isinstance(schedule, Schedule):
         raise ValueError(f"option schedule is {schedule!r}; it takes a Schedule or its text")
     if not tasks.graphs[task].is_legal(schedule):
-        raise ValueError(f"schedule {schedule} is not legal for {tasks.graphs[task].operator} in space {tasks.space!r}")
+        raise ValueError(f"{schedule!r} is not legal for {tasks.graphs[task].operator} in space {tasks.space!r}")
     return task, schedule.row

@@ -15,6 +15,7 @@ class Schedule:
     """An immutable row. Equal when the rows are equal; hashable by `key`."""
 
     __slots__ = ("row",)
+    row: np.ndarray
 
     def __init__(self, row: np.ndarray) -> None:
         """Copy `row`: ROW int32 values laid out as in `graph/layout.py`."""
@@ -48,9 +49,12 @@ class Schedule:
         return int(self.row[LEVEL])
 
     def knob(self, name: str) -> int:
-        """Value of a knob."""
-        index = KNOB_INDEX[name]
-        return KNOBS[index].values[int(self.row[KNOB + index])]
+        """Value of a knob; ValueError where the row holds no index into its values."""
+        place = KNOB_INDEX[name]
+        values, index = KNOBS[place].values, int(self.row[KNOB + place])
+        if not 0 <= index < len(values):
+            raise ValueError(f"knob {name!r} has index {index}: expected 0 to {len(values) - 1}, one of its {values}")
+        return values[index]
 
     @property
     def key(self) -> bytes:
@@ -66,14 +70,20 @@ class Schedule:
         return hash(self.key)
 
     def __str__(self) -> str:
-        """One line that `parse` reads back; knobs that stand at their default are left out."""
+        """One line that `parse` reads back; knobs that stand at their default are left out.
+
+        ValueError for a knob out of range: no text stands for it.
+        """
         tiles = " ".join("x".join(map(str, level)) for level in self.tile.tolist())
         knobs = [f" {k.name}={self.knob(k.name)}" for k in KNOBS if self.knob(k.name) != k.default]
         return f"tile[{tiles}] vthread[{'x'.join(map(str, self.vthread.tolist()))}] level={self.level}" + "".join(knobs)
 
     def __repr__(self) -> str:
-        """`Schedule.parse('...')`."""
-        return f"Schedule.parse({str(self)!r})"
+        """`Schedule.parse('...')`, or `Schedule([...])` where the row has no text: messages show illegal rows too."""
+        try:
+            return f"Schedule.parse({str(self)!r})"
+        except ValueError:
+            return f"Schedule({self.row.tolist()})"
 
     @classmethod
     def parse(cls, text: str) -> Schedule:

@@ -50,7 +50,7 @@ class AnalyticBackend:
                 conditions: dict[str, object] = {"device": self.device(hw), "model": True}
                 yield Measurement(Status.OK, (graph.latency(schedule),), conditions, "", digest)
             else:
-                yield Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule}", digest=digest)
+                yield Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
 
     def close(self) -> None:
         """Nothing to end."""

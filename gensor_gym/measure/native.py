@@ -160,7 +160,7 @@ def make_kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | Meas
 
     if not is_legal(op, schedule, hw):
         digest = program_digest(op, schedule, hw)
-        return Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule}", digest=digest)
+        return Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
     try:
         return generate(op, schedule, hw)
     except ValueError as error:

@@ -86,7 +86,7 @@ class RecordedBackend:
             digest = self.digest(op, schedule, hw)
             found = self._table.get((str(op), _program(schedule)))
             if found is None:
-                yield Measurement(Status.NOT_RECORDED, error=f"not in the table: {op} {schedule}", digest=digest)
+                yield Measurement(Status.NOT_RECORDED, error=f"not in the table: {op} {schedule!r}", digest=digest)
             else:
                 yield Measurement(found.status, found.samples, found.conditions, found.error, digest)
 
