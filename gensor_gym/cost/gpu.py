@@ -237,21 +237,33 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     resident = resident_blocks(row, ints)
     if resident <= 0:
         return math.inf
-    blocks, units, clock = grid_blocks(row, ints), ints[UNITS], floats[CLOCK]
-    warps = (threads_of(row, ints) + 31) // 32
+    blocks = grid_blocks(row, ints)
     steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
-    fma, issue, shared, chain = _step(row, warps, ints)
-    fma *= floats[COEFFICIENT + ARITHMETIC]
-    issue *= floats[COEFFICIENT + ISSUE]
-    shared *= floats[COEFFICIENT + STAGING]
     traffic, unique, in_flight = _traffic(row, blocks, resident, steps, ints)
     traffic += floats[EPILOGUE_BYTES]
     unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
+    units = _units_seconds(row, blocks, resident, steps, unique, ints, floats, terms)
+    flying = min(blocks, ints[UNITS] * resident) * in_flight
+    reached = min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0))
+    terms[CACHE] = traffic / reached * floats[COEFFICIENT + CACHE]
+    reached = min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0))
+    terms[DRAM] = unique / reached * floats[COEFFICIENT + DRAM]
+    terms[LAUNCH_TERM] = _launch_seconds(row, ints, floats)
+    # memory and arithmetic overlap well but not wholly: a quarter of the smaller bound is added
+    memory = max(terms[DRAM], terms[CACHE])
+    return max(units, memory) + 0.25 * min(units, memory) + terms[LAUNCH_TERM]
 
-    wait = (floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else floats[L2_LATENCY]) * clock + 3 * floats[
-        SHARED_LATENCY
-    ] * clock
-    wait *= floats[COEFFICIENT + EXPOSED]
+
+@compiled
+def _units_seconds(row, blocks, resident, steps, unique, ints, floats, terms):  # noqa: ANN001, ANN201
+    """Seconds of the multiprocessors, wave after wave, their memory never short of bandwidth; fills their terms."""
+    units, clock = ints[UNITS], floats[CLOCK]
+    fma, issue, shared, chain = _step(row, (threads_of(row, ints) + 31) // 32, ints)
+    fma *= floats[COEFFICIENT + ARITHMETIC]
+    issue *= floats[COEFFICIENT + ISSUE]
+    shared *= floats[COEFFICIENT + STAGING]
+    latency = floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else floats[L2_LATENCY]
+    wait = (latency * clock + 3 * floats[SHARED_LATENCY] * clock) * floats[COEFFICIENT + EXPOSED]
     busy = max(fma, max(issue, shared))
     full = blocks // (units * resident)
     rest = blocks - full * units * resident
@@ -261,30 +273,23 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     tail = max(last * busy, alone) * steps if last > 0 else 0.0
     ideal = blocks * busy * steps / units
     ramp = wait + 40.0 + 8.0 * spatial_product(row, 0, ints)
-    sm_time = (full * (wave + ramp) + (tail + ramp if last > 0 else 0.0)) / clock
-
-    active = min(blocks, units * resident)
-    reachable = active * in_flight / floats[DRAM_LATENCY]
-    dram = unique / min(floats[DRAM_BW], max(reachable, 1.0)) * floats[COEFFICIENT + DRAM]
-    cache = (
-        traffic / min(floats[L2_BW], max(active * in_flight / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
-    )
-    launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
-    if row[SPLIT_K] > 0:
-        partial = 2.0 * tensor_bytes(ints[NUM_READS], ints) * power_value(row[SPLIT_K])
-        launch += floats[LAUNCH] + partial / (floats[DRAM_BW] if partial > ints[L2_BYTES] else floats[L2_BW])
-    bound = max(sm_time, max(dram, cache))
+    seconds = (full * (wave + ramp) + (tail + ramp if last > 0 else 0.0)) / clock
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
     terms[ISSUE] = blocks * issue * steps / units / clock
     terms[STAGING] = blocks * shared * steps / units / clock
-    terms[CACHE], terms[DRAM] = cache, dram
-    waited = max(0.0, sm_time - ideal / clock)
     terms[TAIL] = max(0.0, busy * steps * (full * resident + last) - ideal) / clock
-    terms[EXPOSED] = max(0.0, waited - terms[TAIL])
-    terms[LAUNCH_TERM] = launch
-    # memory and arithmetic overlap well but not wholly: a quarter of the smaller bound is added
-    second = min(sm_time, max(dram, cache))
-    return bound + 0.25 * second + launch
+    terms[EXPOSED] = max(0.0, max(0.0, seconds - ideal / clock) - terms[TAIL])
+    return seconds
+
+
+@compiled
+def _launch_seconds(row, ints, floats):  # noqa: ANN001, ANN201
+    """Seconds of the launch, and with a split reduction of the second kernel, which adds up the parts."""
+    seconds = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
+    if row[SPLIT_K] > 0:
+        partial = 2.0 * tensor_bytes(ints[NUM_READS], ints) * power_value(row[SPLIT_K])
+        seconds += floats[LAUNCH] + partial / (floats[DRAM_BW] if partial > ints[L2_BYTES] else floats[L2_BW])
+    return seconds
 
 
 @compiled
