@@ -4,8 +4,8 @@
 rung by rung on ever more operators of the train part, and takes from the last ones the best on the validation part. Only
 the analytic model is asked, so the result is the same on every machine. Operators of the test part are refused.
 
-The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the mean of
-log(latency / Roller's latency) where that is positive: a traverser should not be behind the search it is compared with.
+The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the share of tasks
+where it is behind Roller, by however little: a traverser should not be behind the search it is compared with.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def tasks_of(part: str, config: DictConfig) -> list[Task]:
 def score(latencies: np.ndarray, tasks: list[Task], behind: float) -> float:
     """See the module; latencies float64 [seeds, tasks]."""
     over_floor = np.log(latencies / np.array([task.graph.floor for task in tasks]))
-    over_roller = np.log(latencies / np.array([task.baseline for task in tasks]))
-    return float(np.mean(over_floor) + behind * np.mean(np.maximum(over_roller, 0.0)))
+    is_behind = latencies > np.array([task.baseline for task in tasks]) * (1 + 1e-9)
+    return float(np.mean(over_floor) + behind * np.mean(is_behind))
 
 
 def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:

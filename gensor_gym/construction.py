@@ -10,6 +10,7 @@ from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.cost import model
 from gensor_gym.cost.calibration import coefficients_of
+from gensor_gym.cost.constants import constant_values
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
 from gensor_gym.graph import rules
@@ -46,7 +47,7 @@ class ConstructionGraph:
         self.space = space
         fit = coefficients_of(self.hardware) if calibrated else ()
         self.floor = roofline_floor(self.operator, self.hardware)
-        self.tables = make_tables(self.operator, self.hardware, space, self.floor, fit)
+        self.tables = make_tables(self.operator, self.hardware, space, self.floor, fit, constant_values())
         self._initial = Schedule(initial_row(self.operator, self.hardware, self.tables.ints))
 
     @property

@@ -11,9 +11,10 @@ import pytest
 from experiments.arguments import compose
 from experiments.bench import SUITES, bench
 from experiments.benches.best_known import BestKnown, descend, enumerated, search
-from experiments.benches.fit import LARGEST, Sample, fit, loss
+from experiments.benches.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
 from experiments.benches.ranks import spearman, top_k_regret
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
 
 TINY = {
@@ -21,7 +22,10 @@ TINY = {
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
     "measure": ["measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.repeated=2"],
-    "model": ["model.operators=gemm(m=72, n=56, k=40)", "model.schedules=5", "fit=true"],
+    "model": [
+        "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
+        "model.constructed=2", "fit=coefficients",
+    ],  # fmt: skip
 }
 
 
@@ -75,12 +79,24 @@ def test_measure(tmp_path: Path) -> None:
 
 def test_model_and_its_fit(tmp_path: Path) -> None:
     rows = _run("model", tmp_path)
-    assert [(row["kind"], row.get("model")) for row in rows] == [
-        ("operator", "model"), ("all", "model"), ("operator", "fitted"), ("all", "fitted"), ("fit", None),
-    ]  # fmt: skip
+    each = [(kind, model) for model in ("model", "fitted") for _ in range(2) for kind in ("operator", "all")]
+    assert [(row["kind"], row.get("model")) for row in rows] == [*each, ("fit", None)]
+    assert [row["group"] for row in rows if row["kind"] == "all"] == ["fitted on", "held out"] * 2
     written = json.loads((tmp_path / "fits.json").read_text())["host"]
     assert len(written["coefficients"]) == NUM_TERMS and written["terms"] == list(TERMS)
     assert written["loss_after"] <= written["loss_before"]
+
+
+def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path) -> None:
+    _run("model", tmp_path)
+    timings = tmp_path / "model_timings.jsonl"
+    before = timings.read_text()
+    _run("model", tmp_path, "fit=constants")
+    assert timings.read_text() == before
+    written = json.loads((tmp_path / "fits.json").read_text())
+    assert list(written["values"]) == [constant.name for constant in CPU_CONSTANTS]
+    assert all(c.low <= written["values"][c.name] <= c.high for c in CPU_CONSTANTS)
+    assert written["operators"] == ["gemm(m=72, n=56, k=40)"] and written["loss_after"] <= written["loss_before"]
 
 
 def test_a_fit_refuses_the_test_part(tmp_path: Path) -> None:
@@ -96,10 +112,10 @@ def test_a_fit_finds_the_coefficient_that_made_the_times() -> None:
         rows = graph.stack([graph.random_schedule(rng) for _ in range(60)])
         truth = np.ones(NUM_TERMS)
         truth[ISSUE] = 3.0
-        samples.append(Sample(graph, rows, Sample(graph, rows, np.ones(60), truth).predicted()))
+        samples.append(Sample(graph, rows, Sample(graph, rows, np.ones(60), (COEFFICIENTS, truth)).predicted()))
     found = fit(samples)
     assert found[ISSUE] == pytest.approx(3.0, rel=0.2)
-    assert loss([s.with_coefficients(found) for s in samples]) < 0.1 * loss(samples)
+    assert loss([s.with_values(COEFFICIENTS, found) for s in samples]) < 0.1 * loss(samples)
     assert np.all(np.abs(np.log(found)) <= LARGEST + 1e-9)
 
 

@@ -1,4 +1,4 @@
-"""How well the analytic model ranks programs of this machine, and the fit of its coefficients."""
+"""How well the analytic model ranks programs of this machine, and fits of its coefficients or constants."""
 
 from __future__ import annotations
 
@@ -6,45 +6,72 @@ import datetime
 from pathlib import Path
 
 import numpy as np
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import track
 
-from experiments.benches.fit import Sample, fit, loss
+from experiments.benches.fit import COEFFICIENTS, CONSTANTS, Parameters, Sample, fit, loss
 from experiments.benches.lines import Lines, machine
 from experiments.benches.ranks import spearman, top_k_regret
+from experiments.benches.timings import Plan, Timings
 from gensor_gym import hardware, operators
-from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.hardware.cache import write_json
 from gensor_gym.measure.backend import get_backend
-from gensor_gym.measure.measurement import Status
-from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.types import Operator
+
+FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
+FASTEST = 5
+"""One in so many programs belongs to the fastest, whose ranking counts by itself."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
     """One line for each operator, one over all, and one of the fit where it is asked for."""
     settings = config.model
+    if config.fit not in (None, *FITS):
+        raise ValueError(f"fit {config.fit!r}: expected one of {', '.join(FITS)}, or null")
     hw = hardware.get("host")
     emit(kind="machine", **machine())
-    shapes = settings.operators if isinstance(settings.operators, str) else list(settings.operators)
-    ops = operators.resolve(shapes)
+    train, held_out = _resolve(settings.operators), _resolve(settings.held_out)
     if config.fit:
-        _check(ops)
-    store = settings.store or str(Path(config.output) / "model.sqlite")
-    samples = [_measured(op, settings.schedules, config.seed, store) for op in ops]
-    _score(samples, settings.top_k, "model", emit)
-    if config.fit:
-        coefficients = fit([s for s in samples if len(s.seconds) > 1])
-        fitted = [s.with_coefficients(coefficients) for s in samples]
-        _score(fitted, settings.top_k, "fitted", emit)
-        entry = {
-            "coefficients": [round(float(c), 4) for c in coefficients], "terms": list(TERMS),
-            "device": hw.source["name"],
-            "date": datetime.date.today().isoformat(), "operators": [str(op) for op in ops],
-            "schedules": sum(len(s.seconds) for s in samples), "loss_before": loss(samples), "loss_after": loss(fitted),
-        }  # fmt: skip
-        write_json(Path(settings.fits), {hw.name: entry})
-        emit(kind="fit", file=str(settings.fits), **entry)
+        _check(train)
+    path = Path(settings.timings or Path(config.output) / "model_timings.jsonl")
+    plan = Plan(settings.schedules, settings.constructed, settings.slowest_s)
+    timings = Timings(path, get_backend("cpu", hw), hw, plan, config.seed)
+    ops = track([*train, *held_out], "timing programs", console=Console(stderr=True))
+    samples = [timings.sample(op) for op in ops]
+    fitted_on, others = samples[: len(train)], samples[len(train) :]
+    _score(fitted_on, settings.top_k, "model", "fitted on", emit)
+    _score(others, settings.top_k, "model", "held out", emit)
+    if not config.fit:
+        return
+    parameters = FITS[config.fit]
+    values = fit([s for s in fitted_on if len(s.seconds) > 1], parameters)
+    after = [s.with_values(parameters, values) for s in fitted_on]
+    _score(after, settings.top_k, "fitted", "fitted on", emit)
+    _score([s.with_values(parameters, values) for s in others], settings.top_k, "fitted", "held out", emit)
+    entry = {
+        "device": hw.source["name"], "date": datetime.date.today().isoformat(),
+        "operators": [str(op) for op in train], "schedules": sum(len(s.seconds) for s in fitted_on),
+        "loss_before": loss(fitted_on), "loss_after": loss(after),
+    }  # fmt: skip
+    _write(Path(settings.fits), config.fit, parameters, values, hw.name, entry)
+    emit(kind="fit", file=str(settings.fits), **entry)
+
+
+def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, name: str, entry: dict) -> None:
+    """The fit in the form that ships: of cost/fits.json or of cost/cpu_constants.json."""
+    rounded = [float(f"{value:.4g}") for value in values]
+    if kind == "coefficients":
+        write_json(path, {name: {"coefficients": rounded, "terms": list(TERMS), **entry}})
+    else:
+        write_json(path, {"values": dict(zip(parameters.names, rounded, strict=True)), **entry})
+
+
+def _resolve(shapes: object) -> list[Operator]:
+    """Operators of a configuration entry."""
+    found = shapes if isinstance(shapes, str) or shapes is None else OmegaConf.to_container(shapes)
+    return operators.resolve(found) if found else []
 
 
 def _check(ops: list[Operator]) -> None:
@@ -54,38 +81,26 @@ def _check(ops: list[Operator]) -> None:
             raise ValueError(f"a fit sees the train and validation parts only; {op} is of the test part")
 
 
-def _measured(op: Operator, count: int, seed: int, store: str) -> Sample:
-    """Random legal schedules, measured or answered by the store; those that are not OK are left out."""
-    hw = hardware.get("host")
-    session = Session(Task(op, hw, get_backend("cpu", hw), "extended"), Budget(trials=count), store)
-    rng = np.random.default_rng(seed)
-    schedules = [session.graph.random_schedule(rng) for _ in range(count)]
-    pairs = [
-        (s, m.seconds) for s, m in zip(schedules, session.measure(schedules), strict=True) if m.status is Status.OK
-    ]
-    graph = ConstructionGraph(op, hw, "extended", calibrated=True)
-    return Sample(graph, graph.stack([s for s, _ in pairs]), np.array([seconds for _, seconds in pairs]))
-
-
-def _score(samples: list[Sample], ks: list[int], name: str, emit: Lines) -> None:
+def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Lines) -> None:
     """A line for each operator and one over all."""
     lines = []
     for sample in samples:
+        op = sample.graph.operator
+        about = {"model": name, "operator": str(op), "group": group, "part": operators.part_of(op)}
         if len(sample.seconds) < 3:
-            emit(kind="operator", model=name, operator=str(sample.graph.operator), error="fewer than three ran well")
+            emit(kind="operator", **about, error="fewer than three ran well")
             continue
         predicted = sample.predicted()
+        fast = np.argsort(sample.seconds)[: max(3, len(sample.seconds) // FASTEST)]
         lines.append(
             {
                 "spearman": spearman(predicted, sample.seconds),
+                "spearman_fastest": spearman(predicted[fast], sample.seconds[fast]),
                 "measured_over_model": float(np.exp(np.median(np.log(sample.seconds / predicted)))),
                 **{f"top_{k}_regret": top_k_regret(predicted, sample.seconds, k) for k in ks},
             }
         )
-        emit(
-            kind="operator", model=name, operator=str(sample.graph.operator), schedules=len(sample.seconds), **lines[-1]
-        )
-    names = ("spearman", *(f"top_{k}_regret" for k in ks))
-    emit(
-        kind="all", model=name, **{f"mean_{n}": float(np.nanmean([line[n] for line in lines])) for n in names if lines}
-    )
+        emit(kind="operator", **about, schedules=len(sample.seconds), **lines[-1])
+    if lines:
+        means = {f"mean_{n}": float(np.nanmean([line[n] for line in lines])) for n in lines[0]}
+        emit(kind="all", model=name, group=group, operators=len(lines), **means)

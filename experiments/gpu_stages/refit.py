@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.benches.fit import Sample, fit, loss
+from experiments.benches.fit import COEFFICIENTS, Sample, fit, loss
 from experiments.benches.ranks import spearman, top_k_regret
 from experiments.gpu_stages.context import Context, read_rows, write_whole
 from experiments.gpu_stages.recording import FILE as RECORDED
@@ -48,9 +48,9 @@ def run(context: Context) -> dict[str, object]:
     samples, devices = recorded_samples(context.path(RECORDED), hw, context.seed)
     if len(samples) < 2:
         raise ValueError(f"a fit needs tables of two operators with {LEAST} programs each, there are {len(samples)}")
-    before = [sample.with_coefficients(np.ones(len(TERMS))) for sample in samples]
+    before = [sample.with_values(COEFFICIENTS, np.ones(len(TERMS))) for sample in samples]
     coefficients = fit(before)
-    after = [sample.with_coefficients(coefficients) for sample in samples]
+    after = [sample.with_values(COEFFICIENTS, coefficients) for sample in samples]
     left_out = _left_out(before, context)
     entry = {
         "coefficients": [round(float(c), 4) for c in coefficients],
@@ -105,7 +105,7 @@ def _left_out(samples: list[Sample], context: Context) -> list[Sample | None]:
     found: list[Sample | None] = []
     for number, sample in enumerate(samples):
         others = samples[:number] + samples[number + 1 :]
-        found.append(sample.with_coefficients(fit(others)) if context.left > 0 else None)
+        found.append(sample.with_values(COEFFICIENTS, fit(others)) if context.left > 0 else None)
     return found
 
 

@@ -2,13 +2,33 @@
 
 The micro-kernel is bound by FMA ports, load ports or the chain of dependent accumulators (register-tile balance as in
 oneDNN's brgemm blocking); tiles that do not fit their cache take their operands from the next one; packing, threads out of
-balance and fork-join are added. The combination is our own; one coefficient per term calibrates it.
+balance and fork-join are added. The combination is our own; its constants are data
+(`cost.constants`), and one coefficient per term calibrates it to a machine.
 """
 
 from __future__ import annotations
 
 import math
 
+from gensor_gym.cost.constants import (
+    CALL_CYCLES,
+    CARRY_NEAR,
+    CARRY_PAGE,
+    CARRY_ROW,
+    GATHER_LOADS,
+    GUARDED,
+    HORIZONTAL_SUM,
+    LOOP_OVERHEAD,
+    OVERLAP,
+    PACK_ACROSS,
+    PACK_CALL,
+    PACK_LINE,
+    PACK_ROWS,
+    PAGE_STRIDE,
+    PREFETCH_RELIEF,
+    ROW_STRIDE,
+    SCATTERED_LANE,
+)
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
@@ -59,10 +79,6 @@ from gensor_gym.graph.tables import (
 FMA_CHAIN = 4.0
 """Cycles of a dependent FMA (Skylake to Zen 5)."""
 LOADS_PER_CYCLE = 2.0
-GUARDED = 4.0
-"""A guarded register tile over an interior one."""
-CALL_CYCLES = 16.0
-"""Pointer set-up and loop control of one micro-kernel call."""
 
 
 @compiled
@@ -95,7 +111,7 @@ def is_vector_dimension(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
-def loads_per_point(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+def loads_per_point(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
     """Load instructions of a read for one reduction point of the register tile: vectors, broadcasts or gathered lanes."""
     rows = 1.0
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
@@ -106,7 +122,7 @@ def loads_per_point(row, tensor, slot, ints):  # noqa: ANN001, ANN201
         return rows
     if stride == 1 or (is_packed(row, tensor) and is_vector_dimension(row, tensor, slot, ints)):
         return rows * vectors_along(row, ints)
-    return rows * row[TILE + slot] * 2.0
+    return rows * row[TILE + slot] * floats[GATHER_LOADS]
 
 
 @compiled
@@ -117,11 +133,11 @@ def micro_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     accumulators = accumulators_of(row, ints) * 1.0
     loads = 0.0
     for t in range(ints[NUM_READS]):
-        loads += loads_per_point(row, t, slot, ints)
+        loads += loads_per_point(row, t, slot, ints, floats)
     unrolled = reduce_product(row, 0, ints) * power_value(row[UNROLL])
     if slot >= SPATIAL_SLOTS:
         unrolled = max(1, unrolled // row[TILE + slot])
-    overhead = 2.0 / unrolled
+    overhead = floats[LOOP_OVERHEAD] / unrolled
     fma = accumulators / per_cycle
     issue = max(loads / LOADS_PER_CYCLE, (accumulators + loads + overhead) / 4.0) + overhead / 2.0
     chain = FMA_CHAIN if ints[END_REDUCE] > SPATIAL_SLOTS else 0.0
@@ -129,14 +145,14 @@ def micro_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 
 
 @compiled
-def stride_penalty(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+def stride_penalty(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
     """Factor on an unpacked operand whose consecutive rows are a page or more apart (TLB, cache-set conflicts)."""
     if is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + slot] != 1:
         return 1.0
     pitch = ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1] * ints[ITEM + tensor]
     if slot >= SPATIAL_SLOTS or ints[NUM_DIMS + tensor] == 1 or pitch < 1024:
         return 1.0
-    return 1.8 if pitch % 4096 == 0 else 1.2
+    return floats[PAGE_STRIDE] if pitch % 4096 == 0 else floats[ROW_STRIDE]
 
 
 @compiled
@@ -159,17 +175,17 @@ def edge_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
-def carry_cycles(row, ints):  # noqa: ANN001, ANN201
+def carry_cycles(ints, floats):  # noqa: ANN001, ANN201
     """Cycles to carry one vector of partial sums through the output: rows a power-of-two pitch apart share cache sets."""
     out = ints[NUM_READS]
     pitch = ints[VIEW + out * MAX_DIMS + ints[NUM_DIMS + out] - 1] * ints[ITEM + out]
     if pitch % 4096 == 0:
-        return 40.0
-    return 12.0 if pitch >= 1024 else 4.0
+        return floats[CARRY_PAGE]
+    return floats[CARRY_ROW] if pitch >= 1024 else floats[CARRY_NEAR]
 
 
 @compiled
-def pack_cycles(row, slot, ints):  # noqa: ANN001, ANN201
+def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles all tasks together spend copying operand tiles."""
     cycles = 0.0
     copies = tiles_of(row, 2, ints) * reduce_steps(row, 2, ints) * 1.0
@@ -178,7 +194,9 @@ def pack_cycles(row, slot, ints):  # noqa: ANN001, ANN201
             continue
         by_rows = ints[STRIDE + t * MAX_AXES + slot] <= 1
         box = footprint(row, t, 2, ints)
-        cycles += copies * (box * (0.2 if by_rows else 1.2) + box / box_width(row, t, 2, ints) * 12.0 + 200.0)
+        lines = box / box_width(row, t, 2, ints)
+        element = floats[PACK_ROWS] if by_rows else floats[PACK_ACROSS]
+        cycles += copies * (box * element + lines * floats[PACK_LINE] + floats[PACK_CALL])
     return cycles
 
 
@@ -227,10 +245,10 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     fma, issue, chain = micro_cycles(row, slot, ints, floats)
     penalty = 1.0
     for t in range(ints[NUM_READS]):
-        penalty = max(penalty, stride_penalty(row, t, slot, ints))
-        penalty *= 1.0 + (GUARDED - 1.0) * edge_share(row, t, ints)
+        penalty = max(penalty, stride_penalty(row, t, slot, ints, floats))
+        penalty *= 1.0 + (floats[GUARDED] - 1.0) * edge_share(row, t, ints)
     if row[PREFETCH] > 0 and penalty > 1.0:
-        penalty = 1.0 + 0.7 * (penalty - 1.0)
+        penalty = 1.0 + floats[PREFETCH_RELIEF] * (penalty - 1.0)
     points = 1.0
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         tile = row[TILE + axis] if axis == slot else 1
@@ -238,11 +256,11 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     tiles = tiles_of(row, 0, ints) * 1.0
     accumulators = accumulators_of(row, ints)
     out_stride = ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot]
-    store = accumulators * (1.0 if out_stride <= 1 else ints[LANES] * 1.0)
+    store = accumulators * (1.0 if out_stride <= 1 else ints[LANES] * floats[SCATTERED_LANE])
     if slot >= SPATIAL_SLOTS:
-        store = accumulators * 12.0  # horizontal sums
+        store = accumulators * floats[HORIZONTAL_SUM]
     passes = output_passes(row, ints)
-    calls = tiles * (passes * CALL_CYCLES + (passes - 1.0) * accumulators * carry_cycles(row, ints) + store)
+    calls = tiles * (passes * floats[CALL_CYCLES] + (passes - 1.0) * accumulators * carry_cycles(ints, floats) + store)
     busy = max(fma, issue * penalty)
     stalls = tiles * points * max(0.0, chain - busy)
     return tiles * points * fma, tiles * points * issue * penalty, stalls + calls
@@ -267,7 +285,7 @@ def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
     units, clock = ints[UNITS], floats[CLOCK]
     fma, issue, stalls = _compute_cycles(row, slot, ints, floats)
-    pack = pack_cycles(row, slot, ints)
+    pack = pack_cycles(row, slot, ints, floats)
     tasks = tiles_of(row, 2, ints) * power_value(row[THREAD_SPLIT])
     imbalance = math.ceil(tasks / units) * units / tasks
 
@@ -281,7 +299,7 @@ def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     exposed = stalls / clock / units * floats[COEFFICIENT + EXPOSED]
     compute = max(arithmetic, loads) + exposed + staging
     memory = max(cache, dram)
-    balanced = max(compute, memory) + 0.3 * min(compute, memory)
+    balanced = max(compute, memory) + floats[OVERLAP] * min(compute, memory)
     total = balanced * imbalance
     tail = total - balanced
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]

@@ -242,16 +242,15 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     traffic, unique, in_flight = _traffic(row, blocks, resident, steps, ints)
     traffic += floats[EPILOGUE_BYTES]
     unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
-    units = _units_seconds(row, blocks, resident, steps, unique, ints, floats, terms)
     flying = min(blocks, ints[UNITS] * resident) * in_flight
-    reached = min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0))
-    terms[CACHE] = traffic / reached * floats[COEFFICIENT + CACHE]
-    reached = min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0))
-    terms[DRAM] = unique / reached * floats[COEFFICIENT + DRAM]
-    terms[LAUNCH_TERM] = _launch_seconds(row, ints, floats)
+    cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
+    dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
+    launch = _launch_seconds(row, ints, floats)
+    terms[CACHE], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
+    units = _units_seconds(row, blocks, resident, steps, unique, ints, floats, terms)
     # memory and arithmetic overlap well but not wholly: a quarter of the smaller bound is added
-    memory = max(terms[DRAM], terms[CACHE])
-    return max(units, memory) + 0.25 * min(units, memory) + terms[LAUNCH_TERM]
+    memory = max(dram, cache)
+    return max(units, memory) + 0.25 * min(units, memory) + launch
 
 
 @compiled

@@ -52,7 +52,9 @@ CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATE
 FLOPS, BYTES, EPILOGUE_BYTES, FLOOR = range(10, 14)
 COEFFICIENT = 14  # [C] multipliers of the model's terms, 1 before calibration
 NUM_COEFFICIENTS = 10
-NUM_FLOATS = COEFFICIENT + NUM_COEFFICIENTS
+CONSTANT = COEFFICIENT + NUM_COEFFICIENTS  # [NUM_CONSTANTS] constants of the CPU model
+NUM_CONSTANTS = 32
+NUM_FLOATS = CONSTANT + NUM_CONSTANTS
 
 BODIES = ("multiply_add", "sum", "max", "map")
 
@@ -67,9 +69,14 @@ class Tables:
 
 
 def make_tables(
-    op: Operator, hardware: Hardware, space: str, floor: float, coefficients: tuple[float, ...] = ()
+    op: Operator,
+    hardware: Hardware,
+    space: str,
+    floor: float,
+    coefficients: tuple[float, ...] = (),
+    constants: tuple[float, ...] = (),
 ) -> Tables:
-    """Tables of a task; `floor` is its roofline floor in seconds, `coefficients` the calibration of the model."""
+    """Tables of a task; `floor` is its roofline floor in seconds, the rest calibration and constants of the model."""
     ints = np.zeros(NUM_INTS, dtype=np.int64)
     _fill_operator(ints, op, hardware)
     _fill_hardware(ints, hardware)
@@ -82,7 +89,9 @@ def make_tables(
     ints[SIZE_START : SIZE_START + MAX_AXES + 1] = np.cumsum([0, *map(len, by_slot)])
     ints[HORIZON] = horizon(op, hardware, space)
     sizes = np.array([n for ladder in by_slot for n in ladder], dtype=np.int64)
-    return Tables(ints, _floats(op, hardware, floor, coefficients), sizes)
+    floats = _floats(op, hardware, floor, coefficients)
+    floats[CONSTANT : CONSTANT + len(constants)] = constants
+    return Tables(ints, floats, sizes)
 
 
 def horizon(op: Operator, hardware: Hardware, space: str) -> int:

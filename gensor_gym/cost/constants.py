@@ -1,0 +1,71 @@
+"""Constants of the CPU model: what generated C costs where no data sheet says it, in cycles, instructions or shares.
+
+Each has a place among the floats of a task (`graph.tables.CONSTANT`), so that a fit changes data and not code. The values
+in `cpu_constants.json` were fitted by `python -m experiments.bench suite=model fit=constants` to timings of operators of
+the train part of split v1; the file names device, date and operators. They describe the code that is generated, not one
+machine: rates and sizes of a machine stand in its `Hardware`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from gensor_gym.graph.tables import CONSTANT, NUM_CONSTANTS
+
+FILE = "cpu_constants.json"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One constant: where a fit starts (an order of magnitude), and the range it stays in."""
+
+    name: str
+    start: float
+    low: float
+    high: float
+    meaning: str
+
+
+CPU_CONSTANTS: tuple[Constant, ...] = (
+    Constant("guarded", 2.0, 1.0, 20.0, "time of a register tile that touches padding over one that does not"),
+    Constant("call_cycles", 10.0, 2.0, 200.0, "cycles: pointer set-up and loop control of one micro-kernel call"),
+    Constant("gather_loads", 2.0, 0.5, 8.0, "load instructions for a lane that is gathered"),
+    Constant("loop_overhead", 2.0, 0.5, 8.0, "instructions of a step of the reduction loop besides loads and FMAs"),
+    Constant("page_stride", 2.0, 1.0, 6.0, "factor on loads whose rows lie a multiple of a page apart (cache sets)"),
+    Constant("row_stride", 1.5, 1.0, 4.0, "factor on loads whose rows lie 1 KiB or more apart (TLB, prefetchers)"),
+    Constant("carry_page", 10.0, 1.0, 200.0, "cycles to carry a vector of partial sums where rows are pages apart"),
+    Constant("carry_row", 10.0, 1.0, 100.0, "the same where rows lie 1 KiB or more apart"),
+    Constant("carry_near", 10.0, 1.0, 100.0, "the same elsewhere"),
+    Constant("pack_rows", 1.0, 0.02, 10.0, "cycles to pack an element, lines staying lines"),
+    Constant("pack_across", 1.0, 0.05, 10.0, "cycles to pack an element, lines becoming columns of panels"),
+    Constant("pack_line", 10.0, 1.0, 200.0, "cycles to begin a line of a packed box"),
+    Constant("pack_call", 100.0, 10.0, 2000.0, "cycles to begin packing a box"),
+    Constant("prefetch_relief", 0.5, 0.1, 1.0, "share of a stride's penalty that software prefetch leaves"),
+    Constant("horizontal_sum", 10.0, 1.0, 100.0, "cycles to add up the lanes of an accumulator"),
+    Constant("scattered_lane", 1.0, 0.1, 10.0, "cycles to store a lane of an output that is not contiguous along it"),
+    Constant("overlap", 0.5, 0.02, 1.0, "share of the smaller of compute and memory time that the larger does not hide"),
+)
+"""In the order of their places from `CONSTANT` on."""
+
+(
+    GUARDED, CALL_CYCLES, GATHER_LOADS, LOOP_OVERHEAD, PAGE_STRIDE, ROW_STRIDE, CARRY_PAGE, CARRY_ROW, CARRY_NEAR,
+    PACK_ROWS, PACK_ACROSS, PACK_LINE, PACK_CALL, PREFETCH_RELIEF, HORIZONTAL_SUM, SCATTERED_LANE, OVERLAP,
+) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
+
+assert len(CPU_CONSTANTS) <= NUM_CONSTANTS
+
+
+@cache
+def shipped_constants() -> dict[str, object]:
+    """The fit that ships: {"values": {name: value}, "device", "date", "operators", ..}."""
+    return json.loads((resources.files("gensor_gym.cost") / FILE).read_text(encoding="utf-8"))
+
+
+@cache
+def constant_values() -> tuple[float, ...]:
+    """Values in the order of CPU_CONSTANTS; those that the fit lacks stand at their start."""
+    values: dict[str, float] = shipped_constants()["values"]  # type: ignore[assignment]
+    return tuple(float(values.get(constant.name, constant.start)) for constant in CPU_CONSTANTS)
