@@ -29,22 +29,22 @@ class Markov:
     """The traverser. Exponents of 0 switch a part of a benefit off."""
 
     space: str = "gensor"
-    walkers: int = 72
+    walkers: int = 64
     steps: int = 112
     """Steps of one walk; the paper reports convergence after the order of 100 iterations."""
-    traffic: float = 1.0
+    traffic: float = 2.0
     footprint: float = 0.25
     model: float = 2.0
-    cache: float = 1.0
-    cache_growth: float = 3.0
-    conflict: float = 0.5
+    cache: float = 0.5
+    cache_growth: float = 2.0
+    conflict: float = 1.0
     start_temperature: float = 2.0
-    final_temperature: float = 0.1
+    final_temperature: float = 0.2
     refiners: int = 40
     """Walkers of a second, cooler round, which start from the register tiles of the best programs of the first."""
     refine_steps: int = 96
-    refine_temperature: float = 0.5
-    descents: int = 16
+    refine_temperature: float = 0.25
+    descents: int = 24
     """Best programs from which the walk goes on at temperature zero."""
     retain: int = 4
     """Best programs kept of each walk."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
 
@@ -16,6 +17,8 @@ from experiments.benches.ranks import spearman, top_k_regret
 from experiments.benches.timings import Plan, Timings
 from gensor_gym import hardware, operators
 from gensor_gym.cost.terms import TERMS
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB
 from gensor_gym.hardware.cache import write_json
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.operators.types import Operator
@@ -68,10 +71,9 @@ def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, na
         write_json(path, {"values": dict(zip(parameters.names, rounded, strict=True)), **entry})
 
 
-def _resolve(shapes: object) -> list[Operator]:
-    """Operators of a configuration entry."""
-    found = shapes if isinstance(shapes, str) or shapes is None else OmegaConf.to_container(shapes)
-    return operators.resolve(found) if found else []
+def _resolve(shapes: Any) -> list[Operator]:
+    """Operators of a configuration entry: text, a list, or nothing."""
+    return operators.resolve(shapes if isinstance(shapes, str) else list(shapes)) if shapes else []
 
 
 def _check(ops: list[Operator]) -> None:
@@ -100,7 +102,17 @@ def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Li
                 **{f"top_{k}_regret": top_k_regret(predicted, sample.seconds, k) for k in ks},
             }
         )
-        emit(kind="operator", **about, schedules=len(sample.seconds), **lines[-1])
+        emit(kind="operator", **about, schedules=len(sample.seconds), **lines[-1], fastest_s=fastest_by_knob(sample))
     if lines:
         means = {f"mean_{n}": float(np.nanmean([line[n] for line in lines])) for n in lines[0]}
         emit(kind="all", model=name, group=group, operators=len(lines), **means)
+
+
+def fastest_by_knob(sample: Sample) -> dict[str, dict[int, float]]:
+    """Seconds of the fastest timed program by knob and value, for knobs of which several values were timed."""
+    found = {}
+    for index, knob in enumerate(KNOBS):
+        column = sample.rows[:, KNOB + index]
+        if len(np.unique(column)) > 1:
+            found[knob.name] = {knob.values[i]: float(sample.seconds[column == i].min()) for i in np.unique(column)}
+    return found
