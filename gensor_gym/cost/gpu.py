@@ -237,58 +237,52 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     resident = resident_blocks(row, ints)
     if resident <= 0:
         return math.inf
-    blocks = grid_blocks(row, ints)
+    blocks, units, clock = grid_blocks(row, ints), ints[UNITS], floats[CLOCK]
     steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
-    traffic, unique, in_flight = _traffic(row, blocks, resident, steps, ints)
-    traffic += floats[EPILOGUE_BYTES]
-    unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
-    flying = min(blocks, ints[UNITS] * resident) * in_flight
-    cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
-    dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
-    launch = _launch_seconds(row, ints, floats)
-    terms[CACHE], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
-    units = _units_seconds(row, blocks, resident, steps, unique, ints, floats, terms)
-    # memory and arithmetic overlap well but not wholly: a quarter of the smaller bound is added
-    memory = max(dram, cache)
-    return max(units, memory) + 0.25 * min(units, memory) + launch
-
-
-@compiled
-def _units_seconds(row, blocks, resident, steps, unique, ints, floats, terms):  # noqa: ANN001, ANN201
-    """Seconds of the multiprocessors, wave after wave, their memory never short of bandwidth; fills their terms."""
-    units, clock = ints[UNITS], floats[CLOCK]
     fma, issue, shared, chain = _step(row, (threads_of(row, ints) + 31) // 32, ints)
     fma *= floats[COEFFICIENT + ARITHMETIC]
     issue *= floats[COEFFICIENT + ISSUE]
     shared *= floats[COEFFICIENT + STAGING]
+    traffic, unique, in_flight = _traffic(row, blocks, resident, steps, ints)
+    traffic += floats[EPILOGUE_BYTES]
+    unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
     latency = floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else floats[L2_LATENCY]
     wait = (latency * clock + 3 * floats[SHARED_LATENCY] * clock) * floats[COEFFICIENT + EXPOSED]
     busy = max(fma, max(issue, shared))
-    full = blocks // (units * resident)
-    rest = blocks - full * units * resident
-    last = (rest + units - 1) // units
-    alone = max(chain, busy) + wait
-    wave = max(resident * busy, alone) * steps
-    tail = max(last * busy, alone) * steps if last > 0 else 0.0
-    ideal = blocks * busy * steps / units
     ramp = wait + 40.0 + 8.0 * spatial_product(row, 0, ints)
-    seconds = (full * (wave + ramp) + (tail + ramp if last > 0 else 0.0)) / clock
+    cycles, ideal, uneven = _waves(blocks, units, resident, steps, busy, max(chain, busy) + wait, ramp)
+    flying = min(blocks, units * resident) * in_flight
+    cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
+    dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
+    launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
+    if row[SPLIT_K] > 0:  # a second kernel adds the parts up
+        partial = 2.0 * tensor_bytes(ints[NUM_READS], ints) * power_value(row[SPLIT_K])
+        launch += floats[LAUNCH] + partial / (floats[DRAM_BW] if partial > ints[L2_BYTES] else floats[L2_BW])
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
     terms[ISSUE] = blocks * issue * steps / units / clock
     terms[STAGING] = blocks * shared * steps / units / clock
-    terms[TAIL] = max(0.0, busy * steps * (full * resident + last) - ideal) / clock
-    terms[EXPOSED] = max(0.0, max(0.0, seconds - ideal / clock) - terms[TAIL])
-    return seconds
+    terms[TAIL] = uneven / clock
+    terms[EXPOSED] = max(0.0, max(0.0, cycles / clock - ideal / clock) - uneven / clock)
+    terms[CACHE], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
+    # memory and arithmetic overlap well but not wholly: a quarter of the smaller bound is added
+    inside, outside = cycles / clock, max(dram, cache)
+    return max(inside, outside) + 0.25 * min(inside, outside) + launch
 
 
 @compiled
-def _launch_seconds(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of the launch, and with a split reduction of the second kernel, which adds up the parts."""
-    seconds = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
-    if row[SPLIT_K] > 0:
-        partial = 2.0 * tensor_bytes(ints[NUM_READS], ints) * power_value(row[SPLIT_K])
-        seconds += floats[LAUNCH] + partial / (floats[DRAM_BW] if partial > ints[L2_BYTES] else floats[L2_BW])
-    return seconds
+def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
+    """Cycles of all blocks on the multiprocessors, (in waves, were they spread evenly, lost to an uneven last wave).
+
+    A step takes a block `busy` cycles beside others and `alone` by itself; a wave starts with `ramp` cycles.
+    """
+    full = blocks // (units * resident)
+    rest = blocks - full * units * resident
+    last = (rest + units - 1) // units
+    wave = max(resident * busy, alone) * steps
+    tail = max(last * busy, alone) * steps if last > 0 else 0.0
+    ideal = blocks * busy * steps / units
+    cycles = full * (wave + ramp) + (tail + ramp if last > 0 else 0.0)
+    return cycles, ideal, max(0.0, busy * steps * (full * resident + last) - ideal)
 
 
 @compiled
