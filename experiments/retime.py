@@ -42,12 +42,15 @@ class Comparison:
 class Retimer:
     """Times winners together, and keeps the samples in a folder so that the same comparison is not made twice."""
 
-    def __init__(self, backend: Backend, hardware: Hardware, rounds: int, folder: Path) -> None:
-        """`rounds` samples are taken of each candidate."""
+    def __init__(
+        self, backend: Backend, hardware: Hardware, rounds: int, folder: Path, torch_threads: int | None = None
+    ) -> None:
+        """`rounds` samples are taken of each candidate; torch gets as many threads as kernels unless told otherwise."""
         self.backend = backend
         self.hardware = hardware
         self.rounds = rounds
         self.folder = folder
+        self.torch_threads = torch_threads
 
     @property
     def _native(self) -> NativeBackend:
@@ -60,7 +63,7 @@ class Retimer:
             return Comparison(str(op), {label: [seconds] for label, (_, seconds) in winners.items()}, model=True)
         kernels, dropped = self._kernels(op, {label: schedule for label, (schedule, _) in winners.items()})
         digests = {label: kernel.digest for label, kernel in kernels.items()}
-        name = short_hash([str(op), self.backend.device(self.hardware), digests, self.rounds])
+        name = short_hash([str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0])
         path = self.folder / f"{name}.json"
         if path.exists():
             return Comparison(**json.loads(path.read_text(encoding="utf-8")))
@@ -90,7 +93,7 @@ class Retimer:
         if not kernels:
             return {}, {}
         try:
-            return self._native.compare(kernels, self.hardware, self.rounds, torch), {}
+            return self._compare(kernels, self.rounds, torch), {}
         except (ValueError, RuntimeError, WorkerLost):
             faults = self._faults(kernels)
         good = {name: kernel for name, kernel in kernels.items() if name not in faults}
@@ -98,7 +101,11 @@ class Retimer:
             faults |= self._fault(TORCH, dict([next(iter(good.items()))]), torch=True)
         if not good:
             return {}, faults
-        return self._native.compare(good, self.hardware, self.rounds, torch and TORCH not in faults), faults
+        return self._compare(good, self.rounds, torch and TORCH not in faults), faults
+
+    def _compare(self, kernels: dict[str, Kernel], rounds: int, torch: bool) -> dict[str, list[float]]:
+        """Samples by name, or an error."""
+        return self._native.compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
 
     def _faults(self, kernels: dict[str, Kernel]) -> dict[str, str]:
         """What goes wrong with each kernel alone."""
@@ -110,7 +117,7 @@ class Retimer:
     def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
         """{name: what goes wrong} in a comparison of one round, or nothing."""
         try:
-            self._native.compare(kernels, self.hardware, 1, torch)
+            self._compare(kernels, 1, torch)
         except (ValueError, RuntimeError, WorkerLost) as error:
             return {name: str(error).strip().splitlines()[-1]}
         return {}

@@ -1,4 +1,10 @@
-"""Kernels against torch: the best of ten candidates of the traverser, timed in interleaved rounds with torch's own."""
+"""Kernels against torch: what a search finds, timed in interleaved rounds with torch's own, one operator after the other.
+
+The strategy and, where asked for, reference searches of more trials find a kernel each; all of them and torch are timed
+together. Torch is given every thread count up to ours and is counted at its best. The register-resident multiply-add loop
+of `hardware/probe.c` runs just before and after each operator, so that a share of it is of the same minute.
+GENSOR_GYM_THREADS=1 runs all of it on one thread.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +17,24 @@ from omegaconf import DictConfig
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.benches.lines import Lines, Steal, machine
-from experiments.retime import TORCH, Retimer
+from experiments.retime import TORCH, Comparison, Retimer
 from experiments.summary import geometric_mean, interval, ratio
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware import probe
+from gensor_gym.hardware.compiler import find_compiler
+from gensor_gym.hardware.cpuinfo import cpu_info
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.types import Operator
+
+Winners = dict[str, tuple[Schedule, float]]
+"""Label -> schedule and the seconds that its search saw."""
+KERNEL = "kernel"
+QUIET = 0.1
+"""Quantile of our samples that stands for the quietest rounds beside the multiply-add loop's best."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -27,53 +44,103 @@ def run(config: DictConfig, emit: Lines) -> None:
     emit(kind="machine", fma_loop_flops=hw.peak_of("float32"), threads=hw.units, **machine())
     folder = Path(config.output)
     store = settings.store or str(folder / "kernels.sqlite")
-    retimer = Retimer(get_backend("cpu", hw), hw, settings.rounds, folder / "comparisons")
+    backend = get_backend("cpu", hw)
+    retimers = {
+        threads: Retimer(backend, hw, settings.rounds, folder / "comparisons", threads)
+        for threads in sorted({hw.units, 1}, reverse=True)
+    }
     shapes = settings.shapes if isinstance(settings.shapes, str) else list(settings.shapes)
     rows = []
-    for op in operators.resolve(shapes):
-        rows.append(_shape(op, settings, config.seed, store, retimer))
+    for op in dict.fromkeys(operators.resolve(shapes)):
+        rows.append(_shape(op, settings, config.seed, store, retimers))
         emit(kind="shape", **rows[-1])
     timed = [row for row in rows if row.get("over_torch")]
-    emit(
-        kind="all", shapes=len(rows), timed=len(timed),
-        over_torch=geometric_mean(row["over_torch"]["median"] for row in timed),
-        faster=sum(row["over_torch"]["low"] > 1 for row in timed),
-        slower=sum(row["over_torch"]["high"] < 1 for row in timed),
-        by_class={
-            name: geometric_mean(row["over_torch"]["median"] for row in timed if row["operator"].startswith(f"{name}("))
-            for name in dict.fromkeys(row["operator"].partition("(")[0] for row in timed)
-        },
-    )  # fmt: skip
-    if config.figures and timed:
+    if not timed:
+        return
+    emit(kind="all", shapes=len(rows), timed=len(timed), **_overall(timed))
+    if config.figures:
         from experiments.benches.kernels_figure import draw
 
         draw(timed, folder / "kernels.png")
 
 
-def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, Any]:
-    """Search, then time the winner with torch."""
-    hw = retimer.hardware
-    strategy = get_strategy(settings.strategy)
-    session = Session(Task(op, hw, retimer.backend, strategy.space), Budget(trials=settings.trials), store)
-    search(strategy, session, seed)
-    floor = roofline_floor(op, hw)
-    row: dict[str, Any] = {
-        "operator": str(op),
-        "trials": session.trials,
-        "failed": sum(trial.status != "OK" for trial in session.trace),
-        "roofline_s": floor,
-        "fma_bound_s": op.flops / hw.peak_of(op.dtype) if op.body == "multiply_add" else None,
+def _overall(timed: list[dict[str, Any]]) -> dict[str, object]:
+    """Geometric means over all shapes and by class."""
+    names = dict.fromkeys(row["operator"].partition("(")[0] for row in timed)
+    by_class = {name: [row for row in timed if row["operator"].startswith(f"{name}(")] for name in names}
+    line: dict[str, object] = {
+        "over_torch": geometric_mean(row["over_torch"]["median"] for row in timed),
+        "least_over_torch": min(row["over_torch"]["median"] for row in timed),
+        "faster": sum(row["over_torch"]["low"] > 1 for row in timed),
+        "slower": sum(row["over_torch"]["high"] < 1 for row in timed),
+        "by_class": {name: geometric_mean(r["over_torch"]["median"] for r in rows) for name, rows in by_class.items()},
     }
-    if session.best is None:
-        return {**row, "error": f"no kernel ran well: {[trial.status for trial in session.trace]}"}
-    schedule, measurement = session.best
-    steal = Steal()
-    compared = retimer.compare(op, {"kernel": (schedule, measurement.seconds)})
-    if "kernel" not in compared.samples or TORCH not in compared.samples:
-        return {**row, "schedule": str(schedule), "error": str(compared.dropped)}
-    ours, torch = compared.samples["kernel"], compared.samples[TORCH]
-    return {
-        **row, "kernel": interval(ours), "torch": interval(torch), "over_torch": ratio(torch, ours),
+    if all("of_reference" in row for row in timed):
+        line["of_reference"] = geometric_mean(row["of_reference"]["median"] for row in timed)
+    return line
+
+
+def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
+    """Search, then time the winners with torch."""
+    retimer = next(iter(retimers.values()))
+    found, row = _search(op, settings, seed, store, retimer)
+    if KERNEL not in found:
+        return row
+    schedule = found[KERNEL][0]
+    loop, steal = [_fma_loop()], Steal()
+    compared = {
+        threads: timer.compare(op, found if timer is retimer else {KERNEL: found[KERNEL]}) for threads, timer in retimers.items()
+    }
+    loop.append(_fma_loop())
+    row |= {"fma_loop_flops": max(loop), "stolen": steal.share(), "schedule": str(schedule)}
+    missing = {name: why for c in compared.values() for name, why in c.dropped.items()}
+    if missing:
+        return {**row, "error": str(missing)}
+    return {**row, **_ratios(op, retimer.hardware, compared, max(loop), found)}
+
+
+def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winners, dict[str, Any]]:
+    """(winners by label, what to say of the searches): the strategy's under `kernel`, references under their names."""
+    hw = retimer.hardware
+    wanted = [(KERNEL, settings.strategy, settings.trials)]
+    wanted += [(f"{name}@{settings.reference.trials}", name, settings.reference.trials) for name in settings.reference.strategies]
+    found: Winners = {}
+    row: dict[str, Any] = {"operator": str(op), "roofline_s": roofline_floor(op, hw)}
+    row["fma_bound_s"] = op.flops / hw.peak_of(op.dtype) if op.body == "multiply_add" else None
+    for label, name, trials in wanted:
+        strategy = get_strategy(name)
+        session = Session(Task(op, hw, retimer.backend, strategy.space), Budget(trials=trials), store)
+        search(strategy, session, seed)
+        if session.best is not None:
+            found[label] = (session.best[0], session.best[1].seconds)
+        if label == KERNEL:
+            row |= {"trials": session.trials, "failed": sum(trial.status != "OK" for trial in session.trace)}
+            if session.best is None:
+                row["error"] = f"no kernel ran well: {[trial.status for trial in session.trace]}"
+    return found, row
+
+
+def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float, found: Winners) -> dict[str, Any]:
+    """Our time and torch's at its best thread count; the share of roofline, loop and reference."""
+    floor, best = roofline_floor(op, hw), min(compared, key=lambda threads: float(np.median(compared[threads].samples[TORCH])))
+    first = next(iter(compared.values()))
+    ours, torch = compared[best].samples[KERNEL], compared[best].samples[TORCH]
+    row: dict[str, Any] = {
+        "kernel": interval(ours), "torch": interval(torch), "torch_threads": best, "over_torch": ratio(torch, ours),
         "of_roofline": floor / float(np.median(ours)), "flops_per_second": op.flops / float(np.median(ours)),
-        "stolen": steal.share(), "schedule": str(schedule),
     }  # fmt: skip
+    if op.body == "multiply_add" and op.dtype == "float32":
+        quiet = {name: float(np.quantile(first.samples[name], QUIET)) for name in (KERNEL, TORCH)}
+        row["quiet_share_of_fma_loop"] = {name: op.flops / seconds / loop for name, seconds in quiet.items()}
+    others = [name for name in found if name != KERNEL]
+    if others:
+        fastest = min([*others, KERNEL], key=lambda name: float(np.median(first.samples[name])))
+        row |= {"reference": fastest, "of_reference": ratio(first.samples[fastest], first.samples[KERNEL])}
+        row["reference_over_torch"] = ratio(first.samples[TORCH], first.samples[fastest])
+        row["reference_schedule"] = str(found[fastest][0])
+    return row
+
+
+def _fma_loop() -> float:
+    """Operations a second of the register-resident loop on all our threads, now."""
+    return probe.run(cpu_info(), find_compiler(), memory=False)["float32"]

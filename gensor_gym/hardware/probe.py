@@ -54,19 +54,22 @@ def cache_path(info: CpuInfo) -> Path:
     return cache_dir() / f"host-{digest}.json"
 
 
-def run(info: CpuInfo, compiler: Compiler) -> dict[str, float]:
-    """Compile the program and run it, about two seconds. Raises RuntimeError with its output when either fails."""
+def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> dict[str, float]:
+    """Compile the program and run it, about two seconds. Raises RuntimeError with its output when either fails.
+
+    `memory=False` leaves out the four bandwidths: the clock and the multiply-add loop alone take half a second.
+    """
     with tempfile.TemporaryDirectory(prefix="gensor_gym_probe_") as folder:
         program = Path(folder) / "probe"
         source = Path(__file__).with_name("probe.c")
         line = compiler.line(source, program, "native", info.lanes, shared=False)
         _call([*line, f"-DLANES={info.lanes}", f"-DREGISTERS={info.vector_registers}"], "compile")
         words = [str(info.cores), str(_WINDOW)]
-        for name, size, shared in _buffers(info):
+        for name, size, shared in _buffers(info) if memory else ():
             words += [name, str(size), str(int(shared))]
         text = _call([str(program), *words], "run")
     figures = {name: float(value) for name, value in (entry.split() for entry in text.splitlines())}
-    return {name: figures[name] for name in FIGURES}
+    return {name: figures[name] for name in FIGURES if memory or name in figures}
 
 
 def _buffers(info: CpuInfo) -> list[tuple[str, int, bool]]:

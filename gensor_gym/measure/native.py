@@ -105,11 +105,12 @@ class NativeBackend:
         torch: bool = False,
         seed: int = 0,
         torch_compile: bool = False,
+        torch_threads: int | None = None,
     ) -> dict[str, list[float]]:
         """Time kernels of one operator together in interleaved rounds; name -> seconds per call, one a round.
 
-        `torch=True` adds torch's own kernel on the same device (on a CPU with as many threads), under `torch`, and
-        `torch_compile=True` that of torch.compile, under `torch.compile` (GPUs only).
+        `torch=True` adds torch's own kernel on the same device (on a CPU with `torch_threads`, by default as many as
+        ours), under `torch`, and `torch_compile=True` that of torch.compile, under `torch.compile` (GPUs only).
 
         Raises:
             ValueError: when a kernel does not compile, or one is called `torch` beside the baseline.
@@ -124,8 +125,8 @@ class NativeBackend:
                 raise ValueError(f"{name} cannot be compared: {item.status.value}: {item.error}")
             pairs.append((name, item))
         threads = _threads(hw)
-        torch_threads = threads if torch else None
-        request = CompareRequest(tuple(pairs), threads, rounds, seed, torch_threads, torch_compile, self.rules)
+        theirs = (torch_threads or threads) if torch else None
+        request = CompareRequest(tuple(pairs), threads, rounds, seed, theirs, torch_compile, self.rules)
         return self.worker.ask(request)
 
     def close(self) -> None:
