@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gensor_gym.operators.checks import window
 from gensor_gym.operators.types import Access, Axis, Tensor
 
 Index = Mapping[str, int]
@@ -23,6 +24,16 @@ def access(
     rows = [{item: 1} if isinstance(item, str) else item for item in index]
     coefficients = tuple(tuple(row.get(axis.name, 0) for axis in loops) for row in rows)
     return Access(tensor, view or tensor.shape, coefficients, tuple(row.get("", 0) for row in rows))
+
+
+def windows(
+    sizes: Mapping[str, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int] = (1, 1)
+) -> tuple[tuple[int, int], Index, Index]:
+    """((p, q), index of the image's row, of its column) of windows of r x s places in an image of h x w."""
+    p = window("h", sizes["h"], sizes["r"], stride[0], padding[0], dilation[0])
+    q = window("w", sizes["w"], sizes["s"], stride[1], padding[1], dilation[1])
+    row = {"p": stride[0], "r": dilation[0], "": -padding[0]}
+    return (p, q), row, {"q": stride[1], "s": dilation[1], "": -padding[1]}
 
 
 def arguments(required: Mapping[str, object], **optional: tuple[object, object]) -> tuple[tuple[str, object], ...]:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from gensor_gym.operators.build import access, arguments, axes
-from gensor_gym.operators.checks import data_type, integer, pair, tensor, window
+from gensor_gym.operators.build import access, arguments, axes, windows
+from gensor_gym.operators.checks import data_type, integer, pair, tensor
 from gensor_gym.operators.types import OUTPUT, Operator
 
 Pair = int | tuple[int, int]
 
 
 def conv2d(
-    n: int,
-    c: int,
-    h: int,
-    w: int,
-    k: int,
-    r: int,
-    s: int,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
-    dtype: str = "float32",
-) -> Operator:
+    n: int, c: int, h: int, w: int, k: int, r: int, s: int,
+    stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32",
+) -> Operator:  # fmt: skip
     """Two-dimensional convolution as deep learning means it (the kernel is not flipped).
 
     Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is
@@ -33,14 +23,11 @@ def conv2d(
     n, c, h, w, k, r, s = sizes.values()
     stride, padding, dilation = pair("stride", stride), pair("padding", padding, 0), pair("dilation", dilation)
     groups, dtype = _groups(groups, c, k), data_type(dtype)
-    p = window("h", h, r, stride[0], padding[0], dilation[0])
-    q = window("w", w, s, stride[1], padding[1], dilation[1])
+    (p, q), row, column = windows(sizes, stride, padding, dilation)
     outer = {"n": n, "g": groups, "k": k // groups, "p": p, "q": q}
     if groups == 1:
         del outer["g"]
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
-    row = {"p": stride[0], "r": dilation[0], "": -padding[0]}
-    column = {"q": stride[1], "s": dilation[1], "": -padding[1]}
     image = access(tensor("x", (n, c, h, w), dtype), loops, "n", {"g": c // groups, "c": 1}, row, column)
     channel = {"g": k // groups, "k": 1}
     weight = access(tensor("w", (k, c // groups, r, s), dtype), loops, channel, "c", "r", "s")
@@ -76,10 +63,8 @@ def depthwise_conv2d(
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}
     n, c, h, w, r, s = sizes.values()
     stride, padding, dtype = pair("stride", stride), pair("padding", padding, 0), data_type(dtype)
-    p = window("h", h, r, stride[0], padding[0])
-    q = window("w", w, s, stride[1], padding[1])
+    (p, q), row, column = windows(sizes, stride, padding)
     loops = axes({"n": n, "c": c, "p": p, "q": q}, {"r": r, "s": s})
-    row, column = {"p": stride[0], "r": 1, "": -padding[0]}, {"q": stride[1], "s": 1, "": -padding[1]}
     image = access(tensor("x", (n, c, h, w), dtype), loops, "n", "c", row, column)
     weight = access(tensor("w", (c, 1, r, s), dtype), loops, "c", {}, "r", "s")
     return Operator(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gensor_gym.operators.build import access, arguments, axes
-from gensor_gym.operators.checks import data_type, integer, pair, tensor, window
+from gensor_gym.operators.build import access, arguments, axes, windows
+from gensor_gym.operators.checks import data_type, integer, pair, tensor
 from gensor_gym.operators.types import OUTPUT, Operator
 
 Pair = int | tuple[int, int]
@@ -43,10 +43,8 @@ def _pool(
     stride, padding = pair("stride", stride), pair("padding", padding, 0)
     if padding[0] > r // 2 or padding[1] > s // 2:
         raise ValueError(f"padding={padding}: expected at most half the window, {(r // 2, s // 2)}")
-    p = window("h", h, r, stride[0], padding[0])
-    q = window("w", w, s, stride[1], padding[1])
+    (p, q), row, column = windows(named, stride, padding)
     loops = axes({"n": n, "c": c, "p": p, "q": q}, {"r": r, "s": s})
-    row, column = {"p": stride[0], "r": 1, "": -padding[0]}, {"q": stride[1], "s": 1, "": -padding[1]}
     lowest = -128.0 if dtype == "int8" else float("-inf")
     return Operator(
         name=name,
