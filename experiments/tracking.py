@@ -22,36 +22,27 @@ def track(
         mode=mode, project=project, dir=str(folder), name=folder.name, config=summary["config"], settings=settings
     )
     _log_trials(run, trials)
-    columns: list[str | int] = [
-        "operator",
-        "strategy",
-        "seed",
-        "status",
-        "seconds",
-        "over_torch",
-        "gap_to_best",
-        "construction_s",
-        "evaluations",
-    ]
-    table = wandb.Table(columns=columns)
-    for row in summary["rows"]:
-        ratios = [row[name] and row[name]["median"] for name in ("retimed", "over_torch", "gap_to_best")]
-        table.add_data(
-            row["operator"],
-            row["strategy"],
-            row["seed"],
-            row["status"],
-            *ratios,
-            row["construction_s"],
-            row["evaluations"],
-        )
-    run.log({"summary": table, **{Path(name).stem: wandb.Image(str(folder / name)) for name in figures}})
+    run.log({"summary": _table(summary["rows"]), **{Path(name).stem: wandb.Image(str(folder / name)) for name in figures}})
     for line in summary["strategies"]:
         for name in ("over_torch", "gap_to_best", "construction_s", "trials"):
             run.summary[f"{line['strategy']}/{name}"] = line[name]
     path = Path(run.dir).parent
     run.finish()
     return path
+
+
+def _table(rows: Sequence[dict]) -> Any:
+    """One line for each job; of ratios and times the medians."""
+    import wandb
+
+    names = (
+        "operator", "strategy", "seed", "status", "retimed", "over_torch", "gap_to_best", "construction_s", "evaluations",
+    )  # fmt: skip
+    table = wandb.Table(columns=["seconds" if name == "retimed" else name for name in names])
+    for row in rows:
+        values = (row[name] for name in names)
+        table.add_data(*(value["median"] if isinstance(value, dict) else value for value in values))
+    return table
 
 
 def _log_trials(run: Any, trials: Sequence[dict]) -> None:
