@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 
 from gensor_gym.env import process
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.process import NUM_SCALARS, REMAINING, STEPS
-from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, json_arguments
+from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, TextSpec
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
 from gensor_gym.env.views import ObservationView
 from gensor_gym.graph.actions import NUM_ACTIONS
@@ -21,7 +19,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 
 
-class ConstructEnv(gymnasium.Env):
+class ConstructEnv(TextSpec, gymnasium.Env):
     """Construct a tensor program, primitive by primitive.
 
     ## Description
@@ -88,20 +86,6 @@ class ConstructEnv(gymnasium.Env):
         self._scalars = np.zeros(NUM_SCALARS)
         self._mask = np.zeros(NUM_ACTIONS, dtype=np.int8)
         self._obs = np.zeros(NUM_FEATURES, dtype=np.float32)
-
-    @property
-    def spec(self) -> EnvSpec | None:
-        """The specification with plain-text arguments."""
-        return self._spec
-
-    @spec.setter
-    def spec(self, spec: EnvSpec | None) -> None:
-        """Keep the specification that `gymnasium.make` sets, in its JSON form."""
-        self._spec = copy.copy(spec)
-        if self._spec is not None:
-            self._spec.kwargs = json_arguments(self._spec.kwargs)
-
-    _spec: EnvSpec | None = None
 
     @property
     def discount(self) -> float:

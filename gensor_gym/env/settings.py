@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from gensor_gym import hardware as machines
 from gensor_gym.env.process import MODEL_REWARD
@@ -67,3 +69,21 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
         return value
 
     return {key: plain(value) for key, value in arguments.items()}
+
+
+class TextSpec:
+    """The attribute `spec` of an environment: what `gymnasium.make` or `make_vec` sets, kept in its JSON form."""
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """The specification with plain-text arguments."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        """Keep a copy."""
+        self._spec = copy.copy(spec)
+        if self._spec is not None:
+            self._spec.kwargs = json_arguments(self._spec.kwargs)
+
+    _spec: EnvSpec | None = None

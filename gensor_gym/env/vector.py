@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env import process
-from gensor_gym.env.construct import ConstructEnv, check_render_mode, starting_state
-from gensor_gym.env.measured import FinalReward
+from gensor_gym.env.construct import ConstructEnv, starting_state
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.process import NUM_SCALARS, REMAINING, START_LATENCY, STEPS
-from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, json_arguments
-from gensor_gym.env.tasks import OperatorSpec, TaskSet
-from gensor_gym.env.views import ObservationView
+from gensor_gym.env.settings import DEFAULT_OPERATOR, TextSpec
+from gensor_gym.env.tasks import OperatorSpec
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.schedule import Schedule
@@ -31,7 +27,7 @@ FEWEST_PER_THREAD = 128
 """Environments below which handing a part to another thread costs more than it saves."""
 
 
-class ConstructVectorEnv(gymnasium.vector.VectorEnv):
+class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
     """`num_envs` constructions side by side; each behaves as a `ConstructEnv` with the same arguments.
 
     Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
@@ -61,33 +57,30 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         """Check the arguments and build the tasks; ValueError names a bad value."""
         if not isinstance(num_envs, int | np.integer) or num_envs < 1:
             raise ValueError(f"num_envs is {num_envs!r}; it takes an integer, 1 or more")
-        if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
-            raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
-        check_render_mode(render_mode)
+        one = ConstructEnv(
+            operator, hardware, backend, space, observation, discount, step_cost, timing, observation_groups, shaping,
+            render_mode,
+        )  # fmt: skip
+        self.tasks, self.final, self.settings, self.view = one.tasks, one.final, one.settings, one.view
         self.num_envs = num_envs
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = ConstructEnv.metadata | {"autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
-        self.tasks = TaskSet(operator, hardware, space)
-        self.final = FinalReward(backend, self.tasks.hardware, timing)
-        groups = tuple(observation_groups) if observation_groups is not None else None
-        self.settings = Settings(self.final.name, observation, groups, discount, step_cost, shaping, timing)
-        self.view = ObservationView(self.settings)
-        self.single_action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
-        self.single_observation_space = self.view.space
+        self.single_action_space = one.action_space
+        self.single_observation_space = one.observation_space
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self._vector = self.settings.vector()
-        self._threads = threads or int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))
+        self._threads = _thread_count(threads)
         self._pool: ThreadPoolExecutor | None = None
         self._owner = os.getpid()
         """Process whose threads the pool has: a fork has none of them."""
-        self._rngs: list[np.random.Generator | None] = [None] * num_envs
         self._allocate()
 
     def _allocate(self) -> None:
-        """State of all episodes as arrays."""
+        """State of all episodes as arrays, and their random streams."""
         count = self.num_envs
+        self._rngs: list[np.random.Generator | None] = [None] * count
         self._task = np.zeros(count, dtype=np.int64)
         self._rows = np.ones((count, ROW), dtype=np.int32)
         self._scalars = np.zeros((count, NUM_SCALARS))
@@ -96,20 +89,6 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
         self._rewards = np.zeros(count)
         self._ended = np.zeros(count, dtype=np.bool_)
         self._over = np.zeros(count, dtype=np.bool_)
-
-    @property
-    def spec(self) -> EnvSpec | None:
-        """The specification with plain-text arguments."""
-        return self._spec
-
-    @spec.setter
-    def spec(self, spec: EnvSpec | None) -> None:
-        """Keep the specification that `gymnasium.make_vec` sets, in its JSON form."""
-        self._spec = copy.copy(spec)
-        if self._spec is not None:
-            self._spec.kwargs = json_arguments(self._spec.kwargs)
-
-    _spec: EnvSpec | None = None
 
     @property
     def discount(self) -> float:
@@ -302,3 +281,10 @@ class ConstructVectorEnv(gymnasium.vector.VectorEnv):
             self._pool.shutdown()
         self._pool = None
         self.final.close()
+
+
+def _thread_count(threads: int | None) -> int:
+    """Threads to step with: as many as given, $GENSOR_GYM_THREADS, or the usable cores; ValueError for none."""
+    if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
+        raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
+    return threads or int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))
