@@ -14,6 +14,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure import backend as backend_module
 from gensor_gym.measure import cuda_presence
 from gensor_gym.measure.analytic import AnalyticBackend, program_digest
 from gensor_gym.measure.backend import BACKENDS, get_backend
@@ -190,6 +191,23 @@ def test_registry_and_auto(monkeypatch: pytest.MonkeyPatch) -> None:
         get_backend("cuda", host)
     with pytest.raises(ValueError, match="table"):
         get_backend("recorded", HW)
+
+
+def test_cuda_by_name_needs_a_device_of_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_live", {})
+    monkeypatch.setattr(cuda_presence, "gpu_names", lambda: ())
+    message = "'cuda' cannot run here: no NVIDIA GPU.*analytic, recorded or emulated"
+    with pytest.raises(ValueError, match=message):
+        get_backend("cuda", HW)
+    with pytest.raises(ValueError, match=message):
+        Session(Task(OP, HW, "cuda"), Budget(trials=1))
+    monkeypatch.setattr(cuda_presence, "gpu_names", lambda: ("NVIDIA A100-SXM4-80GB",))
+    monkeypatch.setattr(cuda_presence.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="'cuda' cannot run here: CuPy is not installed"):
+        get_backend("cuda", HW)
+    monkeypatch.setattr(cuda_presence.importlib.util, "find_spec", lambda name: name)
+    backend = get_backend("cuda", HW)
+    assert (backend.name, backend.device(HW)) == ("cuda", "NVIDIA A100-SXM4-80GB")
 
 
 @pytest.mark.parametrize(

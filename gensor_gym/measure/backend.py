@@ -36,6 +36,9 @@ class Backend(Protocol):
         """End worker processes. The backend may be used again and starts what it needs."""
 
 
+_INSTEAD = "choose backend analytic, recorded or emulated"
+
+
 def _analytic() -> Backend:
     from gensor_gym.measure.analytic import AnalyticBackend
 
@@ -49,8 +52,12 @@ def _cpu() -> Backend:
 
 
 def _cuda() -> Backend:
+    from gensor_gym.measure.cuda_presence import absence_of_cuda
     from gensor_gym.measure.native import cuda_backend
 
+    reason = absence_of_cuda()
+    if reason:
+        raise ValueError(f"backend 'cuda' cannot run here: {reason}; {_INSTEAD}")
     return cuda_backend()
 
 
@@ -79,10 +86,11 @@ _live: dict[tuple[str, int], Backend] = {}
 def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     """The backend of that name for the hardware; a Backend passes through. One of each is kept per process.
 
-    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` where that very device is present.
+    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` where that very device is present. `cuda` by name
+    takes whatever CUDA device there is.
 
     Raises:
-        ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` without the device.
+        ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` or `cuda` without the device.
     """
     if not isinstance(backend, str):
         if not callable(getattr(backend, "measure", None)):
@@ -112,7 +120,7 @@ def _auto(hw: Hardware) -> str:
 
     reason = absence(hw)
     if reason:
-        raise ValueError(f"{hw.name} cannot be timed here: {reason}; choose backend analytic, recorded or emulated")
+        raise ValueError(f"{hw.name} cannot be timed here: {reason}; {_INSTEAD}")
     return "cuda"
 
 

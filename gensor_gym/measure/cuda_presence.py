@@ -35,10 +35,15 @@ def is_named(hw: Hardware, product: str) -> bool:
 def absence(hw: Hardware) -> str:
     """Why kernels for `hw` cannot run here; empty when they can. The first GPU counts: workers run on device 0."""
     names = gpu_names()
-    if not names:
-        return "no NVIDIA GPU was found (nvidia-smi)"
-    if not is_named(hw, names[0]):
+    if names and not is_named(hw, names[0]):
         return f"the GPU of this machine is a {names[0]}"
+    return absence_of_cuda()
+
+
+def absence_of_cuda() -> str:
+    """Why no CUDA kernel at all can run here; empty when one can."""
+    if not gpu_names():
+        return "no NVIDIA GPU was found (nvidia-smi)"
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed (extra cuda12 or cuda13)"
     return ""
