@@ -42,7 +42,7 @@ class ConstructionGraph:
         calibrated: bool = True,
     ) -> None:
         """Build the task's tables. ValueError names a bad operator, hardware or space."""
-        self.operator = operator if isinstance(operator, Operator) else operators.parse(operator)
+        self.operator = operators.resolve_one(operator)
         self.hardware = machines.get(hardware)
         self.space = space
         fit = coefficients_of(self.hardware) if calibrated else ()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gensor_gym
 from agents import optimize
 from agents.markov import Markov, MarkovExtended
+from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 
 SMALLEST = ["gemm(m=1, n=1, k=1)", "gemv(m=1, k=2)", 'elementwise("relu", 1)', "conv2d(1, 1, 1, 1, 1, 1, 1)"]
@@ -97,3 +99,21 @@ def test_the_shipped_policy_proposes_good_programs(machine: str) -> None:
 def test_a_missing_policy_is_named() -> None:
     with pytest.raises(FileNotFoundError, match="experiments.train"):
         optimize(OPERATORS[0], "h200", "ppo", trials=1, backend="analytic", checkpoint="/nowhere/at/all")
+
+
+def test_every_front_door_takes_an_operator_its_text_or_an_id() -> None:
+    op = operators.resolve("smoke/gemm")[0]
+    for given in (op, str(op), "smoke/gemm"):
+        graph = gensor_gym.ConstructionGraph(given, "h200")
+        schedule = graph.initial()
+        assert graph.operator == gensor_gym.build(given, schedule, "h200").operator == op
+        assert gensor_gym.measure(given, schedule, "h200", "analytic").seconds == graph.latency(schedule)
+        assert optimize(given, "h200", trials=1, backend="analytic").task.operator == op
+    for call in (
+        lambda: gensor_gym.ConstructionGraph("smoke", "h200"),
+        lambda: gensor_gym.build("smoke", schedule, "h200"),
+        lambda: gensor_gym.measure("smoke", schedule, "h200", "analytic"),
+        lambda: optimize("smoke", "h200", backend="analytic"),
+    ):
+        with pytest.raises(ValueError, match="'smoke' stands for 9 operators: expected one"):
+            call()

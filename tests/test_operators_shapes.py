@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -88,6 +89,17 @@ def test_table_files_are_all_listed() -> None:
     """A file that no list names would never be read."""
     files = {path.stem for path in (ROOT / "gensor_gym" / "operators" / "shapes").glob("*.json")}
     assert files == {*tables.TABLES, "splits"}
+
+
+def test_resolve_one() -> None:
+    op = operators.gemm(72, 56, 40)
+    assert operators.resolve_one(op) == operators.resolve_one("gemm(72, 56, 40)") == operators.resolve_one("smoke/gemm") == op
+    for many, count in (("smoke", 9), ("roller/C*", 44), ("split/v1/train", len(operators.split("train")))):
+        with pytest.raises(ValueError, match=rf"'{re.escape(many)}' stands for {count} operators: expected one"):
+            operators.resolve_one(many)
+    for wrong in ("smoke/nothing", 7, [op], None):
+        with pytest.raises(ValueError, match=rf"operator {re.escape(repr(wrong))}: expected"):
+            operators.resolve_one(wrong)
 
 
 def test_resolve() -> None:

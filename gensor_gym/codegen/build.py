@@ -9,12 +9,12 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 
-def generate(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
+def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> Kernel:
     """The source of a schedule on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing."""
-    from gensor_gym import hardware
+    from gensor_gym import hardware, operators
 
     machine = hardware.get(hw)
-    program = lower(op, schedule, machine)
+    program = lower(operators.resolve_one(op), schedule, machine)
     if machine.kind == "cpu":
         from gensor_gym.codegen.c_codegen import generate_c
 
@@ -24,16 +24,17 @@ def generate(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
     return generate_cuda(program)
 
 
-def build(op: Operator, schedule: Schedule, hw: str | Hardware) -> Kernel:
+def build(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> Kernel:
     """The kernel of a schedule. C is compiled now (CompileError if that fails); CUDA at the kernel's first call.
 
     ValueError where no code can be written for it, or it is not legal in any space.
     """
-    from gensor_gym import hardware
+    from gensor_gym import hardware, operators
     from gensor_gym.construction import ConstructionGraph
 
-    if not isinstance(op, Operator) or not isinstance(schedule, Schedule):
-        raise ValueError(f"build takes an Operator and a Schedule, got {op!r} and {schedule!r}")
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"schedule {schedule!r}: expected a Schedule; Schedule.parse reads its text")
+    op = operators.resolve_one(op)
     machine = hardware.get(hw)
     if not ConstructionGraph(op, machine, "extended").is_legal(schedule):
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")

@@ -177,8 +177,7 @@ def starting_state(tasks: TaskSet, options: dict[str, Any] | None, draw: Any) ->
     if options.get("operator") is not None:
         from gensor_gym import operators
 
-        found = operators.resolve(options["operator"])
-        task = tasks.add(found[0])
+        task = tasks.add(operators.resolve_one(options["operator"]))
     schedule = options.get("schedule")
     if schedule is None:
         return task, tasks.initial[task]

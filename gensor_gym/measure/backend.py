@@ -130,7 +130,7 @@ def measure(
     """Verify and time one schedule in a worker process (or ask the model or a table, as `backend` says)."""
     from gensor_gym import hardware, operators
 
-    op = op if isinstance(op, Operator) else operators.parse(op)
+    op = operators.resolve_one(op)
     if not isinstance(schedule, Schedule):
         raise ValueError(f"schedule {schedule!r}: expected a Schedule; Schedule.parse reads its text")
     hw = hardware.get(hw)

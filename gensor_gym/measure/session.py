@@ -45,9 +45,8 @@ class Task:
         backend: str | Backend = "auto",
         space: str = "gensor",
     ) -> Task:
-        """A task from objects or their text; ValueError names what is unknown."""
-        op = operator if isinstance(operator, Operator) else operators.parse(operator)
-        return cls(op, machines.get(hardware), backend, space)
+        """A task from objects, their text or ids; ValueError names what is unknown."""
+        return cls(operators.resolve_one(operator), machines.get(hardware), backend, space)
 
 
 @dataclass(frozen=True)

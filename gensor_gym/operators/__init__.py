@@ -8,7 +8,7 @@ from gensor_gym.operators.linear import batched_gemm, gemm, gemv, reduce_sum
 from gensor_gym.operators.maps import elementwise
 from gensor_gym.operators.pooling import avg_pool2d, max_pool2d
 from gensor_gym.operators.reference import evaluate
-from gensor_gym.operators.resolve import resolve
+from gensor_gym.operators.resolve import resolve, resolve_one
 from gensor_gym.operators.splits import part_of, split
 from gensor_gym.operators.tables import named_shapes
 from gensor_gym.operators.text import names, parse
@@ -36,5 +36,6 @@ __all__ = [
     "random_inputs",
     "reduce_sum",
     "resolve",
+    "resolve_one",
     "split",
 ]

@@ -29,6 +29,19 @@ def resolve(spec: Spec) -> list[Operator]:
     raise ValueError(f"operators {spec!r}: expected an Operator, text, an id, a table, a split or a list of those")
 
 
+def resolve_one(spec: Operator | str) -> Operator:
+    """The operator that `spec` names: an Operator, text, or an id ("roller/C0").
+
+    Raises ValueError for anything else, and for a name of several operators (a table, a part of a split).
+    """
+    if not isinstance(spec, (Operator, str)):
+        raise ValueError(f"operator {spec!r}: expected an Operator, text such as 'gemm(m=512, n=384, k=1000)', or an id")
+    found = resolve(spec)
+    if len(found) > 1:
+        raise ValueError(f"operator {spec!r} stands for {len(found)} operators: expected one, such as the id 'roller/C0'")
+    return found[0]
+
+
 def _texts(name: str) -> list[str]:
     """Texts of the operators under a name."""
     shapes = named_shapes()
