@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,15 @@ import numpy as np
 import pytest
 
 from gensor_gym import hardware, operators
-from gensor_gym.codegen import nvrtc
+from gensor_gym.codegen import generate, nvrtc
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.builders import CompileFailed
 from gensor_gym.measure.compile_pool import CompilePool
+from gensor_gym.measure.emulated import EmulatedBackend, least_seconds
 from gensor_gym.measure.expectation import ExpectationCache
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.requests import Built, TrialRequest
@@ -64,6 +68,27 @@ def test_emulated_says_whether_a_kernel_is_right() -> None:
     assert result.seconds == float("inf")
     assert result.conditions["timed"] is False
     assert result.digest == backend.digest(op, schedule, HW)
+
+
+def test_emulated_refuses_at_once_what_it_cannot_do_in_time() -> None:
+    op = operators.gemm(m=4096, n=4096, k=4096)
+    schedule = ConstructionGraph(op, HW).initial()
+    with pytest.raises(ValueError, match=r"has 6.9e\+10 points: expected at most 1.8e\+10.*120 s; choose a smaller"):
+        get_backend("emulated", HW).measure(op, [schedule], HW)
+    op = operators.gemm(m=64, n=64, k=16)
+    graph = ConstructionGraph(op, HW)
+    start = graph.initial()
+    begin = time.perf_counter()
+    (slow,) = EmulatedBackend(timeout=0.04).measure(op, [start], HW)  # 4096 threads of 16 steps each
+    assert time.perf_counter() - begin < 0.5  # nothing was compiled
+    assert slow.status is Status.TIMEOUT
+    assert "gemm(m=64, n=64, k=16): not tried" in slow.error and "has 0.04 s" in slow.error
+    row = graph.initial().row.copy()
+    row[LEVEL] = 1
+    row[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES)[1:, SPATIAL_SLOTS] = 16  # 4096 threads, each in one step
+    fast = Schedule(row)
+    assert least_seconds(generate(op, fast, HW), fast, HW) < 0.01 < 0.04 < least_seconds(generate(op, start, HW), start, HW)
+    assert [m.status for m in EmulatedBackend(timeout=60.0).measure(op, [start, fast], HW)] == [Status.OK, Status.OK]
 
 
 @pytest.fixture
