@@ -8,6 +8,7 @@ from gensor_gym.codegen.c_micro import flags, micro_kernel, parameters
 from gensor_gym.codegen.c_operand import bounds, count, guard_name, is_split, tile_start
 from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function, task_start
 from gensor_gym.codegen.c_plan import Operand, Plan, make_plan
+from gensor_gym.codegen.c_shared import shared_call, shared_functions, shared_reads, shared_start
 from gensor_gym.codegen.c_shift import copy_row, plane_function, planes_call, shift_constants
 from gensor_gym.codegen.c_split import finish_call, finish_function
 from gensor_gym.codegen.c_text import Lines, add, linear, round_up
@@ -45,7 +46,8 @@ def generate_c(program: Program) -> Kernel:
     kinds = variants(plan)
     parts = [_structs(plan)]
     parts += [*filter(None, [shift_constants(plan)])]
-    parts += [_pack_function(plan, read) for read in plan.reads if read.packing is not None]
+    parts += [_pack_function(plan, read) for read in plan.reads if read.packing and not read.packing.shared]
+    parts += shared_functions(plan)
     parts += [micro_kernel(kind) for kind in kinds]
     parts += [_task_function(plan, kinds)]
     parts += [finish_function(plan)] if plan.splits > 1 else []
@@ -85,6 +87,7 @@ def _structs(plan: Plan) -> str:
         lines.add(*(f"const {operand.c_type} *{operand.name};" for operand in _operands(plan)))
         lines.add(f"{output.c_type} *{output.name};")
         lines.add(*([f"{output.c_type} *partial;"] if plan.splits > 1 else []))
+        lines.add(*(f"{read.c_type} *shared_{read.name};" for read in shared_reads(plan)))
         lines.add(*(["char *workspace;"] if _buffer_bytes(plan) else []))
     text = str(lines).rstrip("\n") + ";\n\n"
     lines = Lines()
@@ -107,7 +110,7 @@ def _counted(plan: Plan) -> list[int]:
 
 def _buffer_bytes(plan: Plan) -> int:
     """Bytes of one thread's packing buffers."""
-    sizes = [_packed_bytes(read) for read in plan.reads if read.packing is not None]
+    sizes = [_packed_bytes(read) for read in plan.reads if read.packing and not read.packing.shared]
     return round_up(sum(sizes), PAGE) + LINE if sizes else 0
 
 
@@ -121,9 +124,14 @@ def _partial_bytes(plan: Plan) -> int:
     return round_up(plan.splits * plan.op.output.nbytes, LINE) if plan.splits > 1 else 0
 
 
+def _shared_bytes(plan: Plan) -> int:
+    """Bytes of the copies that all tasks share."""
+    return sum(_packed_bytes(read) for read in shared_reads(plan))
+
+
 def workspace_bytes(plan: Plan) -> int:
-    """Bytes of workspace: partial outputs, then the packing buffers of every thread, and room to align them."""
-    total = _partial_bytes(plan) + plan.threads * _buffer_bytes(plan)
+    """Bytes of workspace: partial outputs, shared copies, the packing buffers of every thread, and room to align them."""
+    total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
     return total + LINE if total else 0
 
 
@@ -155,7 +163,7 @@ def _buffers(lines: Lines, plan: Plan) -> None:
     """Addresses of this thread's packing buffers."""
     offset = 0
     for read in plan.reads:
-        if read.packing is not None:
+        if read.packing is not None and not read.packing.shared:
             place = linear([(_buffer_bytes(plan), "(long)thread")], offset)
             lines.add(f"{read.c_type} *const packed_{read.name} = ({read.c_type} *)(call->workspace + {place});")
             offset += _packed_bytes(read)
@@ -219,6 +227,9 @@ def _reduce_block(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
     """One reduce block: pack what it reads, then walk its L1 tiles."""
     _decode(lines, plan, list(plan.op.reduce), "block")
     for read in plan.reads:
+        if read.packing is not None and read.packing.shared:
+            lines.add(f"t.{read.name} = {_plus(f'call->shared_{read.name}', shared_start(plan, read))};")
+            continue
         if read.packing is not None:
             starts = [linear([(c, task_start(plan, a)) for a, c in enumerate(row)]) for row in read.access.coefficients]
             shifted = _is_shifted(plan, read)
@@ -235,6 +246,10 @@ def _reduce_block(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
         lines.add(*inner)
         with lines.blocks(_register_loops(plan)):
             _call_tile(lines, plan, kinds)
+
+
+def _plus(pointer: str, offset: str) -> str:
+    return pointer if offset == "0" else f"{pointer} + {offset}"
 
 
 def _local_count(plan: Plan, axis: int) -> str:
@@ -357,10 +372,15 @@ def _entry(plan: Plan) -> str:
             lines.add("(void)workspace;")
         if plan.splits > 1:
             lines.add(f"call.partial = ({plan.output.c_type} *)aligned;")
+        offset = _partial_bytes(plan)
+        for read in shared_reads(plan):
+            lines.add(f"call.shared_{read.name} = ({read.c_type} *)({add('aligned', str(offset))});")
+            offset += _packed_bytes(read)
         if _buffer_bytes(plan):
-            lines.add(f"call.workspace = {add('aligned', str(_partial_bytes(plan)))};")
+            lines.add(f"call.workspace = {add('aligned', str(offset))};")
         lines.add("/* The workspace holds buffers for so many threads. */", "struct gg_runtime team = *runtime;")
         lines.add(f"team.threads = (int)least(team.threads, {plan.threads});")
+        lines.add(*shared_call(plan))
         lines.add(f"team.parallel(&team, run_task, &call, {plan.tasks});")
         lines.add(*finish_call(plan))
     return str(lines)

@@ -10,11 +10,13 @@ along rows and columns together; a task takes whole rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.c_text import ceil_div, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import needs_copy
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Access, Axis, Operator, Stage
 
 
@@ -24,7 +26,7 @@ class Shift:
 
     A plane (one image and channel) holds one part for each pair of remainders (h, w) in `phases`, `part` elements long:
     `rows` rows at `pitch`, and zeros behind them. The tuples `taps` hold the shift of every window row and column;
-    `columns` are the pixels of an output row, `lines` the rows.
+    `columns` are the pixels of an output row, `lines` the rows; `shared` says that one copy serves all tasks.
     """
 
     axis: int
@@ -38,13 +40,14 @@ class Shift:
     padding: tuple[int, int]
     columns: int
     lines: int
+    shared: bool
 
 
-def fuse(program: Program, shared: bool) -> tuple[Program, Shift | None]:
+def fuse(program: Program) -> tuple[Program, Shift | None]:
     """The program with one axis `pixel` in the place of rows and columns, and the layout of the copied input, if any."""
     op = program.operator
     p, q = op.spatial[-2:]
-    shift = _layout(program, shared) if needs_copy(op) else None
+    shift = _shift(program) if needs_copy(op) else None
     pixels = op.extents[p] * op.extents[q] if shift is None else (op.extents[p] - 1) * shift.pitch + op.extents[q]
     axes = (*op.axes[:p], Axis("pixel", pixels, "spatial"), *op.axes[q + 1 :])
     reads = (_joined(op.reads[0], p, shift), _joined(op.reads[1], p))
@@ -54,6 +57,21 @@ def fuse(program: Program, shared: bool) -> tuple[Program, Shift | None]:
     if shift is not None:
         tiles = _whole_rows(fused, tiles, program.tiles[2][p], shift, program.hardware.lanes)
     return replace(program, operator=fused, tiles=tiles, vthread=(1,) * len(axes)), shift
+
+
+def _shift(program: Program) -> Shift:
+    """The layout of a copy that tasks share, where several read it alike and it is not too large, else of a task's own."""
+    op = program.operator
+    repeated = program.tiles[2][op.channel_axis] < op.extents[op.channel_axis]
+    layout = _layout(program, True)
+    planes = math.prod(op.reads[0].view[:2])
+    return layout if repeated and planes * layout.plane * 4 <= copy_limit(program.hardware) else _layout(program, False)
+
+
+def copy_limit(hardware: Hardware) -> int:
+    """Bytes that a copy shared by all tasks may have: the last cache's."""
+    sizes = {level.name: level.capacity for level in hardware.memory}
+    return sizes.get("l3") or 4 * sizes["l2"]
 
 
 def _layout(program: Program, shared: bool) -> Shift:
@@ -77,7 +95,7 @@ def _layout(program: Program, shared: bool) -> Shift:
         tuple(phase * len(wide) * part + place * pitch for phase, place in downs),
         tuple(phase * part + place for phase, place in rights),
     )
-    return Shift(p, rows, pitch, (tall, wide), part, plane, taps, stride, padding, columns, lines)
+    return Shift(p, rows, pitch, (tall, wide), part, plane, taps, stride, padding, columns, lines, shared)
 
 
 def _phases(extent: int, step: int, stride: int) -> tuple[tuple[int, ...], list[tuple[int, int]]]:

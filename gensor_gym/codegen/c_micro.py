@@ -201,7 +201,10 @@ def _loaded(
         loaded[identity] = f"{read.name}_{place}" if scalar else f"{read.name}_{place}_{c}"
         chunk = plan.chunks[c]
         kind = plan.accumulator if scalar else _vector_type(chunk)
-        lines.add(f"const {kind} {loaded[identity]} = {reader.value(read, row, chunk, tail)};")
+        value = reader.value(read, row, chunk, tail)
+        if not scalar and chunk.width > 1 and len(reader.distinct(read)) < len(plan.rows):
+            value = f"hold_{chunk.width}({value})"
+        lines.add(f"const {kind} {loaded[identity]} = {value};")
     return loaded[identity]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gensor_gym.codegen.c_fuse import Shift, fuse
+from gensor_gym.codegen.c_fuse import Shift, copy_limit, fuse
 from gensor_gym.codegen.c_text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import vector_axis
@@ -29,7 +29,8 @@ class Packing:
 
     `panel` is the dimension that is cut into panels as wide as the register tile, or -1 for a plain box. `shape` is the
     box of the task tile; `pitch[d]` is the distance in elements between neighbours along dimension d of it (along
-    `panel`: between whole panels). `size` counts elements of the buffer. `leaves[d]` says that the box can leave the view.
+    `panel`: between whole panels). `size` counts elements of the buffer. `leaves[d]` says that the box can leave the view,
+    `shared` that there is one copy of the whole tensor for all tasks.
     """
 
     panel: int
@@ -37,6 +38,7 @@ class Packing:
     pitch: tuple[int, ...]  # [D]
     size: int
     leaves: tuple[bool, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def make_plan(program: Program) -> Plan:
     convolution = program.knob("convolution")
     vector, shift = vector_axis(op, convolution), None
     if convolution == 2:
-        program, shift = fuse(program, False)
+        program, shift = fuse(program)
         op = program.operator
         vector = op.spatial[-1]
     packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
@@ -159,7 +161,7 @@ def make_plan(program: Program) -> Plan:
     reads = tuple(
         _shifted(op, tiles, read, name, shift)
         if shift is not None and read is op.reads[0]
-        else _packed(op, tiles, vector, read, name)
+        else _packed(program, tiles, vector, read, name)
         if pack
         else _plain(op, vector, read, name)
         for read, name, pack in zip(op.reads, names, packs, strict=False)
@@ -246,7 +248,7 @@ def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | 
 
 def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
     """The copied input of a shifted matrix product."""
-    task = tiles[2]
+    task = whole_tiles(op.extents, tiles[0], op.reduce, shift.axis) if shift.shared else tiles[2]
     shape = [1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients[:-1]]
     pitch = (shape[1] * shift.plane, shift.plane, 1)
     strides = [sum(pitch[d] * row[a] for d, row in enumerate(access.coefficients)) for a in range(len(task))]
@@ -260,16 +262,27 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
     padded = tuple(round_up(n, t) if a in op.spatial else n for a, (n, t) in enumerate(zip(op.extents, tiles[0], strict=True)))
     leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
     size = shape[0] * pitch[0] + tiles[0][shift.axis]
-    packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves)
+    packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)
     return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), 1, (), packing, tuple(tables))
 
 
-def _packed(op: Operator, tiles: tuple[tuple[int, ...], ...], vector: int, access: Access, name: str) -> Operand:
+def _packed(program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, access: Access, name: str) -> Operand:
+    """An operand copied for all tasks at once where they read it alike and the copy is not too large, else by each task."""
+    op, task = program.operator, tiles[2]
+    repeated = any(task[a] < op.extents[a] and not any(row[a] for row in access.coefficients) for a in op.spatial)
+    if repeated:
+        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector)
+        found = _copied(tiles[0][vector], whole, vector, access, name)
+        assert found.packing is not None
+        if found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware):
+            return replace(found, packing=replace(found.packing, shared=True))
+    return _copied(tiles[0][vector], task, vector, access, name)
+
+
+def _copied(width: int, task: tuple[int, ...], vector: int, access: Access, name: str) -> Operand:
     """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box."""
-    task = tiles[2]
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     panel = _panel_dimension(access, task, vector)
-    width = tiles[0][vector]
     dimensions = range(len(shape))
     pitch = [0] * len(shape)
     size = 1
@@ -300,6 +313,13 @@ def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
     if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
         return touched[0]
     return -1
+
+
+def whole_tiles(extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int) -> tuple[int, ...]:
+    """Tiles of a task that is the whole operator, register tiles that overhang included."""
+    return tuple(
+        extent if a in reduce and a != vector else round_up(extent, register[a]) for a, extent in enumerate(extents)
+    )
 
 
 def _row_pitch(length: int, item: int) -> int:
