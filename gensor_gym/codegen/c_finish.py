@@ -99,10 +99,10 @@ def store(lines: Lines, reader: Reader) -> None:
         _scatter(lines, reader)
         return
     for r, c, chunk in results(plan):
-        lines.add(_guard(reader, plan.rows[r]) + _stored(reader, plan.output, r, c, chunk))
+        lines.add(row_guard(reader, plan.rows[r]) + _stored(reader, plan.output, r, c, chunk))
 
 
-def _guard(reader: Reader, row: tuple[int, ...]) -> str:
+def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
     """`if (m + 3 < count) ` for rows that an edge tile may not hold."""
     plan = reader.plan
     tests = [

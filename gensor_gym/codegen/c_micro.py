@@ -5,7 +5,9 @@ from __future__ import annotations
 from gensor_gym.codegen.c_finish import finish, store
 from gensor_gym.codegen.c_operand import Reader, bounds, is_split, literal
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c_shift import store_rows
 from gensor_gym.codegen.c_text import Lines
+from gensor_gym.codegen.c_variants import Variant
 
 MAX_UNROLLED = 512
 """Multiply-adds of an unrolled loop body; compile time grows with it."""
@@ -31,16 +33,16 @@ def flags(plan: Plan) -> list[str]:
     return ["first", "last"] if finishes else ["first"]
 
 
-def micro_kernel(plan: Plan, edge: bool) -> str:
-    """The function `register_tile` (all of the tile inside every tensor) or `register_tile_edge`."""
-    lines = Lines()
+def micro_kernel(kind: Variant) -> str:
+    """The function of a variant."""
+    lines, plan, edge = Lines(), kind.plan, kind.edge
     reader = Reader(plan, edge)
     arguments = ["const struct task *t", *(f"long {name}" for name in parameters(plan))]
     arguments += [f"int {name}" for name in flags(plan)]
     shape = " x ".join(f"{plan.axes[a]} {plan.tiles[0][a]}" for a in plan.op.spatial)
     where = "sticks out of the extents or reads padding" if edge else "lies inside every tensor"
     lines.add(f"/* Register tile {shape}; it {where}. */")
-    with lines.block(f"static void register_tile{'_edge' if edge else ''}({', '.join(arguments)})"):
+    with lines.block(f"static void {kind.name}({', '.join(arguments)})"):
         lines.add(*reader.clamps())
         for operand in plan.reads:
             lines.add(*reader.prologue(operand))
@@ -50,8 +52,11 @@ def micro_kernel(plan: Plan, edge: bool) -> str:
         else:
             _start(lines, reader)
             _reduction(lines, reader, _reduce_order(plan), _unrolls(plan))
-        finish(lines, reader)
-        store(lines, reader)
+        if plan.shift is not None:
+            store_rows(lines, reader)
+        else:
+            finish(lines, reader)
+            store(lines, reader)
     return str(lines)
 
 
@@ -196,7 +201,10 @@ def _loaded(
         loaded[identity] = f"{read.name}_{place}" if scalar else f"{read.name}_{place}_{c}"
         chunk = plan.chunks[c]
         kind = plan.accumulator if scalar else _vector_type(chunk)
-        lines.add(f"const {kind} {loaded[identity]} = {reader.value(read, row, chunk, tail)};")
+        value = reader.value(read, row, chunk, tail)
+        if not scalar and chunk.width > 1 and len(reader.distinct(read)) < len(plan.rows):
+            value = f"hold_{chunk.width}({value})"
+        lines.add(f"const {kind} {loaded[identity]} = {value};")
     return loaded[identity]
 
 

@@ -120,6 +120,7 @@ class Reader:
         """Index of the first lane, from the pointer that `prologue` declares."""
         plan = self.plan
         inner = [(operand.strides[a], plan.axes[a]) for a in plan.op.reduce]
+        inner += [(1, f"{operand.name}_{plan.axes[a]}_shift[{plan.axes[a]}]") for a in operand.tables]
         lane = chunk.offset * operand.lane_stride
         if self._by_rows(operand):
             return linear([(1, self._row_name(operand, self.key(operand, row))), *inner], lane)

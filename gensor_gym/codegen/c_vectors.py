@@ -102,6 +102,11 @@ static inline void store_masked_{w}({acc} *p, long index, long last, vec{w} x) {
 _VALUES = {
     "splat": """static inline vec{w} splat_{w}({acc} x) { return x - (vec{w}){0}; }
 """,
+    "hold": """/* x, kept in a register: else compilers load it from memory again at every use. */
+static inline vec{w} hold_{w}(vec{w} x) {
+{held}    return x;
+}
+""",
     "keep": """/* The first `count` lanes of x, the others replaced. */
 static inline vec{w} keep_{w}(vec{w} x, long count, {acc} other) {
     for (int lane = 0; lane < {w}; lane++) x[lane] = lane < count ? x[lane] : other;
@@ -214,6 +219,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     if width == 2:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "maximum": "", "end": ""}
+    values["held"] = _held(width)
     if accumulator == "float":
         values |= _intrinsics(name, width)
     values["convert"] = f"    return *(const vec{width} *)p;\n"
@@ -229,6 +235,12 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))
     return text
+
+
+def _held(width: int) -> str:
+    """An empty statement that changes a register, as far as the compiler knows."""
+    macro = {16: "__AVX512F__", 8: "__AVX__", 4: "__SSE__"}.get(width)
+    return f'#ifdef {macro}\n    __asm__("" : "+v"(x));\n#endif\n' if macro else ""
 
 
 def _butterflies(width: int) -> str:

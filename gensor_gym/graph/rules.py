@@ -28,9 +28,9 @@ from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPAT
 from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
 
 _NUM_KNOBS = len(KNOBS)
-FREE_KNOB = np.array([knob.name in ("vector", "raster", "pack_a", "loop_order", "prefetch") for knob in KNOBS])
+FREE_KNOB = np.array([knob.name in ("vector", "raster", "loop_order", "prefetch") for knob in KNOBS])
 """Knobs that no limit of `graph.resources` depends on."""
-KNOB_CHANGES = np.array([3 if knob.name in ("split_k", "pack_b", "thread_split") else 0 for knob in KNOBS])
+KNOB_CHANGES = np.array([3 if knob.name in ("split_k", "pack_a", "pack_b", "thread_split") else 0 for knob in KNOBS])
 """3 for knobs that only the last conditions of the limits depend on, whatever the tiles."""
 
 
