@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c_fold import SCALAR, fold_lanes
 from gensor_gym.codegen.c_operand import Reader, count, literal, tile_start
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
 from gensor_gym.codegen.c_text import Lines, linear
-
-SCALAR = Chunk(0, 1)
 
 
 def results(plan: Plan) -> list[tuple[int, int, Chunk]]:
@@ -24,7 +23,7 @@ def finish(lines: Lines, reader: Reader) -> None:
     """Add lanes up, and in the last block of the reduction divide and apply the epilogue."""
     plan = reader.plan
     if plan.vector_is_reduced:
-        _fold_lanes(lines, reader)
+        fold_lanes(lines, reader)
     body = Lines()
     if plan.splits == 1:
         _epilogue(body, reader)
@@ -36,32 +35,6 @@ def finish(lines: Lines, reader: Reader) -> None:
             lines.add(*text)
     else:
         lines.add(*text)
-
-
-def _fold_lanes(lines: Lines, reader: Reader) -> None:
-    """One scalar a row from its vectors of partial sums, and what earlier blocks left."""
-    plan = reader.plan
-    operation = "max" if plan.op.body == "max" else "add"
-    for r, row in enumerate(plan.rows):
-        words = []
-        for width in sorted({chunk.width for chunk in plan.chunks}, reverse=True):
-            names = [f"sum_{r}_{c}" for c, chunk in enumerate(plan.chunks) if chunk.width == width]
-            word = _joined(names, operation, width)
-            words.append(word if width == 1 else f"fold_{operation}_{width}({word})")
-        lines.add(f"{plan.accumulator} total_{r} = {_joined(words, operation, 1)};")
-        if plan.is_carried:
-            before = reader.value(plan.output, row, SCALAR)
-            lines.add(f"if (!first) total_{r} = {_joined([f'total_{r}', before], operation, 1)};")
-
-
-def _joined(words: list[str], operation: str, width: int) -> str:
-    """Sum or maximum of expressions."""
-    if operation == "add":
-        return " + ".join(words)
-    text = words[0]
-    for word in words[1:]:
-        text = f"max_{width}({text}, {word})"
-    return text
 
 
 def _epilogue(lines: Lines, reader: Reader) -> None:
