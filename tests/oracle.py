@@ -397,11 +397,11 @@ def sizes(extent: int) -> list[int]:
 
 
 def cpu_sizes(extent: int) -> list[int]:
-    """Those, 6 and 12 where they are below the largest, and the least multiples of 6, 12 and 48 that cover long extents."""
+    """Those, 6 and 12 where they are below the largest, and the least multiples of 6, 12 and 48 that cover longer extents."""
     found = set(sizes(extent))
     found |= {n for n in (6, 12) if n < max(found)}
     for n in (6, 12, 48):
-        if extent >= 4 * n:
+        if extent >= 2 * n:
             found.add(next(i for i in range(extent, extent + n) if i % n == 0))
     return sorted(n for n in found if n <= 1 << 20)
 

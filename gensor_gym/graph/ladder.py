@@ -32,12 +32,12 @@ def sizes(extent: int) -> tuple[int, ...]:
 def cpu_sizes(extent: int) -> tuple[int, ...]:
     """`sizes`, the heights 6 and 12 of register tiles of 4 and 2 vectors, and covers of the extent by whole tiles.
 
-    A cover is the extent rounded up to a multiple of 6, 12 or 48 (3 vectors of 16) that is at most a quarter of it, so
+    A cover is the extent rounded up to a multiple of 6, 12 or 48 (3 vectors of 16), where that is at most half of it, so
     that a task may take an axis whole though no register tile of that size divides it.
     """
     found = sizes(extent)
     heights = {n for n in (6, 12) if n <= found[-1]}
-    covers = {-(-extent // n) * n for n in (6, 12, 48) if 4 * n <= extent}
+    covers = {-(-extent // n) * n for n in (6, 12, 48) if 2 * n <= extent}
     return tuple(sorted(n for n in {*found, *heights, *covers} if n <= LARGEST_TILE))
 
 
