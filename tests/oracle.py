@@ -51,7 +51,9 @@ class Oracle:
         self.reduce = [a for a in self.axes if self.op.axes[a].kind == "reduce"]
         self.extents = [axis.extent for axis in self.op.axes]
         self.ladders = (
-            compact(self.extents, self.levels) if self.space == "compact" else [sizes(n) for n in self.extents]
+            compact(self.extents, self.levels)
+            if self.space == "compact"
+            else [sizes(n) if self.gpu else cpu_sizes(n) for n in self.extents]
         )
         self.usable = {knob.name: self._usable(knob.name) for knob in KNOBS}
         self.fields = [*self.op.reads, self.op.write]
@@ -392,6 +394,16 @@ def sizes(extent: int) -> list[int]:
         return extent % n == 0 or n & (n - 1) == 0 or (n % 8 == 0 and n <= 256)
 
     return [n for n in range(1, min(padded, 1 << 20) + 1) if accepted(n)]
+
+
+def cpu_sizes(extent: int) -> list[int]:
+    """Those, 6 and 12 where they are below the largest, and the least multiples of 6, 12 and 48 that cover longer extents."""
+    found = set(sizes(extent))
+    found |= {n for n in (6, 12) if n < max(found)}
+    for n in (6, 12, 48):
+        if extent >= 2 * n:
+            found.add(next(i for i in range(extent, extent + n) if i % n == 0))
+    return sorted(n for n in found if n <= 1 << 20)
 
 
 def compact(extents: list[int], levels: int) -> list[list[int]]:
