@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
 
 from experiments.arguments import readable
 from experiments.benches.lines import Lines
+from experiments.folders import make_folder
 
 SUITES = ("env", "construct", "kernels", "measure", "model")
 """Each is a module of `experiments.benches` and a file of conf/bench."""
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
-    """Run one suite or all; returns the lines by suite. ValueError for an unknown suite."""
+    """Run one suite or all; returns the lines by suite. ValueError for an unknown suite or a bad folder."""
     if config.suite not in (*SUITES, "all"):
         raise ValueError(f"suite {config.suite!r}: expected one of {', '.join(SUITES)}, all")
     chosen = SUITES if config.suite == "all" else (config.suite,)
-    lines = {}
+    folder, lines = make_folder(config.output), {}
     for suite in chosen:
-        lines[suite] = Lines(Path(config.output) / f"{suite}.jsonl", suite)
+        lines[suite] = Lines(folder / f"{suite}.jsonl", suite)
         import_module(f"experiments.benches.{suite}").run(config, lines[suite])
     return lines
 

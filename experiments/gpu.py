@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.folders import make_folder
 from experiments.gpu_stages.card import gpu_state, machine_card
 from experiments.gpu_stages.context import Context
 from experiments.gpu_stages.report import write_summary
@@ -125,7 +126,7 @@ def hardware_name(wanted: str) -> str:
 
 def start_afresh(settings: Settings, folder: Path) -> None:
     """Make the folder of the results; what the stages asked for wrote there before goes, recorded tables stay."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name in (*(FRESH[stage] for stage in settings.stages if stage in FRESH), "summary.json", "summary.md"):
         (folder / name).unlink(missing_ok=True)
     before = Path(settings.previous) / RECORDED if settings.previous else None

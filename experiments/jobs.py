@@ -15,6 +15,7 @@ from typing import IO
 from agents import get_strategy
 from agents.optimize import run
 from agents.strategy import Strategy
+from experiments.folders import make_folder
 from experiments.results import Results, write_text
 from experiments.settings import Job
 from gensor_gym.construction import ConstructionGraph
@@ -47,12 +48,15 @@ class Jobs:
     """Jobs of one comparison with what they share: backend, store, folder."""
 
     def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
-        """Open the results and the store; the folder is made. ValueError when another process works in it."""
+        """Open the results and the store; folders are made.
+
+        ValueError when a folder cannot be written, or another process works in it.
+        """
         self.backend = backend
         self.folder = folder / "jobs"
         self._lock = _locked(folder)
         self.results = Results(folder / "results.jsonl")
-        self.store = Store(store) if backend.stored else None
+        self.store = Store(make_folder(store.parent) / store.name) if backend.stored else None
 
     def finished(self, job: Job) -> Outcome | None:
         """The outcome of a job that was done before with the very same configuration."""
@@ -126,8 +130,7 @@ class Jobs:
 
 def _locked(folder: Path) -> IO[str]:
     """An open file whose lock says that this process works in the folder; the lock ends with the process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / ".lock").open("a")
+    file = (make_folder(folder) / ".lock").open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

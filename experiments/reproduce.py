@@ -14,6 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
 
+from experiments.folders import make_folder
 from experiments.results import write_text
 from experiments.tables.table import Table, text_of
 from gensor_gym.fingerprint import fingerprint
@@ -23,9 +24,13 @@ TABLES = ("gensor_operators",)
 
 
 def reproduce(name: str, folder: Path, limit: int | None) -> list[Table]:
-    """Make the tables and write `<name>.json` and `<name>.md`; ValueError for an unknown name."""
+    """Make the tables and write `<name>.json` and `<name>.md`.
+
+    ValueError for an unknown name, or a folder that cannot be written.
+    """
     if name not in TABLES:
         raise ValueError(f"table {name!r}: expected one of {', '.join(TABLES)}")
+    make_folder(folder)
     tables = import_module(f"experiments.tables.{name}").make(limit)
     value = {"fingerprint": fingerprint(), "tables": [dataclasses.asdict(table) for table in tables]}
     write_text(folder / f"{name}.json", json.dumps(value, indent=1))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from agents.ppo import Ppo
+from experiments.folders import make_folder
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
@@ -93,19 +95,26 @@ def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more
     temporary.replace(folder / "card.json")
 
 
-@hydra.main(version_base="1.3", config_path="../conf", config_name="train")
-def main(cfg: DictConfig) -> None:
-    """Train, save policy and card, evaluate on the validation split."""
+def prepare(cfg: DictConfig) -> tuple[Path, VecEnv]:
+    """The folder, made, and the environments; ValueError names a bad argument."""
     if cfg.agent != "ppo":
         raise ValueError(f"no agent {cfg.agent!r}; trainable agents are ['ppo']")
     from gensor_gym.env.sb3 import make_sb3
 
-    torch.set_num_threads(cfg.torch_threads)
-    folder = Path(cfg.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    console = Console()
+    folder = make_folder(cfg.output)
     arguments: Any = OmegaConf.to_container(cfg.env)
-    env = make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **arguments)
+    return folder, make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **arguments)
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="train")
+def main(cfg: DictConfig) -> None:
+    """Train, save policy and card, evaluate on the validation split."""
+    torch.set_num_threads(cfg.torch_threads)
+    try:
+        folder, env = prepare(cfg)
+    except ValueError as error:
+        sys.exit(str(error))
+    console = Console()
     last = folder / "last.zip"
     resumed = bool(cfg.resume and last.exists())
     model = MaskablePPO.load(last, env=env, device="cpu") if resumed else make_model(cfg, env)

@@ -25,6 +25,7 @@ from rich.progress import track
 
 from agents import get_strategy
 from experiments.benches.lines import machine
+from experiments.folders import make_folder
 from experiments.results import write_text
 from experiments.settings import short_hash
 from gensor_gym import operators
@@ -119,7 +120,10 @@ def ranked(
 @hydra.main(version_base="1.3", config_path="../conf", config_name="tune")
 def main(config: DictConfig) -> None:
     """Halve, decide, write `<output>/<strategy>.json`."""
-    output = Path(config.output)
+    try:
+        output = make_folder(config.output)
+    except ValueError as error:
+        sys.exit(str(error))
     scores = Scores(output / f"{config.strategy}.scores.jsonl", config.strategy)
     train, validation = tasks_of("train", config), tasks_of("validation", config)
     settings, rungs = draw(config, np.random.default_rng(config.seed)), []

@@ -46,6 +46,12 @@ CODE_LIMIT_GPU = 4096
 CODE_LIMIT_CPU = 512
 """Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
 
+REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT = (1 << i for i in range(8))
+EVERY = (1 << 8) - 1
+"""Limits, as members of a set. Both kinds of hardware: registers (and threads), code, work for all parts of a split
+reduction. GPU: shared memory, work for all reduction threads. CPU: L1 tile, task tile, packing for vectors of channels.
+"""
+
 
 @compiled
 def power_value(index):  # noqa: ANN001, ANN201
@@ -158,29 +164,28 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
-def fits_gpu(row, ints, changed=0):  # noqa: ANN001, ANN201
+def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Limits of a block: threads, registers, shared memory, code; and no part of the reduction left without work.
 
-    `changed` as in `fits_cpu`.
+    Only those of the set `limits` are looked at, which is enough where the row is known to keep the others.
     """
-    if row[SPLIT_K] > 0 and power_value(row[SPLIT_K]) > reduce_steps(row, 1, ints):
+    if limits & SPLIT and row[SPLIT_K] > 0 and power_value(row[SPLIT_K]) > reduce_steps(row, 1, ints):
         return False
-    if changed > 2:
-        return True
-    threads = threads_of(row, ints)
-    registers = registers_of(row, ints)
-    if threads > ints[THREADS_BLOCK] or registers > ints[REGS_THREAD]:
-        return False
-    warps = (threads + ints[WARP] - 1) // ints[WARP]
-    if (registers * ints[WARP] + 255) // 256 * 256 * ((warps + 3) // 4 * 4) > ints[REGS_UNIT]:
-        return False
-    if shared_bytes_of(row, ints) > ints[SHARED_BLOCK]:
-        return False
-    if changed == 0:
+    if limits & CODE:
         body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
         if body * power_value(row[UNROLL]) > CODE_LIMIT_GPU:
             return False
-    if row[REDUCE_THREADS] == 0:
+    if limits & REGISTERS:
+        threads = threads_of(row, ints)
+        registers = registers_of(row, ints)
+        if threads > ints[THREADS_BLOCK] or registers > ints[REGS_THREAD]:
+            return False
+        warps = (threads + ints[WARP] - 1) // ints[WARP]
+        if (registers * ints[WARP] + 255) // 256 * 256 * ((warps + 3) // 4 * 4) > ints[REGS_UNIT]:
+            return False
+    if limits & SHARED and shared_bytes_of(row, ints) > ints[SHARED_BLOCK]:
+        return False
+    if limits & REDUCE_SHARES == 0 or row[REDUCE_THREADS] == 0:
         return True
     return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
 
@@ -225,27 +230,30 @@ def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
-def fits_cpu(row, ints, changed=0):  # noqa: ANN001, ANN201
+def fits_cpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Limits of a core: vector registers, code size, L1 tile within L2, task tile within a core's share of L3.
 
-    `changed` is the lowest level whose tile differs from a program known to fit (3: none does); parts that only depend on
-    levels below it are not computed again.
+    `limits` as in `fits_gpu`.
     """
-    if changed == 0:
+    if limits & (REGISTERS | CODE):
         accumulators = accumulators_of(row, ints)
         if accumulators + vectors_along(row, ints) + 1 > ints[VECTOR_REGS]:
             return False
         if accumulators * reduce_product(row, 0, ints) * power_value(row[UNROLL]) > CODE_LIMIT_CPU:
             return False
-    if changed <= 1 and tile_bytes(row, 1, ints) > ints[L2_BYTES]:
+    if limits & L1_TILE and tile_bytes(row, 1, ints) > ints[L2_BYTES]:
         return False
-    if changed <= 2 and tile_bytes(row, 2, ints) > max(ints[L3_BYTES] // ints[UNITS], 4 * ints[L2_BYTES]):
+    if limits & TASK_TILE and tile_bytes(row, 2, ints) > max(ints[L3_BYTES] // ints[UNITS], 4 * ints[L2_BYTES]):
         return False
-    if row[CONVOLUTION] == 1 and row[PACK_B] == 0:
+    if limits & PACKING and row[CONVOLUTION] == 1 and row[PACK_B] == 0:
         return False
-    if row[CONVOLUTION] == 2 and (row[THREAD_SPLIT] > 0 or (ints[COPIED] == 1 and row[PACK_A] == 0)):
+    if limits & PACKING and row[CONVOLUTION] == 2 and ints[COPIED] == 1 and row[PACK_A] == 0:
         return False
-    return row[THREAD_SPLIT] == 0 or power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
+    if limits & SPLIT == 0 or row[THREAD_SPLIT] == 0:
+        return True
+    if row[CONVOLUTION] == 2:
+        return False
+    return power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
 
 
 assert all(KNOBS[KNOB_INDEX[n]].values == tuple(1 << i for i in range(len(KNOBS[KNOB_INDEX[n]].values)))

@@ -1,8 +1,9 @@
 """The rules for one schedule, as plain loops over small integer arrays, compiled by Numba.
 
-`apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `fill_mask` puts the two
+`apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `transition` puts the two
 together: an action is legal when the space has it, it changes the schedule, and the result fits. There is no second
-rulebook. With NUMBA_DISABLE_JIT=1 the same text runs as plain Python; `tests/oracle.py` is an independent one.
+rulebook: `fill_mask` gives the same answer for all actions of a row at once, leaving out only work whose outcome is sure.
+With NUMBA_DISABLE_JIT=1 the same text runs as plain Python; `tests/oracle.py` is an independent one.
 """
 
 from __future__ import annotations
@@ -23,15 +24,49 @@ from gensor_gym.graph.actions import (
     VTHREAD_UP,
 )
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
+from gensor_gym.graph.resources import (
+    CODE,
+    CONVOLUTION,
+    EVERY,
+    L1_TILE,
+    PACKING,
+    REDUCE_SHARES,
+    REGISTERS,
+    SHARED,
+    SPLIT,
+    TASK_TILE,
+)  # fmt: skip
+from gensor_gym.graph.tables import (
+    ALLOWED,
+    END_REDUCE,
+    EXTENT,
+    FIRST_SPATIAL,
+    IS_CPU,
+    KNOB_BITS,
+    NUM_LEVELS,
+    SIZE_START,
+    VECTOR_SLOT,
+)  # fmt: skip
 
 _NUM_KNOBS = len(KNOBS)
-FREE_KNOB = np.array([knob.name in ("vector", "raster", "loop_order", "prefetch") for knob in KNOBS])
-"""Knobs that no limit of `graph.resources` depends on."""
-KNOB_CHANGES = np.array([3 if knob.name in ("split_k", "pack_a", "pack_b", "thread_split") else 0 for knob in KNOBS])
-"""3 for knobs that only the last conditions of the limits depend on, whatever the tiles."""
+
+# Limits that the next value of a knob may break, and those that the previous one may; the others take nothing.
+_RAISING = {
+    "split_k": SPLIT,
+    "reduce_threads": REGISTERS | SHARED | REDUCE_SHARES,
+    "unroll": CODE,
+    "shared_layout": SHARED,
+    "convolution": REGISTERS | CODE | PACKING | SPLIT,
+    "thread_split": SPLIT,
+}
+_LOWERING = {"shared_layout": SHARED, "convolution": REGISTERS | CODE | PACKING, "pack_a": PACKING, "pack_b": PACKING}
+KNOB_RISKS = np.array(
+    [(KNOB_UP + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _RAISING.items()]
+    + [(KNOB_DOWN + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _LOWERING.items()]
+)
+"""[M, 3] (action, knob, limits that it may break): all moves of knobs that may break any."""
 
 
 @compiled
@@ -65,6 +100,13 @@ def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
 
 
 @compiled
+def set_tile(row, axis, size):  # noqa: ANN001, ANN201
+    """Set the tile of the level under construction, which the levels outside it copy."""
+    for level in range(row[LEVEL], MAX_LEVELS):
+        row[TILE + level * MAX_AXES + axis] = size
+
+
+@compiled
 def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
     """Tile / inverse_tile: one rung on one axis at the level under construction; levels outside it copy the tile.
 
@@ -78,8 +120,7 @@ def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
         size = next_size(sizes, start, stop, current, base)
     else:
         size = previous_size(sizes, start, stop, current, base)
-    for outer in range(level, MAX_LEVELS):
-        row[TILE + outer * MAX_AXES + axis] = size
+    set_tile(row, axis, size)
     return size != current
 
 
@@ -148,11 +189,11 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
 
 
 @compiled
-def fits(row, ints, changed=0):  # noqa: ANN001, ANN201
-    """Whether the program's resources are within the hardware's limits (`changed` as in `resources.fits_cpu`)."""
+def fits(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
+    """Whether the program's resources are within the hardware's limits, or within a set of them."""
     if ints[IS_CPU] == 1:
-        return resources.fits_cpu(row, ints, changed)
-    return resources.fits_gpu(row, ints, changed)
+        return resources.fits_cpu(row, ints, limits)
+    return resources.fits_gpu(row, ints, limits)
 
 
 @compiled
@@ -184,74 +225,107 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @compiled
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit."""
+    """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit.
+
+    Because it fits, only limits that a move may break are looked at; moves that surely change nothing are not tried.
+    """
     for i in range(ROW):
         scratch[i] = row[i]
-    mask[STOP] = 1
-    for action in range(1, NUM_ACTIONS):
+    for action in range(NUM_ACTIONS):
         mask[action] = 0
-        if ints[ALLOWED + action] == 0 or _is_inert(action, ints):
-            continue
-        if apply(scratch, action, ints, sizes):
-            mask[action] = keeps_resources(row, action, ints) or fits(scratch, ints, lowest_change(row, action))
-            _restore(scratch, row, action)
+    mask[STOP] = 1
+    _mask_levels(row, ints, scratch, mask)
+    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+        if ints[EXTENT + axis] > 1:
+            _mask_tiles(row, axis, ints, sizes, scratch, mask)
+            _mask_vthreads(row, axis, ints, mask)
+    _mask_knobs(row, ints, scratch, mask)
 
 
 @compiled
-def keeps_resources(row, action, ints):  # noqa: ANN001, ANN201
-    """Whether the result of an action surely fits when `row` does, so that legality need not be computed: for speed only.
+def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
+    """Moves between levels take nothing of the hardware."""
+    for action in (CACHE, UNCACHE):
+        if ints[ALLOWED + action] == 1 and move_level(scratch, action == CACHE, ints):
+            mask[action] = 1
+            scratch[LEVEL] = row[LEVEL]
 
-    Moves between levels and of virtual threads take nothing. A shorter outer tile holds less (but may leave reduction
-    threads without work on a GPU, and a shorter register tile may need more vectors). Some knobs are free.
+
+@compiled
+def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
+    """Both moves of the tile along an axis. A smaller size is not looked for where the base is sure to be one."""
+    level = row[LEVEL]
+    base = row[VTHREAD + axis] if level == 0 else row[TILE + (level - 1) * MAX_AXES + axis]
+    current = row[TILE + level * MAX_AXES + axis]
+    start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
+    if ints[ALLOWED + TILE_UP + axis] == 1:
+        size = next_size(sizes, start, stop, current, base)
+        if size != current:
+            set_tile(scratch, axis, size)
+            mask[TILE_UP + axis] = fits(scratch, ints, growth_risks(row, axis, ints))
+            set_tile(scratch, axis, current)
+    if ints[ALLOWED + TILE_DOWN + axis] == 1 and current > base:
+        risks = shrinking_risks(row, axis, ints)
+        if risks == 0 and (level > 0 or base == 1):
+            mask[TILE_DOWN + axis] = 1
+            return
+        size = previous_size(sizes, start, stop, current, base)
+        if size != current:
+            set_tile(scratch, axis, size)
+            mask[TILE_DOWN + axis] = fits(scratch, ints, risks)
+            set_tile(scratch, axis, current)
+
+
+@compiled
+def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
+    """Limits that the next size of a tile may break.
+
+    Levels not yet open copy the tile: so with the register tile the threads stay as they are, and where the L1 tile fits
+    L2 the same task tile fits its share, which is larger.
     """
-    if action == CACHE or action == UNCACHE or VTHREAD_UP <= action < KNOB_UP:
-        return True
-    if TILE_DOWN <= action < CACHE:
-        spatial = action - TILE_DOWN < SPATIAL_SLOTS
-        return row[LEVEL] > 0 and (spatial or ints[IS_CPU] == 1)
-    if action >= KNOB_UP:
-        return FREE_KNOB[(action - KNOB_UP) % _NUM_KNOBS]
-    return False
+    level, reduces = row[LEVEL], axis >= SPATIAL_SLOTS
+    if ints[IS_CPU] == 1:
+        risks = REGISTERS | CODE | L1_TILE if level == 0 else L1_TILE if level == 1 else TASK_TILE
+        return risks | SPLIT if reduces else risks
+    risks = SHARED | SPLIT if reduces else SHARED | REGISTERS
+    return risks | CODE if level == 0 else risks
 
 
 @compiled
-def lowest_change(row, action):  # noqa: ANN001, ANN201
-    """Lowest level whose part of the limits an action can touch: that of a tile; 0 for a knob, 3 for some."""
-    if action < CACHE:
-        return row[LEVEL]
-    return KNOB_CHANGES[(action - KNOB_UP) % _NUM_KNOBS] if action >= KNOB_UP else 0
+def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
+    """Limits that the previous size of a tile may break.
+
+    All it takes shrinks, but not the vectors of a register tile (8 may take 1, 7 takes 3), nor may a block tile leave too
+    little to the threads that share its reduction.
+    """
+    if ints[IS_CPU] == 1:
+        vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2
+        return REGISTERS | CODE if row[LEVEL] == 0 and vector else 0
+    return REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0
 
 
 @compiled
-def _is_inert(action, ints):  # noqa: ANN001, ANN201
-    """Moves of an axis of extent 1 or of a knob with one usable value change nothing: skipped for speed only."""
-    if action >= KNOB_UP:
-        bits = ints[KNOB_BITS + (action - KNOB_UP) % _NUM_KNOBS]
-        return bits & (bits - 1) == 0
-    if TILE_UP <= action < CACHE:
-        axis = (action - TILE_UP) % MAX_AXES
-        return ints[EXTENT + axis] == 1
-    if VTHREAD_UP <= action < KNOB_UP:
-        axis = (action - VTHREAD_UP) % MAX_AXES
-        return axis >= SPATIAL_SLOTS or ints[EXTENT + axis] == 1
-    return False
+def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
+    """Both moves of virtual threads, which take nothing. The register tile and 1 are the outermost of its divisors."""
+    if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS:
+        return
+    mask[VTHREAD_UP + axis] = ints[ALLOWED + VTHREAD_UP + axis] == 1 and row[VTHREAD + axis] < row[TILE + axis]
+    mask[VTHREAD_DOWN + axis] = ints[ALLOWED + VTHREAD_DOWN + axis] == 1 and row[VTHREAD + axis] > 1
 
 
 @compiled
-def _restore(scratch, row, action):  # noqa: ANN001, ANN201
-    """Undo in `scratch` what `action` can have touched."""
-    if TILE_UP <= action < CACHE:
-        axis = (action - TILE_UP) % MAX_AXES
-        for level in range(MAX_LEVELS):
-            scratch[TILE + level * MAX_AXES + axis] = row[TILE + level * MAX_AXES + axis]
-    elif action == CACHE or action == UNCACHE:
-        scratch[LEVEL] = row[LEVEL]
-    elif action < KNOB_UP:
-        axis = (action - VTHREAD_UP) % MAX_AXES
-        scratch[VTHREAD + axis] = row[VTHREAD + axis]
-    else:
-        knob = (action - KNOB_UP) % _NUM_KNOBS
-        scratch[KNOB + knob] = row[KNOB + knob]
+def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
+    """All moves of knobs: first whether there is a next value, then whether those at risk fit."""
+    for knob in range(_NUM_KNOBS):
+        bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]
+        mask[KNOB_UP + knob] = ints[ALLOWED + KNOB_UP + knob] & (bits >> (index + 1) != 0)
+        mask[KNOB_DOWN + knob] = ints[ALLOWED + KNOB_DOWN + knob] & (bits & ((1 << index) - 1) != 0)
+    for i in range(len(KNOB_RISKS)):
+        action, knob, risks = KNOB_RISKS[i]
+        if mask[action] == 1:
+            move_knob(scratch, knob, action < KNOB_DOWN, ints)
+            mask[action] = fits(scratch, ints, risks)
+            scratch[KNOB + knob] = row[KNOB + knob]
 
 
 @compiled

@@ -1,0 +1,99 @@
+"""The mask of a row against its definition, `transition` of every action, on many rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gensor_gym import ConstructionGraph, hardware
+from gensor_gym.graph import resources, rules
+from gensor_gym.graph.actions import KNOB_UP, NUM_ACTIONS, STOP
+from gensor_gym.hardware.types import Hardware
+from tests.graph_walks import OPERATORS, SPACES, graph_of
+
+WALKERS = 48
+STEPS = 60
+
+
+def tight(machine: str, rng: np.random.Generator) -> Hardware:
+    """The machine with some limits so small, at random, that these operators meet them, and no others."""
+    hw = hardware.get(machine)
+    size = lambda low, high: int(2.0 ** rng.uniform(low, high)) if rng.random() < 0.6 else 1 << 32  # noqa: E731
+    if hw.kind == "cpu":
+        capacity = {"l2": size(9, 17), "l3": size(9, 19) * hw.units}
+        memory = tuple(replace(m, capacity=capacity.get(m.name, m.capacity)) for m in hw.memory)
+        return replace(hw, name="tight", memory=memory, vector_registers=size(3, 5))
+    return replace(
+        hw,
+        name="tight",
+        threads_per_block=size(5, 10),
+        registers_per_thread=size(5.5, 8),
+        registers_per_unit=size(12, 16),
+        shared_per_block=size(9, 16),
+    )
+
+
+def refused(graph: ConstructionGraph, rng: np.random.Generator) -> int:
+    """Compare along random walks, each with a taste of its own in actions; the number of moves that limits forbade."""
+    tastes = rng.gumbel(size=(WALKERS, NUM_ACTIONS)) * rng.uniform(0.5, 3.0, size=(WALKERS, 1))
+    tastes[:, KNOB_UP:] -= 1.0
+    rows = graph.stack([graph.initial()] * WALKERS)
+    every = np.tile(np.arange(NUM_ACTIONS), WALKERS)
+    forbidden = 0
+    for _ in range(STEPS):
+        _, legal = graph.transitions(np.repeat(rows, NUM_ACTIONS, axis=0), every)
+        legal = legal.reshape(WALKERS, NUM_ACTIONS)
+        masks = graph.action_masks(rows)
+        differ = np.argwhere(masks != legal)
+        assert len(differ) == 0, [(graph.actions[a], rows[w].tolist()) for w, a in differ[:3]]
+        chances = np.where(legal, tastes + rng.gumbel(size=legal.shape), -np.inf)
+        chances[:, STOP] = -1e9
+        rows, _ = graph.transitions(rows, chances.argmax(axis=1))
+        forbidden += int(np.count_nonzero(~legal))
+    return forbidden
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+def test_masks_are_the_definition(operator: str, machine: str) -> None:
+    rng = np.random.default_rng(21)
+    for space in SPACES:
+        assert refused(graph_of(operator, machine, space), rng) > 0
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("machine", ["t4", "cascade_lake"])
+def test_masks_are_the_definition_where_every_limit_binds(operator: str, machine: str) -> None:
+    rng = np.random.default_rng(22)
+    graphs = [ConstructionGraph(operator, tight(machine, rng), space="extended") for _ in range(8)]
+    assert all(refused(graph, rng) > 0 for graph in graphs if graph.is_legal(graph.initial()))
+    assert any(graph.is_legal(graph.initial()) for graph in graphs)
+
+
+def test_all_limits_together_are_each_of_them() -> None:
+    """A row fits exactly when it keeps every single limit, so that looking at a set of them is enough."""
+    rng = np.random.default_rng(23)
+    names = ("REGISTERS", "CODE", "SHARED", "REDUCE_SHARES", "L1_TILE", "TASK_TILE", "PACKING", "SPLIT")
+    limits = [getattr(resources, name) for name in names]
+    assert sum(limits) == resources.EVERY and len(set(limits)) == len(limits)
+    broken = np.zeros(len(limits), dtype=int)
+    for operator in OPERATORS:
+        for machine, kept in (("t4", resources.fits_gpu), ("cascade_lake", resources.fits_cpu)):
+            graph = ConstructionGraph(operator, tight(machine, rng), space="extended")
+            for _ in range(150):
+                row = rough_row(graph, rng)
+                verdicts = [bool(kept(row, graph.tables.ints, limit)) for limit in limits]
+                assert bool(kept(row, graph.tables.ints)) == all(verdicts)
+                broken += ~np.array(verdicts)
+    assert (broken > 0).all(), dict(zip(names, broken, strict=True))
+
+
+def rough_row(graph: ConstructionGraph, rng: np.random.Generator) -> np.ndarray:
+    """A row of primitives applied blindly, growing ones more often: well formed, but it may take more than there is."""
+    row = graph.initial().row.copy()
+    chances = np.array([4.0 if a.primitive in ("tile", "raise") else 1.0 for a in graph.actions])
+    for action in rng.choice(NUM_ACTIONS, rng.integers(20, 400), p=chances / chances.sum()):
+        rules.apply(row, action, graph.tables.ints, graph.tables.sizes)
+    return row
