@@ -289,7 +289,7 @@ def test_bad_arguments_of_the_graph_are_named() -> None:
         ConstructionGraph(3)
     with pytest.raises(ValueError, match="batch is 0"):
         graph_of(OPERATORS[0], "h200", "compact").enumerate(batch=0)
-    with pytest.raises(ValueError, match="an Operator and a Schedule"):
-        gensor_gym.build("gemm(m=4, n=4, k=4)", ConstructionGraph("gemm(m=4, n=4, k=4)").initial(), "host")
+    with pytest.raises(ValueError, match="schedule 'tile': expected a Schedule"):
+        gensor_gym.build("gemm(m=4, n=4, k=4)", "tile", "host")
     with pytest.raises(ValueError, match="expected a Schedule"):
         gensor_gym.measure("gemm(m=4, n=4, k=4)", "tile", "h200", backend="analytic")
