@@ -5,6 +5,7 @@
  * has reported back, because the caller waits for that before it changes them. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
@@ -20,6 +21,7 @@ static struct {
     void *context;
     long count, grain;
     int workers; /* threads besides the caller */
+    int home;    /* processor that the caller announced the job on */
     pthread_mutex_t mutex, caller;
     pthread_cond_t work, done;
 } pool = {.mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -64,12 +66,27 @@ static uint_fast64_t await_job(uint_fast64_t seen) {
     return atomic_load(&pool.announced);
 }
 
+/* Move off the caller's processor. A worker woken there would wait for the caller, who does all the work meanwhile; the
+ * two sleep and wake so often that the scheduler may leave them together for long. */
+static void leave_home(void) {
+#ifdef __linux__
+    cpu_set_t allowed, others;
+    if (sched_getcpu() != pool.home || pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) != 0) return;
+    others = allowed;
+    CPU_CLR(pool.home, &others);
+    if (CPU_COUNT(&others) == 0) return;
+    pthread_setaffinity_np(pthread_self(), sizeof others, &others);
+    pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed);
+#endif
+}
+
 static void *worker(void *argument) {
     const int thread = (int)(intptr_t)argument;
     uint_fast64_t seen = 0;
     for (;;) {
         seen = await_job(seen);
         if (thread >= (int)(seen & ((1u << TEAM_BITS) - 1))) continue;
+        leave_home();
         run_share(thread);
         if (atomic_fetch_sub(&pool.pending, 1) == 1) {
             pthread_mutex_lock(&pool.mutex);
@@ -117,6 +134,9 @@ static void await_workers(void) {
 static void run_team(int threads, void (*task)(void *, long, int), void *context, long count) {
     pool.task = task;
     pool.context = context;
+#ifdef __linux__
+    pool.home = sched_getcpu();
+#endif
     pool.count = count;
     pool.grain = count / (16L * threads) > 1 ? count / (16L * threads) : 1;
     atomic_store(&pool.next, 0);
