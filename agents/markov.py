@@ -20,7 +20,8 @@ import numpy as np
 from agents import walk
 from agents.ranking import Construction, best_of_each_register_tile, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
+from gensor_gym.graph.rules import fits
 from gensor_gym.measure.session import Session
 
 
@@ -61,7 +62,7 @@ class Markov:
         starts = np.tile(graph.initial().row, (self.walkers, 1))
         rows, seconds, visited, evaluations = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
-            starts = self._register_tiles(rows, seconds)
+            starts = self._register_tiles(graph, rows, seconds)
             more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             visited, evaluations = visited + more[2], evaluations + more[3]
@@ -82,12 +83,22 @@ class Markov:
         evaluations = sum(in_parts(descend, len(ends)))
         return np.concatenate([rows, ends]), np.concatenate([seconds, reached]), evaluations
 
-    def _register_tiles(self, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        """Where the second round starts: the register tiles of the best programs, nothing built on them yet."""
+    def _register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        """Where the second round starts: the register tiles of the best programs, nothing built on them yet.
+
+        Knobs stay as they are, unless the bare register tile does not fit with them (threads that share a reduction need
+        a longer block tile): then they are those of the unscheduled program, from which the walk starts if need be.
+        """
         best = best_of_each_register_tile(rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0
         for level in range(1, MAX_LEVELS):
             best[:, TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] = best[:, TILE : TILE + MAX_AXES]
+        first, ints = graph.initial().row, graph.tables.ints
+        for row in best:
+            if not fits(row, ints):
+                row[KNOB:] = first[KNOB:]
+            if not fits(row, ints):
+                row[:] = first
         return np.resize(best, (self.refiners, ROW))
 
     def _walk(
