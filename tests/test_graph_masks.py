@@ -97,3 +97,20 @@ def rough_row(graph: ConstructionGraph, rng: np.random.Generator) -> np.ndarray:
     for action in rng.choice(NUM_ACTIONS, rng.integers(20, 400), p=chances / chances.sum()):
         rules.apply(row, action, graph.tables.ints, graph.tables.sizes)
     return row
+
+
+@pytest.mark.parametrize(("limit", "legal"), [(512, True), (511, False)])
+def test_the_exchange_of_reduction_threads_can_be_what_does_not_fit(limit: int, legal: bool) -> None:
+    """Only with room in all other limits, so random walks do not come here: 64 x 64 threads exchange 512 bytes."""
+    room = {"threads_per_block": 1 << 32, "registers_per_thread": 1 << 32, "registers_per_unit": 1 << 32}
+    machine = replace(hardware.get("t4"), name="tight", shared_per_block=limit, **room)
+    graph = ConstructionGraph("reduce_sum(m=64, k=4000)", machine, space="extended")
+    place = {str(action): i for i, action in enumerate(graph.actions)}
+    schedule = graph.transition(graph.initial(), place["cache"])
+    for action, times in (("tile[4]", 64), ("tile[5]", 64), ("raise[reduce_threads]", 5)):
+        for _ in range(times):
+            schedule = graph.transition(schedule, place[action])
+    assert schedule.tile[1][4] == 64 and schedule.knob("reduce_threads") == 32
+    raised = place["raise[reduce_threads]"]
+    assert graph.action_mask(schedule)[raised] == legal
+    assert (graph.transition(schedule, raised) != schedule) == legal
