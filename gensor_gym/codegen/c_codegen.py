@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from gensor_gym.codegen.c_micro import flags, micro_kernel, parameters
-from gensor_gym.codegen.c_operand import bounds, count, guard_name, is_split, tile_start
-from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function, task_start
+from gensor_gym.codegen.c_operand import (
+    bounds,
+    count,
+    fill_array,
+    fill_name,
+    guard_name,
+    has_guard_field,
+    is_fixed,
+    is_fixed_dimension,
+    is_split,
+    task_start,
+    tile_start,
+)
+from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function
 from gensor_gym.codegen.c_plan import Operand, Plan, make_plan
 from gensor_gym.codegen.c_split import finish_call, finish_function
 from gensor_gym.codegen.c_text import Lines, add, linear, round_up
@@ -44,7 +57,7 @@ def generate_c(program: Program) -> Kernel:
     parts = [_structs(plan)]
     parts += [pack_function(plan, read) for read in plan.reads if read.packing is not None]
     parts += [micro_kernel(plan, edge) for edge in variants]
-    parts += [_task_function(plan, variants)]
+    parts = [parts[0], *_fill_arrays(plan, parts), *parts[1:], _task_function(plan, variants)]
     parts += [finish_function(plan)] if plan.splits > 1 else []
     parts += [_entry(plan)]
     body = "\n".join(parts)
@@ -56,6 +69,13 @@ def generate_c(program: Program) -> Kernel:
     headers = title + _HEADERS.replace("{intrinsics}", _INTRINSICS if "_mm" in helpers else "") + head
     source = "\n".join([headers, helpers, *copy, body])
     return Kernel(program.operator, "c", program.hardware.arch, source, (Launch(ENTRY),), workspace_bytes(plan))
+
+
+def _fill_arrays(plan: Plan, parts: list[str]) -> list[str]:
+    """The arrays of pad values that some text names."""
+    texts = "".join(parts)
+    arrays = {fill_name(read): fill_array(plan, read) for read in plan.reads}
+    return [array for name, array in arrays.items() if re.search(rf"\b{name}\b", texts)]
 
 
 def _exists(plan: Plan, edge: bool) -> bool:
@@ -77,13 +97,13 @@ def _fits(plan: Plan, operand: Operand, dimension: int) -> bool:
 
 
 def _overhanging(plan: Plan) -> list[int]:
-    """Spatial axes along which some register tile sticks out of the extent."""
-    return [a for a in plan.op.spatial if plan.overhangs(a)]
+    """Spatial axes along which some register tiles stick out of the extent and others do not."""
+    return [a for a in plan.op.spatial if plan.overhangs(a) and not is_fixed(plan, a)]
 
 
 def _guarded(plan: Plan) -> list[tuple[Operand, int]]:
-    """(operand, dimension) of every index that can leave its view."""
-    return [(read, d) for read in plan.reads for d in read.guarded]
+    """(operand, dimension) of every index that can leave its view in one register tile and not in another."""
+    return [(read, d) for read in plan.reads for d in read.guarded if not is_fixed_dimension(plan, read, d)]
 
 
 def _operands(plan: Plan) -> list[Operand]:
@@ -108,7 +128,7 @@ def _structs(plan: Plan) -> str:
         for operand in _operands(plan) if plan.splits == 1 else plan.reads:
             lines.add(f"const {operand.c_type} *{operand.name};")
             lines.add(*([] if operand.packing else [f"long {operand.name}_origin;"]))
-            lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded))
+            lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded if has_guard_field(plan, operand, d)))
         lines.add(f"{output.c_type} *{output.name};", f"long {output.name}_origin;")
         lines.add(*(f"long {plan.axes[a]}_count;" for a in _counted(plan)))
     return text + str(lines).rstrip("\n") + ";\n"
@@ -229,6 +249,8 @@ def _reduce_block(lines: Lines, plan: Plan, variants: list[bool]) -> None:
             continue
         lines.add(f"t.{read.name} = call->{read.name};", f"t.{read.name}_origin = {_origin(plan, read)};")
         for d in read.guarded:
+            if not has_guard_field(plan, read, d):
+                continue
             terms = [(c, task_start(plan, a)) for a, c in enumerate(read.access.coefficients[d])]
             lines.add(f"t.{guard_name(read, d)} = {linear(terms, read.access.offset[d])};")
     heads, inner = _l1_loops(plan)
@@ -325,7 +347,8 @@ def _in_view(plan: Plan, operand: Operand, dimension: int) -> list[str]:
     """All that the register tile reads along a guarded dimension lies inside the view."""
     coefficients, access = operand.access.coefficients[dimension], operand.access
     low_span, high_span = access.span(dimension, plan.op.extents)
-    origin = f"t.{guard_name(operand, dimension)}"
+    field = has_guard_field(plan, operand, dimension)
+    origin = f"t.{guard_name(operand, dimension)}" if field else str(access.offset[dimension])
     spatial = [(coefficients[a], tile_start(plan, a)) for a in plan.op.spatial]
     lows = spatial + [(coefficients[a], bounds(plan, a)[0]) for a in plan.op.reduce]
     highs, reach = list(spatial), sum(coefficients[a] * (plan.tiles[0][a] - 1) for a in plan.op.spatial)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c_finish import finish, store
+from gensor_gym.codegen.c_finish import accumulate, finish, store
 from gensor_gym.codegen.c_operand import Reader, bounds, is_split, literal
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
 from gensor_gym.codegen.c_text import Lines
+from gensor_gym.codegen.c_window import window, written_out
 
 MAX_UNROLLED = 512
 """Multiply-adds of an unrolled loop body; compile time grows with it."""
-
-SCALAR = Chunk(0, 1)
 
 
 def parameters(plan: Plan) -> list[str]:
@@ -48,8 +47,12 @@ def micro_kernel(plan: Plan, edge: bool) -> str:
         if plan.op.body == "map":
             _step(lines, reader, False)
         else:
-            _start(lines, reader)
-            _reduction(lines, reader, _reduce_order(plan), _unrolls(plan))
+            order, unrolls = _reduce_order(plan), _unrolls(plan)
+            # Accumulators that nothing precedes are declared by the first term that they take.
+            at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
+            if not at_once:
+                _start(lines, reader)
+            _reduction(lines, reader, order, unrolls)
         finish(lines, reader)
         store(lines, reader)
     return str(lines)
@@ -111,6 +114,10 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     plan = reader.plan
     if not order:
         _step(lines, reader, False)
+        return
+    if written_out(plan, order, unrolls) == order:
+        whole = order == _reduce_order(plan) and not plan.is_carried
+        window(lines, reader, order, declared=not whole)
         return
     axis, inner = order[0], order[1:]
     name, (begin, end) = plan.axes[axis], bounds(plan, axis)
@@ -174,7 +181,7 @@ def _step(lines: Lines, reader: Reader, tail: bool) -> None:
             if plan.op.body == "map":
                 lines.add(f"{_vector_type(chunk)} {accumulator(r, c)} = {_map(plan, words, chunk)};")
             else:
-                lines.add(f"{accumulator(r, c)} {_combine(plan, accumulator(r, c), words, chunk, tail)};")
+                lines.add(_combine(plan, accumulator(r, c), words, chunk, tail))
 
 
 def _loaded(
@@ -201,15 +208,13 @@ def _loaded(
 
 
 def _combine(plan: Plan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
-    """`+= a * b`, `+= a` or `= max(sum, a)`, with lanes past the end of the axis left out."""
+    """`sum += a * b`, `sum += a` or `sum = max(sum, a)`, with lanes past the end of the axis left out."""
     term = " * ".join(words)
     if tail and _needs_mask(plan):
         left = f"{bounds(plan, plan.vector)[1]} - {plan.axes[plan.vector]} - {chunk.offset}"
         term = f"keep_{chunk.width}({term}, {left}, {identity(plan)})"
-    if plan.op.body != "max":
-        return f"+= {term}"
-    scalar = plan.reads[0].lane_stride == 0 and chunk.width > 1
-    return f"= max_{chunk.width}({name}, {f'splat_{chunk.width}({term})' if scalar else term})"
+    scalar = plan.op.body == "max" and plan.reads[0].lane_stride == 0 and chunk.width > 1
+    return accumulate(plan, name, f"splat_{chunk.width}({term})" if scalar else term, chunk.width)
 
 
 def _needs_mask(plan: Plan) -> bool:
