@@ -257,6 +257,10 @@ def _reduce_block(lines: Lines, plan: Plan, variants: list[bool]) -> None:
     with lines.blocks(heads):
         lines.add(*inner)
         with lines.blocks(_register_loops(plan)):
+            for a in plan.op.spatial:
+                if plan.shifts(a) and plan.moves(a):
+                    end = f"{_local_count(plan, a)} - {plan.tiles[0][a]}"
+                    lines.add(f"const long {plan.axes[a]} = least({plan.axes[a]}_tile, {end});")
             _call_tile(lines, plan, variants)
 
 
@@ -300,12 +304,13 @@ def _register_loops(plan: Plan) -> list[str]:
     for a in order:
         if not plan.moves(a):
             continue
-        name, step, end = plan.axes[a], plan.tiles[0][a], _local_count(plan, a)
+        step, end = plan.tiles[0][a], _local_count(plan, a)
+        begin, name = f"{plan.axes[a]}_l1", f"{plan.axes[a]}_tile" if plan.shifts(a) else plan.axes[a]
         if not _has_l1_loop(plan, a):
             heads.append(f"for (long {name} = 0; {name} < {end}; {name} += {step})")
             continue
-        limit = f"least({name}_l1 + {plan.tiles[1][a]}, {end})"
-        heads.append(f"for (long {name} = {name}_l1; {name} < {limit}; {name} += {step})")
+        limit = f"least({begin} + {plan.tiles[1][a]}, {end})"
+        heads.append(f"for (long {name} = {begin}; {name} < {limit}; {name} += {step})")
     return heads
 
 

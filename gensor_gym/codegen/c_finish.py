@@ -123,6 +123,9 @@ def _stored(reader: Reader, output: Operand, r: int, c: int, chunk: Chunk) -> st
     inside = True if limit is None else limit.known(0, chunk.width - 1)
     if inside is False:
         return f"(void){name};"
+    if limit is not None and not limit.terms and limit.size.isdigit() and not inside:
+        known = int(limit.size) - limit.constant
+        return f"store_first_{chunk.width}({output.name} + {index}, {known}, {name});"
     if limit is not None and not inside:
         return f"store_masked_{chunk.width}({output.name} + {index}, {limit.text(0)}, {name});"
     if chunk.width == 1:

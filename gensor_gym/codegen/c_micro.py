@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.codegen.c_finish import accumulate, finish, store
-from gensor_gym.codegen.c_operand import Reader, bounds, is_split, literal
+from gensor_gym.codegen.c_operand import NOWHERE, Point, Reader, bounds, is_split, literal
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
 from gensor_gym.codegen.c_text import Lines
 from gensor_gym.codegen.c_window import window, written_out
@@ -131,8 +131,8 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     if unrolls[axis] > 1:
         lines.add(f"UNROLL({unrolls[axis]})")
     with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}++)"):
-        if not inner:
-            _prefetch(lines, reader, axis)
+        if written_out(plan, inner, unrolls) == inner:
+            _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
         _reduction(lines, reader, inner, unrolls)
 
 
@@ -157,7 +157,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
             _step(lines, reader, True)
 
 
-def _prefetch(lines: Lines, reader: Reader, axis: int) -> None:
+def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
     """Ask for the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
@@ -168,7 +168,7 @@ def _prefetch(lines: Lines, reader: Reader, axis: int) -> None:
     ahead = distance * step * operand.strides[axis]
     for row in reader.distinct(operand):
         for chunk in plan.chunks:
-            lines.add(f"__builtin_prefetch({operand.name} + {reader.index(operand, row, chunk)} + {ahead});")
+            lines.add(f"__builtin_prefetch({operand.name} + {reader.index(operand, row, chunk, point)} + {ahead});")
 
 
 def _step(lines: Lines, reader: Reader, tail: bool) -> None:

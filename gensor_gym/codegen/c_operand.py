@@ -297,9 +297,7 @@ class Reader:
         size = str(stride * int(end) + last) if end.isdigit() else linear([(stride, end)], last)
         return [Limit(((stride, start),) if start != "0" else (), stride * chunk.offset, size)]
 
-    def _gather(
-        self, operand: Operand, chunk: Chunk, pointer: str, limit: Limit | None, condition: str | bool
-    ) -> str:
+    def _gather(self, operand: Operand, chunk: Chunk, pointer: str, limit: Limit | None, condition: str | bool) -> str:
         stride, fill = operand.lane_stride, literal(self.plan.op.pad_value, operand.c_type)
         reach = stride * (chunk.width - 1)
         inside = True if limit is None else limit.known(0, reach)

@@ -118,14 +118,23 @@ class Plan:
 
     def overhangs(self, axis: int) -> bool:
         """Whether some register tile sticks out of the extent."""
-        return self.op.extents[axis] % self.tiles[0][axis] != 0
+        return self.op.extents[axis] % self.tiles[0][axis] != 0 and not self.shifts(axis)
+
+    def shifts(self, axis: int) -> bool:
+        """Whether the last register tile of a task starts earlier instead of sticking out, doing some elements twice.
+
+        Not where partial sums travel through the output, nor inside panels, whose places are whole register tiles.
+        """
+        size = self.tiles[0][axis]
+        if axis in self.op.reduce or self.is_carried or self.op.extents[axis] % size == 0:
+            return False
+        panels = any(read.packing and read.packing.panel >= 0 for read in self.reads)
+        return (self.op.extents[axis] % self.tiles[2][axis] or size) >= size and not (axis == self.vector and panels)
 
     @property
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """Positions of the accumulator rows in the register tile along every axis (0 along vector and reduce axes)."""
-        sizes = [
-            self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))
-        ]
+        sizes = [self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))]
         positions: list[tuple[int, ...]] = [()]
         for size in sizes:
             positions = [row + (i,) for row in positions for i in range(size)]
@@ -202,7 +211,10 @@ def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, vector
     register, l1, task = (tiles[level][axis] for level in range(3))
     if axis in op.reduce and not vector:
         return min(register, extent), min(l1, extent), min(task, extent)
-    register = min(register, round_up(extent, lanes) if vector else extent)
+    # A vector as wide as the hardware's may stick out of a shorter extent.
+    register = min(
+        register, max(extent, lanes) if vector and axis in op.spatial else round_up(extent, lanes) if vector else extent
+    )
     l1 = min(l1, round_up(extent, register))
     return register, l1, min(task, round_up(extent, l1))
 
@@ -256,9 +268,7 @@ def _packed(op: Operator, tiles: tuple[tuple[int, ...], ...], vector: int, acces
 
 def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
     """The dimension that, inside a task tile, only the vector axis moves along, one by one; -1 if there is none."""
-    moving = [
-        [a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients
-    ]
+    moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
     touched = [d for d, axes in enumerate(moving) if vector in axes]
     if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
         return touched[0]
