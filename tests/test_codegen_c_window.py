@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import platform
 import random
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.load import load
 from gensor_gym.codegen.program import Program
 from gensor_gym.hardware.compiler import find_compiler
+from gensor_gym.hardware.cpuinfo import cpu_info
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 from tests.c_cases import inputs_of, machine, program, worst_error
 from tests.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
@@ -38,7 +41,7 @@ def windowed_operator(rng: random.Random) -> Operator:
     return getattr(operators, kind)(c=5, dtype=dtype, **size)
 
 
-def windowed_program(seed: int) -> Program | None:
+def windowed_program(seed: int, hw: Hardware | None = None) -> Program | None:
     """The program of a seed, most loops over the window written out; None for a window larger than its image."""
     rng = random.Random(seed)
     try:
@@ -50,7 +53,7 @@ def windowed_program(seed: int) -> Program | None:
     register += [n if rng.random() < 0.8 else 1 for n in op.extents[len(op.spatial) :]]
     l1 = [n * rng.choice((1, 1, 2)) for n in register]
     task = [n * rng.choice((1, 2, 4)) for n in l1]
-    return program(op, tuple(register), tuple(l1), tuple(task), hw=machine(lanes), thread_split=rng.choice((1, 1, 1, 2)))
+    return program(op, tuple(register), tuple(l1), tuple(task), hw=hw or machine(lanes), thread_split=rng.choice((1, 1, 1, 2)))
 
 
 def checked(kernels: list[Kernel]) -> None:
@@ -138,3 +141,11 @@ def run_between_guard_pages(seeds: range) -> None:
         list(pool.map(compile_c, kernels))
     for kernel in kernels:
         run_kernel_between_guard_pages(kernel)
+
+
+@pytest.mark.skipif(cpu_info().lanes < 8 or platform.machine() != "x86_64", reason="kernels are compiled for AVX2")
+@pytest.mark.parametrize(("arch", "lanes"), [("haswell", 8), ("nehalem", 4), ("nehalem", 8)])
+def test_windows_without_mask_registers(arch: str, lanes: int) -> None:
+    """Mask vectors, and plain loops where there are none."""
+    programs = [windowed_program(seed, machine(lanes, arch)) for seed in range(7400, 7420)]
+    checked([generate_c(p) for p in programs if p is not None])
