@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from gensor_gym.codegen.c_micro import flags, micro_kernel, parameters
-from gensor_gym.codegen.c_operand import bounds, count, guard_name, is_split, tile_start
-from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function, task_start
+from gensor_gym.codegen.c_loops import register_tiles
+from gensor_gym.codegen.c_micro import micro_kernel
+from gensor_gym.codegen.c_operand import fill_array, fill_name, guard_name, has_guard_field, task_start
+from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function
 from gensor_gym.codegen.c_plan import Operand, Plan, make_plan
 from gensor_gym.codegen.c_shared import shared_call, shared_functions, shared_reads, shared_start
 from gensor_gym.codegen.c_shift import copy_row, plane_function, planes_call, shift_constants
 from gensor_gym.codegen.c_split import finish_call, finish_function
 from gensor_gym.codegen.c_text import Lines, add, linear, round_up
-from gensor_gym.codegen.c_variants import Variant, guarded, overhanging, variants
+from gensor_gym.codegen.c_variants import Variant, variants
 from gensor_gym.codegen.c_vectors import prelude
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import Program
@@ -45,11 +47,10 @@ def generate_c(program: Program) -> Kernel:
     plan = make_plan(program)
     kinds = variants(plan)
     parts = [_structs(plan)]
+    parts += _fill_arrays(plan, kernels := [micro_kernel(kind) for kind in kinds])
     parts += [*filter(None, [shift_constants(plan)])]
     parts += [_pack_function(plan, read) for read in plan.reads if read.packing and not read.packing.shared]
-    parts += shared_functions(plan)
-    parts += [micro_kernel(kind) for kind in kinds]
-    parts += [_task_function(plan, kinds)]
+    parts += [*shared_functions(plan), *kernels, _task_function(plan, kinds)]
     parts += [finish_function(plan)] if plan.splits > 1 else []
     parts += [_entry(plan)]
     body = "\n".join(parts)
@@ -71,6 +72,13 @@ def _pack_function(plan: Plan, read: Operand) -> str:
 def _is_shifted(plan: Plan, read: Operand) -> bool:
     """Whether it is the copied input of a shifted matrix product."""
     return plan.shift is not None and read is plan.reads[0]
+
+
+def _fill_arrays(plan: Plan, parts: list[str]) -> list[str]:
+    """The arrays of pad values that some text names."""
+    texts = "".join(parts)
+    arrays = {fill_name(read): fill_array(plan, read) for read in plan.reads}
+    return [array for name, array in arrays.items() if re.search(rf"\b{name}\b", texts)]
 
 
 def _operands(plan: Plan) -> list[Operand]:
@@ -96,7 +104,7 @@ def _structs(plan: Plan) -> str:
         for operand in _operands(plan) if plan.splits == 1 else plan.reads:
             lines.add(f"const {operand.c_type} *{operand.name};")
             lines.add(*([] if operand.packing else [f"long {operand.name}_origin;"]))
-            lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded))
+            lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded if has_guard_field(plan, operand, d)))
         lines.add(f"{output.c_type} *{output.name};", f"long {output.name}_origin;")
         lines.add(*(["long line;"] if plan.shift is not None else []))
         lines.add(*(f"long {plan.axes[a]}_count;" for a in _counted(plan)))
@@ -239,124 +247,15 @@ def _reduce_block(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
             continue
         lines.add(f"t.{read.name} = call->{read.name};", f"t.{read.name}_origin = {_origin(plan, read)};")
         for d in read.guarded:
+            if not has_guard_field(plan, read, d):
+                continue
             terms = [(c, task_start(plan, a)) for a, c in enumerate(read.access.coefficients[d])]
             lines.add(f"t.{guard_name(read, d)} = {linear(terms, read.access.offset[d])};")
-    heads, inner = _l1_loops(plan)
-    with lines.blocks(heads):
-        lines.add(*inner)
-        with lines.blocks(_register_loops(plan)):
-            _call_tile(lines, plan, kinds)
+    register_tiles(lines, plan, kinds)
 
 
 def _plus(pointer: str, offset: str) -> str:
     return pointer if offset == "0" else f"{pointer} + {offset}"
-
-
-def _local_count(plan: Plan, axis: int) -> str:
-    return count(plan, axis).replace("t->", "t.")
-
-
-def _l1_loops(plan: Plan) -> tuple[list[str], list[str]]:
-    """Loop heads over L1 tiles in the order of the knob, and the declarations inside the innermost."""
-    others = [a for a in plan.op.spatial if a != plan.vector]
-    vector = [a for a in plan.op.spatial if a == plan.vector]
-    reduce = list(plan.op.reduce)
-    outer_vector = plan.program.knob("loop_order") == 0
-    order = [*vector, *reduce, *others] if outer_vector else [*others, *reduce, *vector]
-    heads, inner = [], []
-    for a in order:
-        name, size = plan.axes[a], plan.tiles[1][a]
-        if a in plan.op.reduce:
-            if is_split(plan, a):
-                begin, end = f"{name}_begin", _local_count(plan, a)
-                heads.append(f"for (long {begin} = 0; {begin} < {end}; {begin} += {size})")
-                inner.append(f"const long {name}_end = least({begin} + {size}, {end});")
-            elif not bounds(plan, a)[1].isdigit():
-                inner.append(f"const long {name}_end = {_local_count(plan, a)};")
-        elif _has_l1_loop(plan, a):
-            heads.append(f"for (long {name}_l1 = 0; {name}_l1 < {_local_count(plan, a)}; {name}_l1 += {size})")
-    return heads, inner
-
-
-def _has_l1_loop(plan: Plan, axis: int) -> bool:
-    """Whether the task tile holds several L1 tiles of several register tiles each along a spatial axis."""
-    return plan.tiles[2][axis] > plan.tiles[1][axis]
-
-
-def _register_loops(plan: Plan) -> list[str]:
-    """Loop heads over the register tiles of an L1 tile, the vector axis outside or inside as the knob says."""
-    others = [a for a in plan.op.spatial if a != plan.vector]
-    vector = [a for a in plan.op.spatial if a == plan.vector]
-    order = [*vector, *others] if plan.program.knob("loop_order") == 0 else [*others, *vector]
-    heads = []
-    for a in order:
-        if not plan.moves(a):
-            continue
-        name, step, end = plan.axes[a], plan.tiles[0][a], _local_count(plan, a)
-        if not _has_l1_loop(plan, a):
-            heads.append(f"for (long {name} = 0; {name} < {end}; {name} += {step})")
-            continue
-        limit = f"least({name}_l1 + {plan.tiles[1][a]}, {end})"
-        heads.append(f"for (long {name} = {name}_l1; {name} < {limit}; {name} += {step})")
-    return heads
-
-
-def _call_tile(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
-    """Call the variant of the micro-kernel that fits the tile."""
-    values = ", ".join(["&t", *parameters(plan), *_flag_values(plan)])
-    *first, last = kinds
-    for kind in first:
-        lines.add(f"if ({' && '.join(_tests(plan, kind))})", f"    {kind.name}({values});", "else")
-    lines.add(f"{'    ' if first else ''}{last.name}({values});")
-
-
-def _tests(plan: Plan, kind: Variant) -> list[str]:
-    """Conditions for the variant, where those before it do not hold."""
-    if kind.edge:
-        width = kind.plan.tiles[0][plan.vector]
-        return [f"{_local_count(plan, plan.vector)} <= {linear([(1, tile_start(plan, plan.vector))], width)}"]
-    tests = [_whole(plan, a) for a in overhanging(plan)]
-    for operand, d in guarded(plan):
-        tests += _in_view(plan, operand, d)
-    return tests
-
-
-def _flag_values(plan: Plan) -> list[str]:
-    """Whether this is the first and the last block of a carried reduction."""
-    first, last = [], []
-    if plan.reduce_blocks > plan.splits:
-        first.append("block == first_block")
-        last.append("block == end_block - 1")
-    for a in plan.op.reduce:
-        if is_split(plan, a):
-            begin, end = bounds(plan, a)
-            first.append(f"{begin} == 0")
-            last.append(f"{end} == {_local_count(plan, a)}")
-    values = {"first": " && ".join(first), "last": " && ".join(last)}
-    return [values[name] for name in flags(plan)]
-
-
-def _whole(plan: Plan, axis: int) -> str:
-    """The register tile does not stick out along a spatial axis."""
-    start = tile_start(plan, axis)
-    return f"{add(start, str(plan.tiles[0][axis]))} <= {_local_count(plan, axis)}"
-
-
-def _in_view(plan: Plan, operand: Operand, dimension: int) -> list[str]:
-    """All that the register tile reads along a guarded dimension lies inside the view."""
-    coefficients, access = operand.access.coefficients[dimension], operand.access
-    low_span, high_span = access.span(dimension, plan.op.extents)
-    origin = f"t.{guard_name(operand, dimension)}"
-    spatial = [(coefficients[a], tile_start(plan, a)) for a in plan.op.spatial]
-    lows = spatial + [(coefficients[a], bounds(plan, a)[0]) for a in plan.op.reduce]
-    highs, reach = list(spatial), sum(coefficients[a] * (plan.tiles[0][a] - 1) for a in plan.op.spatial)
-    for a in plan.op.reduce:
-        end = bounds(plan, a)[1]
-        reach += coefficients[a] * (int(end) - 1 if end.isdigit() else -1)
-        highs += [] if end.isdigit() else [(coefficients[a], end)]
-    tests = [f"{add(origin, linear(lows))} >= 0"] if low_span < 0 else []
-    limit = linear(highs, reach)
-    return tests + ([f"{add(origin, limit)} < {access.view[dimension]}"] if high_span >= access.view[dimension] else [])
 
 
 def _entry(plan: Plan) -> str:

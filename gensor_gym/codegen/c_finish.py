@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c_fold import SCALAR, fold_lanes
-from gensor_gym.codegen.c_operand import Reader, count, literal, tile_start
+from gensor_gym.codegen.c_fold import fold_lanes
+from gensor_gym.codegen.c_operand import SCALAR, Reader, count, literal, tile_start
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
 from gensor_gym.codegen.c_text import Lines, linear
 
@@ -17,6 +17,11 @@ def results(plan: Plan) -> list[tuple[int, int, Chunk]]:
 def result_name(plan: Plan, row: int, chunk: int) -> str:
     """Variable that holds a finished value."""
     return f"total_{row}" if plan.vector_is_reduced else f"sum_{row}_{chunk}"
+
+
+def accumulate(plan: Plan, name: str, term: str, width: int) -> str:
+    """The statement that gives a term to an accumulator of `width` lanes."""
+    return f"{name} = max_{width}({name}, {term});" if plan.op.body == "max" else f"{name} += {term};"
 
 
 def finish(lines: Lines, reader: Reader) -> None:
@@ -89,9 +94,15 @@ def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
 def _stored(reader: Reader, output: Operand, r: int, c: int, chunk: Chunk) -> str:
     plan = reader.plan
     name, index = result_name(plan, r, c), store_index(reader, output, plan.rows[r], chunk)
-    last = reader.overhang_lanes(chunk)
-    if last is not None:
-        return f"store_masked_{chunk.width}({output.name}, {index}, {last}, {name});"
+    limit = reader.end(chunk)
+    inside = True if limit is None else limit.known(0, chunk.width - 1)
+    if inside is False:
+        return f"(void){name};"
+    if limit is not None and not limit.terms and limit.size.isdigit() and not inside:
+        known = int(limit.size) - limit.constant
+        return f"store_first_{chunk.width}({output.name} + {index}, {known}, {name});"
+    if limit is not None and not inside:
+        return f"store_masked_{chunk.width}({output.name} + {index}, {limit.text(0)}, {name});"
     if chunk.width == 1:
         return f"{output.name}[{index}] = {name};"
     return f"store_{chunk.width}({output.name} + {index}, {name});"
@@ -130,7 +141,7 @@ def _loop(reader: Reader, axis: int, step: str) -> str:
     """Loop over the elements of the register tile along an axis that lie inside the extent."""
     plan = reader.plan
     size = str(plan.tiles[0][axis])
-    if reader.edge and plan.overhangs(axis):
+    if reader.sticks_out(axis):
         start = tile_start(plan, axis)
         size = f"least({size}, {count(plan, axis)}{'' if start == '0' else f' - {start}'})"
     return f"for (long {step} = 0; {step} < {size}; {step}++)"

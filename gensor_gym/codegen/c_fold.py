@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c_operand import Reader
-from gensor_gym.codegen.c_plan import Chunk, Plan
+from gensor_gym.codegen.c_operand import SCALAR, Reader
+from gensor_gym.codegen.c_plan import Plan
 from gensor_gym.codegen.c_text import Lines
-
-SCALAR = Chunk(0, 1)
 
 HELPERS = {
     "pair_add": """/* Sums of neighbouring lanes: those of a, then those of b. */

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c_finish import finish, store
-from gensor_gym.codegen.c_operand import Reader, bounds, is_split, literal
+from gensor_gym.codegen.c_finish import accumulate, finish, store
+from gensor_gym.codegen.c_operand import NOWHERE, Point, Reader, bounds, is_split, literal
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
 from gensor_gym.codegen.c_shift import store_rows
 from gensor_gym.codegen.c_text import Lines
 from gensor_gym.codegen.c_variants import Variant
+from gensor_gym.codegen.c_window import window, written_out
 
 MAX_UNROLLED = 512
 """Multiply-adds of an unrolled loop body; compile time grows with it."""
-
-SCALAR = Chunk(0, 1)
 
 
 def parameters(plan: Plan) -> list[str]:
@@ -50,8 +49,12 @@ def micro_kernel(kind: Variant) -> str:
         if plan.op.body == "map":
             _step(lines, reader, False)
         else:
-            _start(lines, reader)
-            _reduction(lines, reader, _reduce_order(plan), _unrolls(plan))
+            order, unrolls = _reduce_order(plan), _unrolls(plan)
+            # Accumulators that nothing precedes are declared by the first term that they take.
+            at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
+            if not at_once:
+                _start(lines, reader)
+            _reduction(lines, reader, order, unrolls)
         if plan.shift is not None:
             store_rows(lines, reader)
         else:
@@ -117,6 +120,10 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     if not order:
         _step(lines, reader, False)
         return
+    if written_out(plan, order, unrolls) == order:
+        whole = order == _reduce_order(plan) and not plan.is_carried
+        window(lines, reader, order, declared=not whole)
+        return
     axis, inner = order[0], order[1:]
     name, (begin, end) = plan.axes[axis], bounds(plan, axis)
     if axis == plan.vector:
@@ -129,8 +136,8 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     if unrolls[axis] > 1:
         lines.add(f"UNROLL({unrolls[axis]})")
     with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}++)"):
-        if not inner:
-            _prefetch(lines, reader, axis)
+        if written_out(plan, inner, unrolls) == inner:
+            _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
         _reduction(lines, reader, inner, unrolls)
 
 
@@ -155,7 +162,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
             _step(lines, reader, True)
 
 
-def _prefetch(lines: Lines, reader: Reader, axis: int) -> None:
+def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
     """Ask for the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
@@ -166,7 +173,7 @@ def _prefetch(lines: Lines, reader: Reader, axis: int) -> None:
     ahead = distance * step * operand.strides[axis]
     for row in reader.distinct(operand):
         for chunk in plan.chunks:
-            lines.add(f"__builtin_prefetch({operand.name} + {reader.index(operand, row, chunk)} + {ahead});")
+            lines.add(f"__builtin_prefetch({operand.name} + {reader.index(operand, row, chunk, point)} + {ahead});")
 
 
 def _step(lines: Lines, reader: Reader, tail: bool) -> None:
@@ -179,7 +186,7 @@ def _step(lines: Lines, reader: Reader, tail: bool) -> None:
             if plan.op.body == "map":
                 lines.add(f"{_vector_type(chunk)} {accumulator(r, c)} = {_map(plan, words, chunk)};")
             else:
-                lines.add(f"{accumulator(r, c)} {_combine(plan, accumulator(r, c), words, chunk, tail)};")
+                lines.add(_combine(plan, accumulator(r, c), words, chunk, tail))
 
 
 def _loaded(
@@ -209,15 +216,13 @@ def _loaded(
 
 
 def _combine(plan: Plan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
-    """`+= a * b`, `+= a` or `= max(sum, a)`, with lanes past the end of the axis left out."""
+    """`sum += a * b`, `sum += a` or `sum = max(sum, a)`, with lanes past the end of the axis left out."""
     term = " * ".join(words)
     if tail and _needs_mask(plan):
         left = f"{bounds(plan, plan.vector)[1]} - {plan.axes[plan.vector]} - {chunk.offset}"
         term = f"keep_{chunk.width}({term}, {left}, {identity(plan)})"
-    if plan.op.body != "max":
-        return f"+= {term}"
-    scalar = plan.reads[0].lane_stride == 0 and chunk.width > 1
-    return f"= max_{chunk.width}({name}, {f'splat_{chunk.width}({term})' if scalar else term})"
+    scalar = plan.op.body == "max" and plan.reads[0].lane_stride == 0 and chunk.width > 1
+    return accumulate(plan, name, f"splat_{chunk.width}({term})" if scalar else term, chunk.width)
 
 
 def _needs_mask(plan: Plan) -> bool:

@@ -128,8 +128,24 @@ class Plan:
 
     def overhangs(self, axis: int) -> bool:
         """Whether some register tile sticks out of the extent."""
-        register, task = self.tiles[0][axis], self.tiles[2][axis]
-        return self.op.extents[axis] % register != 0 or (self.op.extents[axis] > task and task % register != 0)
+        register, task, extent = self.tiles[0][axis], self.tiles[2][axis], self.op.extents[axis]
+        return (extent % register != 0 or (extent > task and task % register != 0)) and not self.moves_back(axis)
+
+    def moves_back(self, axis: int) -> bool:
+        """Whether the last register tile of a task starts earlier instead of sticking out, doing some elements twice.
+
+        Not where partial sums travel through the output, nor along lanes that are read from panels or from the copy of a
+        shifted product, whose places are whole register tiles: a narrower tile stands at the end of these.
+        """
+        size, extent, task = self.tiles[0][axis], self.op.extents[axis], self.tiles[2][axis]
+        if axis in self.op.reduce or self.is_carried or extent % size == 0 or (extent % task or size) < size:
+            return False
+        return axis != self.vector or not (self.widest or self.copies_lanes)
+
+    @property
+    def copies_lanes(self) -> bool:
+        """Whether lanes are read from panels or from the copy of a shifted product."""
+        return self.shift is not None or any(read.packing and read.packing.panel >= 0 for read in self.reads)
 
     @property
     def rows(self) -> tuple[tuple[int, ...], ...]:
@@ -202,7 +218,7 @@ def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple
     task tile does, and nothing is packed block by block, for the whole reduction.
     """
     op, lanes = program.operator, program.hardware.lanes
-    columns = [_clipped(op, program.tiles, a, a == vector, lanes) for a in range(len(op.axes))]
+    columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not packed:
@@ -214,13 +230,19 @@ def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple
     return (tuple(register), tuple(l1), tuple(task)), min(splits, blocks)
 
 
-def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, vector: bool, lanes: int) -> tuple[int, ...]:
-    """The three tiles of an axis cut to its extent, outer ones still multiples of inner ones where that is needed."""
+def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes: int, packed: bool) -> tuple[int, ...]:
+    """The three tiles of an axis cut to its extent, outer ones still multiples of inner ones where that is needed.
+
+    `lanes` are those of a vector along the axis, 1 if there is none. A vector may stick out of the extent; where nothing
+    is packed, the tile is as long as the extent if that takes no more vectors.
+    """
     extent = op.extents[axis]
     register, l1, task = (tiles[level][axis] for level in range(3))
-    if axis in op.reduce and not vector:
+    if axis in op.reduce and lanes == 1:
         return min(register, extent), min(l1, extent), min(task, extent)
-    register = min(register, round_up(extent, lanes) if vector else extent)
+    whole = round_up(extent, lanes)
+    exact = axis in op.spatial and not packed and len(vector_chunks(extent, lanes)) == whole // lanes
+    register = min(register, extent if exact else whole)
     l1 = min(l1, round_up(extent, register))
     return register, l1, min(task, round_up(extent, l1))
 
@@ -317,9 +339,7 @@ def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
 
 def whole_tiles(extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int) -> tuple[int, ...]:
     """Tiles of a task that is the whole operator, register tiles that overhang included."""
-    return tuple(
-        extent if a in reduce and a != vector else round_up(extent, register[a]) for a, extent in enumerate(extents)
-    )
+    return tuple(extent if a in reduce and a != vector else round_up(extent, register[a]) for a, extent in enumerate(extents))
 
 
 def _row_pitch(length: int, item: int) -> int:

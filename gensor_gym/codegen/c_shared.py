@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gensor_gym.codegen.c_pack import pack_call, pack_function, task_start
+from gensor_gym.codegen.c_operand import task_start
+from gensor_gym.codegen.c_pack import pack_call, pack_function
 from gensor_gym.codegen.c_plan import Operand, Plan, whole_tiles
 from gensor_gym.codegen.c_shift import plane_call, plane_function
 from gensor_gym.codegen.c_text import Lines, ceil_div, linear, round_up
@@ -101,9 +102,7 @@ def _piece(lines: Lines, plan: Plan, read: Operand) -> None:
 def _slice(piece: Plan, read: Operand) -> Operand:
     """The operand with the box of one piece, at the distances of the whole copy."""
     assert read.packing is not None
-    shape = tuple(
-        1 + sum(c * (t - 1) for c, t in zip(row, piece.tiles[2], strict=True)) for row in read.access.coefficients
-    )
+    shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, piece.tiles[2], strict=True)) for row in read.access.coefficients)
     return replace(read, packing=replace(read.packing, shape=shape))
 
 

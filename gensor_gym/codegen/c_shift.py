@@ -22,7 +22,10 @@ static inline void copy_row(const {item} *row, long low, long size, long step, {
     for (i = most(i, begin); i < count; i++) packed[i] = fill;
 }
 """
-_PAIRS = """    for (; step == 2 && i + {lanes} <= end; i += {lanes}) store_{lanes}(packed + i, even_{lanes}(row + low + i * 2));
+_PAIRS = """    for (; step == 2 && i + {lanes} <= end; i += {lanes}) {
+        const {item} *const first = row + low + i * 2;
+        store_{lanes}(packed + i, even_joined_{lanes}(load_{lanes}(first), load_{lanes}(first + {lanes} - 1)));
+    }
 """
 
 
@@ -120,7 +123,7 @@ def store_rows(lines: Lines, reader: Reader) -> None:
     with lines.block(head):
         lines.add(f"const long column = at - line * {shift.pitch}, size = least({name}_end - at, {shift.columns} - column);")
         with lines.block(f"for (long i = 0; i < size; i += {lanes})"):
-            lines.add(f"const long place = (t->line + line) * {shift.columns} + column + i, last = size - 1 - i;")
+            lines.add(f"const long place = (t->line + line) * {shift.columns} + column + i, left = size - i;")
             for r, row in enumerate(plan.rows):
                 guard = row_guard(reader, row)
                 with lines.block(guard.strip() or ""):
@@ -141,7 +144,7 @@ def _store_row(lines: Lines, reader: Reader, r: int, row: tuple[int, ...], chunk
             loads.append(reader.value(operand, row, chunk))
         else:
             index = linear([(1, reader.index(operand, row, chunk)), (1, "place")])
-            loads.append(f"load_masked_{lanes}({operand.name}, {index}, 0, last, 0)")
+            loads.append(f"load_masked_{lanes}({operand.name} + {index}, 0, left, 0)")
     lines.add(*epilogue_lines(plan, "value", lanes, loads))
     index = linear([(1, reader.index(plan.output, row, chunk)), (1, "place")])
-    lines.add(f"store_masked_{lanes}({plan.output.name}, {index}, last, value);")
+    lines.add(f"store_masked_{lanes}({plan.output.name} + {index}, 0, left, value);")

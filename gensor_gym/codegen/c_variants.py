@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gensor_gym.codegen.c_operand import is_split
+from gensor_gym.codegen.c_operand import is_fixed, is_fixed_dimension, is_split
 from gensor_gym.codegen.c_plan import Operand, Plan, vector_chunks
 from gensor_gym.codegen.c_text import round_up
 
@@ -34,13 +34,13 @@ def variants(plan: Plan) -> list[Variant]:
 
 
 def overhanging(plan: Plan) -> list[int]:
-    """Spatial axes along which some register tile sticks out of the extent."""
-    return [a for a in plan.op.spatial if plan.overhangs(a)]
+    """Spatial axes along which some register tiles stick out of the extent and others do not."""
+    return [a for a in plan.op.spatial if plan.overhangs(a) and not is_fixed(plan, a)]
 
 
 def guarded(plan: Plan) -> list[tuple[Operand, int]]:
-    """(operand, dimension) of every index that can leave its view."""
-    return [(read, d) for read in plan.reads for d in read.guarded]
+    """(operand, dimension) of every index that can leave its view in one register tile and not in another."""
+    return [(read, d) for read in plan.reads for d in read.guarded if not is_fixed_dimension(plan, read, d)]
 
 
 def _fits(plan: Plan, operand: Operand, dimension: int) -> bool:
@@ -56,7 +56,7 @@ def _fits(plan: Plan, operand: Operand, dimension: int) -> bool:
 def _edge_widths(plan: Plan) -> set[int]:
     """Widths, in whole vectors, of what is left of the vector axis at the end of some task."""
     axis, width, lanes = plan.vector, plan.tiles[0][plan.vector], plan.program.hardware.lanes
-    if axis not in plan.op.spatial or not plan.overhangs(axis):
+    if axis not in overhanging(plan):
         return set()
     extent, task = plan.op.extents[axis], plan.tiles[2][axis]
     rests = {count % width for count in (min(task, extent), extent % task)} - {0}
