@@ -38,7 +38,7 @@ def random_program(seed: int, hw: Hardware | None = None) -> Program:
     op = random_operator(rng)
     knobs = {name: rng.choice(values) for name, values in CPU_KNOBS.items() if name != "convolution"}
     knobs["thread_split"] = rng.choice((1, 1, 1, 2, 4, 8))
-    knobs["convolution"] = rng.choice((0, 1)) if op.name == "conv2d" else 0
+    knobs["convolution"] = rng.choice((0, 1, 2)) if op.name == "conv2d" else 0
     hw = hw or machine(rng.choice((16, 16, 8, 4)))
     tiles = _tiles(rng, op, vector_axis(op, knobs["convolution"]), hw.lanes)
     return program(op, *tiles, hw=hw, **knobs)

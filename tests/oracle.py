@@ -51,7 +51,9 @@ class Oracle:
         self.reduce = [a for a in self.axes if self.op.axes[a].kind == "reduce"]
         self.extents = [axis.extent for axis in self.op.axes]
         self.ladders = (
-            compact(self.extents, self.levels) if self.space == "compact" else [sizes(n) for n in self.extents]
+            compact(self.extents, self.levels)
+            if self.space == "compact"
+            else [sizes(n) if self.gpu else cpu_sizes(n) for n in self.extents]
         )
         self.usable = {knob.name: self._usable(knob.name) for knob in KNOBS}
         self.fields = [*self.op.reads, self.op.write]
@@ -97,7 +99,7 @@ class Oracle:
             "vector": lambda v: v == 1 or any(self._loads_wide(read, v) for read in self.op.reads),
             "raster": lambda v: v == 1 or len(long_spatial) >= 2,
             "shared_layout": lambda v: v == 0 or any(self.staged(read) for read in self.op.reads),
-            "convolution": lambda v: v == 0 or (v == 1 and self.op.name == "conv2d" and not self.gpu),
+            "convolution": lambda v: v == 0 or (v in (1, 2) and self.op.name == "conv2d" and not self.gpu),
             "pack_b": lambda v: v == 0 or len(self.op.reads) > 1,
             "prefetch": lambda v: v == 0 or bool(self.reduce),
         }
@@ -186,6 +188,8 @@ class Oracle:
         if convolution == 1:
             return self.op.channel_axis
         inner = self.spatial[-1]
+        if convolution == 2:
+            return inner
         dense = self.extents[inner] > 1 and all(self.stride(read, inner) <= 1 for read in self.op.reads)
         dots = [a for a in self.reduce if self.extents[a] > 1 and self._runs_along_all_reads(a)]
         return inner if dense or not dots else dots[-1]
@@ -195,6 +199,12 @@ class Oracle:
         reads = self.op.reads
         windows = [set(self.movers(read, d)) for read in reads for d in range(len(read.view))]
         return all(self.stride(r, axis) == 1 for r in reads) and all(w == {axis} for w in windows if axis in w)
+
+    def pointwise(self) -> bool:
+        """Whether output pixels stand where their input pixels do: a 1x1 window at stride 1 without padding."""
+        sizes = dict(self.op.arguments)
+        odd = [sizes.get("stride", 1), sizes.get("padding", 0)] != [1, 0]
+        return sizes["r"] == sizes["s"] == 1 and not odd
 
     # resources
 
@@ -249,9 +259,10 @@ class Oracle:
     def vectors(self, state: State) -> tuple[int, int]:
         """(vector registers along the register tile, accumulators)."""
         axis = self.vector_axis(state.knob("convolution"))
-        full, rest = divmod(state.tiles[0][axis], self.hw.lanes)
+        fused = self.spatial[-2:] if state.knob("convolution") == 2 else (axis,)
+        full, rest = divmod(math.prod(state.tiles[0][a] for a in fused), self.hw.lanes)
         along = full + bin(rest).count("1")
-        return along, along * math.prod(state.tiles[0][a] for a in self.spatial if a != axis)
+        return along, along * math.prod(state.tiles[0][a] for a in self.spatial if a not in fused)
 
     def tile_bytes(self, state: State, level: int) -> int:
         tile = state.tiles[level]
@@ -267,6 +278,8 @@ class Oracle:
             and self.tile_bytes(state, 2) <= share
             and accumulators * self._points(state, 0) * state.knob("unroll") <= 512
             and not (state.knob("convolution") == 1 and state.knob("pack_b") == 0)
+            and not (state.knob("convolution") == 2 and state.knob("thread_split") > 1)
+            and not (state.knob("convolution") == 2 and state.knob("pack_a") == 0 and not self.pointwise())
             and state.knob("thread_split") <= self._steps(state, 2)
         )
 
@@ -381,6 +394,16 @@ def sizes(extent: int) -> list[int]:
         return extent % n == 0 or n & (n - 1) == 0 or (n % 8 == 0 and n <= 256)
 
     return [n for n in range(1, min(padded, 1 << 20) + 1) if accepted(n)]
+
+
+def cpu_sizes(extent: int) -> list[int]:
+    """Those, 6 and 12 where they are below the largest, and the least multiples of 6, 12 and 48 that cover longer extents."""
+    found = set(sizes(extent))
+    found |= {n for n in (6, 12) if n < max(found)}
+    for n in (6, 12, 48):
+        if extent >= 2 * n:
+            found.add(next(i for i in range(extent, extent + n) if i % n == 0))
+    return sorted(n for n in found if n <= 1 << 20)
 
 
 def compact(extents: list[int], levels: int) -> list[list[int]]:

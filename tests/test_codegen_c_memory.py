@@ -115,15 +115,19 @@ def guarded(array: np.ndarray, at_end: bool) -> np.ndarray:
 def run_between_guard_pages(seeds: range) -> None:
     """Run kernels on tensors at the edge of accessible memory, and compare."""
     for seed in seeds:
-        kernel = generate_c(random_program(seed, machine()))
-        op, entry, team = kernel.operator, load_entry(kernel), runtime(2)
-        inputs = inputs_of(op)
-        for at_end in (True, False):
-            given = [guarded(array, at_end) for array in inputs]
-            output = guarded(np.full(op.output.shape, 0, op.output.dtype), at_end)
-            workspace = guarded(np.full(kernel.workspace_bytes, 0xFF, np.uint8), at_end)
-            entry(pointers(given), output.ctypes.data, workspace.ctypes.data, ctypes.byref(team))
-            assert worst_error(op, inputs, output) <= 1.0, f"{seed}: {op}"
+        run_kernel_between_guard_pages(generate_c(random_program(seed, machine())))
+
+
+def run_kernel_between_guard_pages(kernel: Kernel) -> None:
+    """Run a kernel on tensors at either edge of accessible memory, and compare."""
+    op, entry, team = kernel.operator, load_entry(kernel), runtime(2)
+    inputs = inputs_of(op)
+    for at_end in (True, False):
+        given = [guarded(array, at_end) for array in inputs]
+        output = guarded(np.full(op.output.shape, 0, op.output.dtype), at_end)
+        workspace = guarded(np.full(kernel.workspace_bytes, 0xFF, np.uint8), at_end)
+        entry(pointers(given), output.ctypes.data, workspace.ctypes.data, ctypes.byref(team))
+        assert worst_error(op, inputs, output) <= 1.0, f"{op}\n{kernel.source}"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")

@@ -13,7 +13,7 @@ from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, SPACES
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.ladder import COMPACT_STATES, ladders, sizes
+from gensor_gym.graph.ladder import COMPACT_STATES, cpu_sizes, ladders, sizes
 from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
 from tests import oracle
@@ -97,6 +97,7 @@ def test_compact_spaces_are_small_and_closed(name: str, machine: str) -> None:
 @settings(max_examples=150, deadline=None)
 def test_sizes_are_the_oracles(extent: int) -> None:
     assert list(sizes(extent)) == oracle.sizes(extent)
+    assert list(cpu_sizes(extent)) == oracle.cpu_sizes(extent)
 
 
 def test_sizes_by_hand() -> None:
@@ -106,6 +107,8 @@ def test_sizes_by_hand() -> None:
     assert sizes(12) == (1, 2, 3, 4, 6, 8, 12, 16)
     assert sizes(30) == (1, 2, 3, 4, 5, 6, 8, 10, 15, 16, 24, 30, 32)
     assert sizes(1000)[-4:] == (256, 500, 512, 1000)
+    assert cpu_sizes(7) == (1, 2, 4, 6, 7, 8)
+    assert cpu_sizes(1000)[-6:] == (256, 500, 512, 1000, 1002, 1008)
     assert max(sizes(1 << 24)) == 1 << 20
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from gensor_gym.codegen.c_micro import flags, micro_kernel, parameters
-from gensor_gym.codegen.c_operand import bounds, count, guard_name, is_split, tile_start
-from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function, task_start
+from gensor_gym.codegen.c_loops import register_tiles
+from gensor_gym.codegen.c_micro import micro_kernel
+from gensor_gym.codegen.c_operand import fill_array, fill_name, guard_name, has_guard_field, task_start
+from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function
 from gensor_gym.codegen.c_plan import Operand, Plan, make_plan
+from gensor_gym.codegen.c_shared import shared_call, shared_functions, shared_reads, shared_start
+from gensor_gym.codegen.c_shift import copy_row, plane_function, planes_call, shift_constants
 from gensor_gym.codegen.c_split import finish_call, finish_function
 from gensor_gym.codegen.c_text import Lines, add, linear, round_up
+from gensor_gym.codegen.c_variants import Variant, variants
 from gensor_gym.codegen.c_vectors import prelude
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import Program
@@ -40,16 +45,18 @@ _HEADERS = """#include <math.h>
 def generate_c(program: Program) -> Kernel:
     """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type."""
     plan = make_plan(program)
-    variants = [edge for edge in (False, True) if _exists(plan, edge)]
+    kinds = variants(plan)
     parts = [_structs(plan)]
-    parts += [pack_function(plan, read) for read in plan.reads if read.packing is not None]
-    parts += [micro_kernel(plan, edge) for edge in variants]
-    parts += [_task_function(plan, variants)]
+    parts += _fill_arrays(plan, kernels := [micro_kernel(kind) for kind in kinds])
+    parts += [*filter(None, [shift_constants(plan)])]
+    parts += [_pack_function(plan, read) for read in plan.reads if read.packing and not read.packing.shared]
+    parts += [*shared_functions(plan), *kernels, _task_function(plan, kinds)]
     parts += [finish_function(plan)] if plan.splits > 1 else []
     parts += [_entry(plan)]
     body = "\n".join(parts)
     item = plan.reads[0].c_type
-    copy = [COPY_LINE.replace("{item}", item)] if any(read.packing for read in plan.reads) else []
+    copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
+    copy += [copy_row(plan, item)] if plan.shift is not None else []
     head = Path(__file__).with_name("runtime.h").read_text()
     title = f"/* {program.operator} on {program.hardware.name}. */\n"
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)
@@ -58,32 +65,20 @@ def generate_c(program: Program) -> Kernel:
     return Kernel(program.operator, "c", program.hardware.arch, source, (Launch(ENTRY),), workspace_bytes(plan))
 
 
-def _exists(plan: Plan, edge: bool) -> bool:
-    """Whether some register tile is of the variant."""
-    if edge:
-        return bool(_overhanging(plan) or _guarded(plan))
-    possible = all(plan.op.extents[a] >= plan.tiles[0][a] for a in _overhanging(plan))
-    return possible and all(_fits(plan, operand, d) for operand, d in _guarded(plan))
+def _pack_function(plan: Plan, read: Operand) -> str:
+    return plane_function(plan, read) if _is_shifted(plan, read) else pack_function(plan, read)
 
 
-def _fits(plan: Plan, operand: Operand, dimension: int) -> bool:
-    """Whether the window of a register tile can lie inside the view."""
-    row = operand.access.coefficients[dimension]
-    reach = 1
-    for a, c in enumerate(row):
-        size = plan.tiles[0][a] if a in plan.op.spatial else min(plan.tiles[1][a], plan.op.extents[a])
-        reach += c * (size - 1) if a in plan.op.spatial or not is_split(plan, a) else 0
-    return reach <= operand.access.view[dimension]
+def _is_shifted(plan: Plan, read: Operand) -> bool:
+    """Whether it is the copied input of a shifted matrix product."""
+    return plan.shift is not None and read is plan.reads[0]
 
 
-def _overhanging(plan: Plan) -> list[int]:
-    """Spatial axes along which some register tile sticks out of the extent."""
-    return [a for a in plan.op.spatial if plan.overhangs(a)]
-
-
-def _guarded(plan: Plan) -> list[tuple[Operand, int]]:
-    """(operand, dimension) of every index that can leave its view."""
-    return [(read, d) for read in plan.reads for d in read.guarded]
+def _fill_arrays(plan: Plan, parts: list[str]) -> list[str]:
+    """The arrays of pad values that some text names."""
+    texts = "".join(parts)
+    arrays = {fill_name(read): fill_array(plan, read) for read in plan.reads}
+    return [array for name, array in arrays.items() if re.search(rf"\b{name}\b", texts)]
 
 
 def _operands(plan: Plan) -> list[Operand]:
@@ -100,6 +95,7 @@ def _structs(plan: Plan) -> str:
         lines.add(*(f"const {operand.c_type} *{operand.name};" for operand in _operands(plan)))
         lines.add(f"{output.c_type} *{output.name};")
         lines.add(*([f"{output.c_type} *partial;"] if plan.splits > 1 else []))
+        lines.add(*(f"{read.c_type} *shared_{read.name};" for read in shared_reads(plan)))
         lines.add(*(["char *workspace;"] if _buffer_bytes(plan) else []))
     text = str(lines).rstrip("\n") + ";\n\n"
     lines = Lines()
@@ -108,8 +104,9 @@ def _structs(plan: Plan) -> str:
         for operand in _operands(plan) if plan.splits == 1 else plan.reads:
             lines.add(f"const {operand.c_type} *{operand.name};")
             lines.add(*([] if operand.packing else [f"long {operand.name}_origin;"]))
-            lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded))
+            lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded if has_guard_field(plan, operand, d)))
         lines.add(f"{output.c_type} *{output.name};", f"long {output.name}_origin;")
+        lines.add(*(["long line;"] if plan.shift is not None else []))
         lines.add(*(f"long {plan.axes[a]}_count;" for a in _counted(plan)))
     return text + str(lines).rstrip("\n") + ";\n"
 
@@ -121,7 +118,7 @@ def _counted(plan: Plan) -> list[int]:
 
 def _buffer_bytes(plan: Plan) -> int:
     """Bytes of one thread's packing buffers."""
-    sizes = [_packed_bytes(read) for read in plan.reads if read.packing is not None]
+    sizes = [_packed_bytes(read) for read in plan.reads if read.packing and not read.packing.shared]
     return round_up(sum(sizes), PAGE) + LINE if sizes else 0
 
 
@@ -135,13 +132,18 @@ def _partial_bytes(plan: Plan) -> int:
     return round_up(plan.splits * plan.op.output.nbytes, LINE) if plan.splits > 1 else 0
 
 
+def _shared_bytes(plan: Plan) -> int:
+    """Bytes of the copies that all tasks share."""
+    return sum(_packed_bytes(read) for read in shared_reads(plan))
+
+
 def workspace_bytes(plan: Plan) -> int:
-    """Bytes of workspace: partial outputs, then the packing buffers of every thread, and room to align them."""
-    total = _partial_bytes(plan) + plan.threads * _buffer_bytes(plan)
+    """Bytes of workspace: partial outputs, shared copies, the packing buffers of every thread, and room to align them."""
+    total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
     return total + LINE if total else 0
 
 
-def _task_function(plan: Plan, variants: list[bool]) -> str:
+def _task_function(plan: Plan, kinds: list[Variant]) -> str:
     """`run_task`: one task tile, all its reduce blocks (or those of one chunk)."""
     lines = Lines()
     what = " x ".join(f"{plan.axes[a]} {plan.tiles[2][a]}" for a in range(len(plan.axes)))
@@ -152,16 +154,16 @@ def _task_function(plan: Plan, variants: list[bool]) -> str:
         _place_task(lines, plan)
         chunked, blocks = plan.splits > 1, plan.reduce_blocks
         if blocks == 1:
-            _reduce_block(lines, plan, variants)
+            _reduce_block(lines, plan, kinds)
         elif blocks == plan.splits:
             lines.add("const long block = chunk;")
-            _reduce_block(lines, plan, variants)
+            _reduce_block(lines, plan, kinds)
         else:
             first = f"chunk * {blocks} / {plan.splits}" if chunked else "0"
             last = f"(chunk + 1) * {blocks} / {plan.splits}" if chunked else str(blocks)
             lines.add(f"const long first_block = {first}, end_block = {last};")
             with lines.block("for (long block = first_block; block < end_block; block++)"):
-                _reduce_block(lines, plan, variants)
+                _reduce_block(lines, plan, kinds)
     return str(lines)
 
 
@@ -169,7 +171,7 @@ def _buffers(lines: Lines, plan: Plan) -> None:
     """Addresses of this thread's packing buffers."""
     offset = 0
     for read in plan.reads:
-        if read.packing is not None:
+        if read.packing is not None and not read.packing.shared:
             place = linear([(_buffer_bytes(plan), "(long)thread")], offset)
             lines.add(f"{read.c_type} *const packed_{read.name} = ({read.c_type} *)(call->workspace + {place});")
             offset += _packed_bytes(read)
@@ -207,10 +209,19 @@ def _place_task(lines: Lines, plan: Plan) -> None:
     _decode(lines, plan, spatial, number)
     target = f"call->partial + chunk * {plan.op.output.size}" if plan.splits > 1 else f"call->{output.name}"
     lines.add(f"t.{output.name} = {target};", f"t.{output.name}_origin = {_origin(plan, output)};")
+    if plan.shift is not None:
+        lines.add(f"t.line = {_first_line(plan)};")
     for operand in plan.stages if plan.splits == 1 else ():
         if operand is not None:
             lines.add(f"t.{operand.name} = call->{operand.name};")
             lines.add(f"t.{operand.name}_origin = {_origin(plan, operand)};")
+
+
+def _first_line(plan: Plan) -> str:
+    """Row of pixels that the task starts with."""
+    assert plan.shift is not None
+    start = task_start(plan, plan.shift.axis)
+    return "0" if start == "0" else f"{start} / {plan.shift.pitch}"
 
 
 def _origin(plan: Plan, operand: Operand) -> str:
@@ -220,122 +231,31 @@ def _origin(plan: Plan, operand: Operand) -> str:
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))], constant)
 
 
-def _reduce_block(lines: Lines, plan: Plan, variants: list[bool]) -> None:
+def _reduce_block(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
     """One reduce block: pack what it reads, then walk its L1 tiles."""
     _decode(lines, plan, list(plan.op.reduce), "block")
     for read in plan.reads:
+        if read.packing is not None and read.packing.shared:
+            lines.add(f"t.{read.name} = {_plus(f'call->shared_{read.name}', shared_start(plan, read))};")
+            continue
         if read.packing is not None:
-            lines.add(pack_call(plan, read), f"t.{read.name} = packed_{read.name};")
+            starts = [linear([(c, task_start(plan, a)) for a, c in enumerate(row)]) for row in read.access.coefficients]
+            shifted = _is_shifted(plan, read)
+            target = f"packed_{read.name}"
+            lines.add(*(planes_call(plan, read, starts[:2], "t.line", target) if shifted else [pack_call(plan, read)]))
+            lines.add(f"t.{read.name} = {target};")
             continue
         lines.add(f"t.{read.name} = call->{read.name};", f"t.{read.name}_origin = {_origin(plan, read)};")
         for d in read.guarded:
+            if not has_guard_field(plan, read, d):
+                continue
             terms = [(c, task_start(plan, a)) for a, c in enumerate(read.access.coefficients[d])]
             lines.add(f"t.{guard_name(read, d)} = {linear(terms, read.access.offset[d])};")
-    heads, inner = _l1_loops(plan)
-    with lines.blocks(heads):
-        lines.add(*inner)
-        with lines.blocks(_register_loops(plan)):
-            _call_tile(lines, plan, variants)
+    register_tiles(lines, plan, kinds)
 
 
-def _local_count(plan: Plan, axis: int) -> str:
-    return count(plan, axis).replace("t->", "t.")
-
-
-def _l1_loops(plan: Plan) -> tuple[list[str], list[str]]:
-    """Loop heads over L1 tiles in the order of the knob, and the declarations inside the innermost."""
-    others = [a for a in plan.op.spatial if a != plan.vector]
-    vector = [a for a in plan.op.spatial if a == plan.vector]
-    reduce = list(plan.op.reduce)
-    outer_vector = plan.program.knob("loop_order") == 0
-    order = [*vector, *reduce, *others] if outer_vector else [*others, *reduce, *vector]
-    heads, inner = [], []
-    for a in order:
-        name, size = plan.axes[a], plan.tiles[1][a]
-        if a in plan.op.reduce:
-            if is_split(plan, a):
-                begin, end = f"{name}_begin", _local_count(plan, a)
-                heads.append(f"for (long {begin} = 0; {begin} < {end}; {begin} += {size})")
-                inner.append(f"const long {name}_end = least({begin} + {size}, {end});")
-            elif not bounds(plan, a)[1].isdigit():
-                inner.append(f"const long {name}_end = {_local_count(plan, a)};")
-        elif _has_l1_loop(plan, a):
-            heads.append(f"for (long {name}_l1 = 0; {name}_l1 < {_local_count(plan, a)}; {name}_l1 += {size})")
-    return heads, inner
-
-
-def _has_l1_loop(plan: Plan, axis: int) -> bool:
-    """Whether the task tile holds several L1 tiles of several register tiles each along a spatial axis."""
-    return plan.tiles[2][axis] > plan.tiles[1][axis]
-
-
-def _register_loops(plan: Plan) -> list[str]:
-    """Loop heads over the register tiles of an L1 tile, the vector axis outside or inside as the knob says."""
-    others = [a for a in plan.op.spatial if a != plan.vector]
-    vector = [a for a in plan.op.spatial if a == plan.vector]
-    order = [*vector, *others] if plan.program.knob("loop_order") == 0 else [*others, *vector]
-    heads = []
-    for a in order:
-        if not plan.moves(a):
-            continue
-        name, step, end = plan.axes[a], plan.tiles[0][a], _local_count(plan, a)
-        if not _has_l1_loop(plan, a):
-            heads.append(f"for (long {name} = 0; {name} < {end}; {name} += {step})")
-            continue
-        limit = f"least({name}_l1 + {plan.tiles[1][a]}, {end})"
-        heads.append(f"for (long {name} = {name}_l1; {name} < {limit}; {name} += {step})")
-    return heads
-
-
-def _call_tile(lines: Lines, plan: Plan, variants: list[bool]) -> None:
-    """Call the variant of the micro-kernel that fits the tile."""
-    values = ["&t", *parameters(plan), *_flag_values(plan)]
-    plain, guarded = f"register_tile({', '.join(values)});", f"register_tile_edge({', '.join(values)});"
-    if len(variants) == 1:
-        lines.add(guarded if variants[0] else plain)
-        return
-    tests = [_whole(plan, a) for a in _overhanging(plan)]
-    for operand, d in _guarded(plan):
-        tests += _in_view(plan, operand, d)
-    lines.add(f"if ({' && '.join(tests)})", f"    {plain}", "else", f"    {guarded}")
-
-
-def _flag_values(plan: Plan) -> list[str]:
-    """Whether this is the first and the last block of a carried reduction."""
-    first, last = [], []
-    if plan.reduce_blocks > plan.splits:
-        first.append("block == first_block")
-        last.append("block == end_block - 1")
-    for a in plan.op.reduce:
-        if is_split(plan, a):
-            begin, end = bounds(plan, a)
-            first.append(f"{begin} == 0")
-            last.append(f"{end} == {_local_count(plan, a)}")
-    values = {"first": " && ".join(first), "last": " && ".join(last)}
-    return [values[name] for name in flags(plan)]
-
-
-def _whole(plan: Plan, axis: int) -> str:
-    """The register tile does not stick out along a spatial axis."""
-    start = tile_start(plan, axis)
-    return f"{add(start, str(plan.tiles[0][axis]))} <= {_local_count(plan, axis)}"
-
-
-def _in_view(plan: Plan, operand: Operand, dimension: int) -> list[str]:
-    """All that the register tile reads along a guarded dimension lies inside the view."""
-    coefficients, access = operand.access.coefficients[dimension], operand.access
-    low_span, high_span = access.span(dimension, plan.op.extents)
-    origin = f"t.{guard_name(operand, dimension)}"
-    spatial = [(coefficients[a], tile_start(plan, a)) for a in plan.op.spatial]
-    lows = spatial + [(coefficients[a], bounds(plan, a)[0]) for a in plan.op.reduce]
-    highs, reach = list(spatial), sum(coefficients[a] * (plan.tiles[0][a] - 1) for a in plan.op.spatial)
-    for a in plan.op.reduce:
-        end = bounds(plan, a)[1]
-        reach += coefficients[a] * (int(end) - 1 if end.isdigit() else -1)
-        highs += [] if end.isdigit() else [(coefficients[a], end)]
-    tests = [f"{add(origin, linear(lows))} >= 0"] if low_span < 0 else []
-    limit = linear(highs, reach)
-    return tests + ([f"{add(origin, limit)} < {access.view[dimension]}"] if high_span >= access.view[dimension] else [])
+def _plus(pointer: str, offset: str) -> str:
+    return pointer if offset == "0" else f"{pointer} + {offset}"
 
 
 def _entry(plan: Plan) -> str:
@@ -351,10 +271,15 @@ def _entry(plan: Plan) -> str:
             lines.add("(void)workspace;")
         if plan.splits > 1:
             lines.add(f"call.partial = ({plan.output.c_type} *)aligned;")
+        offset = _partial_bytes(plan)
+        for read in shared_reads(plan):
+            lines.add(f"call.shared_{read.name} = ({read.c_type} *)({add('aligned', str(offset))});")
+            offset += _packed_bytes(read)
         if _buffer_bytes(plan):
-            lines.add(f"call.workspace = {add('aligned', str(_partial_bytes(plan)))};")
+            lines.add(f"call.workspace = {add('aligned', str(offset))};")
         lines.add("/* The workspace holds buffers for so many threads. */", "struct gg_runtime team = *runtime;")
         lines.add(f"team.threads = (int)least(team.threads, {plan.threads});")
+        lines.add(*shared_call(plan))
         lines.add(f"team.parallel(&team, run_task, &call, {plan.tasks});")
         lines.add(*finish_call(plan))
     return str(lines)

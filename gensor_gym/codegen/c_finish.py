@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c_operand import Reader, count, literal, tile_start
+from gensor_gym.codegen.c_fold import fold_lanes
+from gensor_gym.codegen.c_operand import SCALAR, Reader, count, literal, tile_start
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
 from gensor_gym.codegen.c_text import Lines, linear
-
-SCALAR = Chunk(0, 1)
 
 
 def results(plan: Plan) -> list[tuple[int, int, Chunk]]:
@@ -20,11 +19,16 @@ def result_name(plan: Plan, row: int, chunk: int) -> str:
     return f"total_{row}" if plan.vector_is_reduced else f"sum_{row}_{chunk}"
 
 
+def accumulate(plan: Plan, name: str, term: str, width: int) -> str:
+    """The statement that gives a term to an accumulator of `width` lanes."""
+    return f"{name} = max_{width}({name}, {term});" if plan.op.body == "max" else f"{name} += {term};"
+
+
 def finish(lines: Lines, reader: Reader) -> None:
     """Add lanes up, and in the last block of the reduction divide and apply the epilogue."""
     plan = reader.plan
     if plan.vector_is_reduced:
-        _fold_lanes(lines, reader)
+        fold_lanes(lines, reader)
     body = Lines()
     if plan.splits == 1:
         _epilogue(body, reader)
@@ -36,32 +40,6 @@ def finish(lines: Lines, reader: Reader) -> None:
             lines.add(*text)
     else:
         lines.add(*text)
-
-
-def _fold_lanes(lines: Lines, reader: Reader) -> None:
-    """One scalar a row from its vectors of partial sums, and what earlier blocks left."""
-    plan = reader.plan
-    operation = "max" if plan.op.body == "max" else "add"
-    for r, row in enumerate(plan.rows):
-        words = []
-        for width in sorted({chunk.width for chunk in plan.chunks}, reverse=True):
-            names = [f"sum_{r}_{c}" for c, chunk in enumerate(plan.chunks) if chunk.width == width]
-            word = _joined(names, operation, width)
-            words.append(word if width == 1 else f"fold_{operation}_{width}({word})")
-        lines.add(f"{plan.accumulator} total_{r} = {_joined(words, operation, 1)};")
-        if plan.is_carried:
-            before = reader.value(plan.output, row, SCALAR)
-            lines.add(f"if (!first) total_{r} = {_joined([f'total_{r}', before], operation, 1)};")
-
-
-def _joined(words: list[str], operation: str, width: int) -> str:
-    """Sum or maximum of expressions."""
-    if operation == "add":
-        return " + ".join(words)
-    text = words[0]
-    for word in words[1:]:
-        text = f"max_{width}({text}, {word})"
-    return text
 
 
 def _epilogue(lines: Lines, reader: Reader) -> None:
@@ -99,10 +77,10 @@ def store(lines: Lines, reader: Reader) -> None:
         _scatter(lines, reader)
         return
     for r, c, chunk in results(plan):
-        lines.add(_guard(reader, plan.rows[r]) + _stored(reader, plan.output, r, c, chunk))
+        lines.add(row_guard(reader, plan.rows[r]) + _stored(reader, plan.output, r, c, chunk))
 
 
-def _guard(reader: Reader, row: tuple[int, ...]) -> str:
+def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
     """`if (m + 3 < count) ` for rows that an edge tile may not hold."""
     plan = reader.plan
     tests = [
@@ -116,9 +94,15 @@ def _guard(reader: Reader, row: tuple[int, ...]) -> str:
 def _stored(reader: Reader, output: Operand, r: int, c: int, chunk: Chunk) -> str:
     plan = reader.plan
     name, index = result_name(plan, r, c), store_index(reader, output, plan.rows[r], chunk)
-    last = reader.overhang_lanes(chunk)
-    if last is not None:
-        return f"store_masked_{chunk.width}({output.name}, {index}, {last}, {name});"
+    limit = reader.end(chunk)
+    inside = True if limit is None else limit.known(0, chunk.width - 1)
+    if inside is False:
+        return f"(void){name};"
+    if limit is not None and not limit.terms and limit.size.isdigit() and not inside:
+        known = int(limit.size) - limit.constant
+        return f"store_first_{chunk.width}({output.name} + {index}, {known}, {name});"
+    if limit is not None and not inside:
+        return f"store_masked_{chunk.width}({output.name} + {index}, {limit.text(0)}, {name});"
     if chunk.width == 1:
         return f"{output.name}[{index}] = {name};"
     return f"store_{chunk.width}({output.name} + {index}, {name});"
@@ -157,7 +141,7 @@ def _loop(reader: Reader, axis: int, step: str) -> str:
     """Loop over the elements of the register tile along an axis that lie inside the extent."""
     plan = reader.plan
     size = str(plan.tiles[0][axis])
-    if reader.edge and plan.overhangs(axis):
+    if reader.sticks_out(axis):
         start = tile_start(plan, axis)
         size = f"least({size}, {count(plan, axis)}{'' if start == '0' else f' - {start}'})"
     return f"for (long {step} = 0; {step} < {size}; {step}++)"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c_finish import finish, store
-from gensor_gym.codegen.c_operand import Reader, bounds, is_split, literal
+from gensor_gym.codegen.c_finish import accumulate, finish, store
+from gensor_gym.codegen.c_operand import NOWHERE, Point, Reader, bounds, is_split, literal
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c_shift import store_rows
 from gensor_gym.codegen.c_text import Lines
+from gensor_gym.codegen.c_variants import Variant
+from gensor_gym.codegen.c_window import window, written_out
 
 MAX_UNROLLED = 512
 """Multiply-adds of an unrolled loop body; compile time grows with it."""
-
-SCALAR = Chunk(0, 1)
 
 
 def parameters(plan: Plan) -> list[str]:
@@ -31,16 +32,16 @@ def flags(plan: Plan) -> list[str]:
     return ["first", "last"] if finishes else ["first"]
 
 
-def micro_kernel(plan: Plan, edge: bool) -> str:
-    """The function `register_tile` (all of the tile inside every tensor) or `register_tile_edge`."""
-    lines = Lines()
+def micro_kernel(kind: Variant) -> str:
+    """The function of a variant."""
+    lines, plan, edge = Lines(), kind.plan, kind.edge
     reader = Reader(plan, edge)
     arguments = ["const struct task *t", *(f"long {name}" for name in parameters(plan))]
     arguments += [f"int {name}" for name in flags(plan)]
     shape = " x ".join(f"{plan.axes[a]} {plan.tiles[0][a]}" for a in plan.op.spatial)
     where = "sticks out of the extents or reads padding" if edge else "lies inside every tensor"
     lines.add(f"/* Register tile {shape}; it {where}. */")
-    with lines.block(f"static void register_tile{'_edge' if edge else ''}({', '.join(arguments)})"):
+    with lines.block(f"static void {kind.name}({', '.join(arguments)})"):
         lines.add(*reader.clamps())
         for operand in plan.reads:
             lines.add(*reader.prologue(operand))
@@ -48,10 +49,17 @@ def micro_kernel(plan: Plan, edge: bool) -> str:
         if plan.op.body == "map":
             _step(lines, reader, False)
         else:
-            _start(lines, reader)
-            _reduction(lines, reader, _reduce_order(plan), _unrolls(plan))
-        finish(lines, reader)
-        store(lines, reader)
+            order, unrolls = _reduce_order(plan), _unrolls(plan)
+            # Accumulators that nothing precedes are declared by the first term that they take.
+            at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
+            if not at_once:
+                _start(lines, reader)
+            _reduction(lines, reader, order, unrolls)
+        if plan.shift is not None:
+            store_rows(lines, reader)
+        else:
+            finish(lines, reader)
+            store(lines, reader)
     return str(lines)
 
 
@@ -112,6 +120,10 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     if not order:
         _step(lines, reader, False)
         return
+    if written_out(plan, order, unrolls) == order:
+        whole = order == _reduce_order(plan) and not plan.is_carried
+        window(lines, reader, order, declared=not whole)
+        return
     axis, inner = order[0], order[1:]
     name, (begin, end) = plan.axes[axis], bounds(plan, axis)
     if axis == plan.vector:
@@ -124,8 +136,8 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     if unrolls[axis] > 1:
         lines.add(f"UNROLL({unrolls[axis]})")
     with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}++)"):
-        if not inner:
-            _prefetch(lines, reader, axis)
+        if written_out(plan, inner, unrolls) == inner:
+            _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
         _reduction(lines, reader, inner, unrolls)
 
 
@@ -150,7 +162,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
             _step(lines, reader, True)
 
 
-def _prefetch(lines: Lines, reader: Reader, axis: int) -> None:
+def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
     """Ask for the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
@@ -161,7 +173,7 @@ def _prefetch(lines: Lines, reader: Reader, axis: int) -> None:
     ahead = distance * step * operand.strides[axis]
     for row in reader.distinct(operand):
         for chunk in plan.chunks:
-            lines.add(f"__builtin_prefetch({operand.name} + {reader.index(operand, row, chunk)} + {ahead});")
+            lines.add(f"__builtin_prefetch({operand.name} + {reader.index(operand, row, chunk, point)} + {ahead});")
 
 
 def _step(lines: Lines, reader: Reader, tail: bool) -> None:
@@ -174,7 +186,7 @@ def _step(lines: Lines, reader: Reader, tail: bool) -> None:
             if plan.op.body == "map":
                 lines.add(f"{_vector_type(chunk)} {accumulator(r, c)} = {_map(plan, words, chunk)};")
             else:
-                lines.add(f"{accumulator(r, c)} {_combine(plan, accumulator(r, c), words, chunk, tail)};")
+                lines.add(_combine(plan, accumulator(r, c), words, chunk, tail))
 
 
 def _loaded(
@@ -196,20 +208,21 @@ def _loaded(
         loaded[identity] = f"{read.name}_{place}" if scalar else f"{read.name}_{place}_{c}"
         chunk = plan.chunks[c]
         kind = plan.accumulator if scalar else _vector_type(chunk)
-        lines.add(f"const {kind} {loaded[identity]} = {reader.value(read, row, chunk, tail)};")
+        value = reader.value(read, row, chunk, tail)
+        if not scalar and chunk.width > 1 and len(reader.distinct(read)) < len(plan.rows):
+            value = f"hold_{chunk.width}({value})"
+        lines.add(f"const {kind} {loaded[identity]} = {value};")
     return loaded[identity]
 
 
 def _combine(plan: Plan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
-    """`+= a * b`, `+= a` or `= max(sum, a)`, with lanes past the end of the axis left out."""
+    """`sum += a * b`, `sum += a` or `sum = max(sum, a)`, with lanes past the end of the axis left out."""
     term = " * ".join(words)
     if tail and _needs_mask(plan):
         left = f"{bounds(plan, plan.vector)[1]} - {plan.axes[plan.vector]} - {chunk.offset}"
         term = f"keep_{chunk.width}({term}, {left}, {identity(plan)})"
-    if plan.op.body != "max":
-        return f"+= {term}"
-    scalar = plan.reads[0].lane_stride == 0 and chunk.width > 1
-    return f"= max_{chunk.width}({name}, {f'splat_{chunk.width}({term})' if scalar else term})"
+    scalar = plan.op.body == "max" and plan.reads[0].lane_stride == 0 and chunk.width > 1
+    return accumulate(plan, name, f"splat_{chunk.width}({term})" if scalar else term, chunk.width)
 
 
 def _needs_mask(plan: Plan) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gensor_gym.codegen.c_operand import literal
+from gensor_gym.codegen.c_operand import literal, task_start
 from gensor_gym.codegen.c_plan import Operand, Plan
 from gensor_gym.codegen.c_text import Lines, add, ceil_div, linear, round_up
 
@@ -83,11 +83,6 @@ def _low(plan: Plan, operand: Operand, dimension: int) -> str:
     """Index along a dimension at the origin of the task tile."""
     terms = [(c, task_start(plan, a)) for a, c in enumerate(operand.access.coefficients[dimension])]
     return linear(terms, operand.access.offset[dimension])
-
-
-def task_start(plan: Plan, axis: int) -> str:
-    """Where the task tile (reduce block) starts along an axis."""
-    return f"{plan.axes[axis]}_task" if plan.grid[axis] > 1 else "0"
 
 
 def _rows(plan: Plan, operand: Operand, dimension: int) -> str:

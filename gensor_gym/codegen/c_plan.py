@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gensor_gym.codegen.c_fuse import Shift, copy_limit, fuse
 from gensor_gym.codegen.c_text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import vector_axis
@@ -28,13 +29,16 @@ class Packing:
 
     `panel` is the dimension that is cut into panels as wide as the register tile, or -1 for a plain box. `shape` is the
     box of the task tile; `pitch[d]` is the distance in elements between neighbours along dimension d of it (along
-    `panel`: between whole panels). `size` counts elements of the buffer.
+    `panel`: between whole panels). `size` counts elements of the buffer. `leaves[d]` says that the box can leave the view,
+    `shared` that there is one copy of the whole tensor for all tasks.
     """
 
     panel: int
     shape: tuple[int, ...]  # [D]
     pitch: tuple[int, ...]  # [D]
     size: int
+    leaves: tuple[bool, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,8 @@ class Operand:
     """A tensor as the micro-kernel sees it.
 
     `strides[a]` is the distance in elements when axis a moves by one from tile to tile, `lane_stride` from lane to lane
-    of a vector (they differ in panels). `guarded` lists dimensions whose index can leave the view.
+    of a vector (they differ in panels). `guarded` lists dimensions whose index can leave the view, `tables` axes along
+    which the distances are no multiples of one and stand in a table.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Operand:
     lane_stride: int
     guarded: tuple[int, ...]
     packing: Packing | None = None
+    tables: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,9 @@ class Plan:
     output: Operand
     splits: int
     threads: int
+    shift: Shift | None = None
+    widest: int = 0
+    """Width of the register tile that this one, narrower, stands in for at the end of the vector axis; else 0."""
 
     @property
     def op(self) -> Operator:
@@ -114,18 +123,34 @@ class Plan:
 
     def moves(self, axis: int) -> bool:
         """Whether a task holds several register tiles along a spatial axis."""
-        return self.tiles[2][axis] > self.tiles[0][axis]
+        step = self.widest if self.widest and axis == self.vector else self.tiles[0][axis]
+        return self.tiles[2][axis] > step
 
     def overhangs(self, axis: int) -> bool:
         """Whether some register tile sticks out of the extent."""
-        return self.op.extents[axis] % self.tiles[0][axis] != 0
+        register, task, extent = self.tiles[0][axis], self.tiles[2][axis], self.op.extents[axis]
+        return (extent % register != 0 or (extent > task and task % register != 0)) and not self.moves_back(axis)
+
+    def moves_back(self, axis: int) -> bool:
+        """Whether the last register tile of a task starts earlier instead of sticking out, doing some elements twice.
+
+        Not where partial sums travel through the output, nor along lanes that are read from panels or from the copy of a
+        shifted product, whose places are whole register tiles: a narrower tile stands at the end of these.
+        """
+        size, extent, task = self.tiles[0][axis], self.op.extents[axis], self.tiles[2][axis]
+        if axis in self.op.reduce or self.is_carried or extent % size == 0 or (extent % task or size) < size:
+            return False
+        return axis != self.vector or not (self.widest or self.copies_lanes)
+
+    @property
+    def copies_lanes(self) -> bool:
+        """Whether lanes are read from panels or from the copy of a shifted product."""
+        return self.shift is not None or any(read.packing and read.packing.panel >= 0 for read in self.reads)
 
     @property
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """Positions of the accumulator rows in the register tile along every axis (0 along vector and reduce axes)."""
-        sizes = [
-            self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))
-        ]
+        sizes = [self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))]
         positions: list[tuple[int, ...]] = [()]
         for size in sizes:
             positions = [row + (i,) for row in positions for i in range(size)]
@@ -140,32 +165,41 @@ def make_plan(program: Program) -> Plan:
     if program.hardware.kind != "cpu":
         raise ValueError(f"C is generated for hardware of kind 'cpu', got {program.hardware.name!r} of kind 'gpu'")
     convolution = program.knob("convolution")
-    vector = vector_axis(op, convolution)
+    vector, shift = vector_axis(op, convolution), None
+    if convolution == 2:
+        program, shift = fuse(program)
+        op = program.operator
+        vector = op.spatial[-1]
     packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
     tiles, splits = _effective_tiles(program, vector, any(packs[: len(op.reads)]))
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
     reads = tuple(
-        _packed(op, tiles, vector, read, name) if pack else _plain(op, vector, read, name)
+        _shifted(op, tiles, read, name, shift)
+        if shift is not None and read is op.reads[0]
+        else _packed(program, tiles, vector, read, name)
+        if pack
+        else _plain(op, vector, read, name)
         for read, name, pack in zip(op.reads, names, packs, strict=False)
     )
     extra = iter(names[len(op.reads) :])
-    stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra)) for s in op.epilogue)
+    stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra), shift) for s in op.epilogue)
     return Plan(
         program=program,
         axes=axes,
         tiles=tiles,
         vector=vector,
-        chunks=_chunks(tiles[0][vector], program.hardware.lanes),
+        chunks=vector_chunks(tiles[0][vector], program.hardware.lanes),
         reads=reads,
         stages=stages,
-        output=_plain(op, vector, op.write, names[-1]),
+        output=_plain(op, vector, op.write, names[-1], shift),
         splits=splits,
         threads=max(1, program.hardware.units),
+        shift=shift,
     )
 
 
-def _chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
+def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
     """`width` lanes as vectors of the hardware's width, then smaller powers of two."""
     chunks, offset, size = [], 0, lanes
     while offset < width:
@@ -184,7 +218,7 @@ def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple
     task tile does, and nothing is packed block by block, for the whole reduction.
     """
     op, lanes = program.operator, program.hardware.lanes
-    columns = [_clipped(op, program.tiles, a, a == vector, lanes) for a in range(len(op.axes))]
+    columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not packed:
@@ -196,13 +230,19 @@ def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple
     return (tuple(register), tuple(l1), tuple(task)), min(splits, blocks)
 
 
-def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, vector: bool, lanes: int) -> tuple[int, ...]:
-    """The three tiles of an axis cut to its extent, outer ones still multiples of inner ones where that is needed."""
+def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes: int, packed: bool) -> tuple[int, ...]:
+    """The three tiles of an axis cut to its extent, outer ones still multiples of inner ones where that is needed.
+
+    `lanes` are those of a vector along the axis, 1 if there is none. A vector may stick out of the extent; where nothing
+    is packed, the tile is as long as the extent if that takes no more vectors.
+    """
     extent = op.extents[axis]
     register, l1, task = (tiles[level][axis] for level in range(3))
-    if axis in op.reduce and not vector:
+    if axis in op.reduce and lanes == 1:
         return min(register, extent), min(l1, extent), min(task, extent)
-    register = min(register, round_up(extent, lanes) if vector else extent)
+    whole = round_up(extent, lanes)
+    exact = axis in op.spatial and not packed and len(vector_chunks(extent, lanes)) == whole // lanes
+    register = min(register, extent if exact else whole)
     l1 = min(l1, round_up(extent, register))
     return register, l1, min(task, round_up(extent, l1))
 
@@ -217,20 +257,54 @@ def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: in
             task[a] = round_up(op.extents[a], register[a])
 
 
-def _plain(op: Operator, vector: int, access: Access, name: str) -> Operand:
-    """An operand read or written where it lies."""
+def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | None = None) -> Operand:
+    """An operand read or written where it lies; what fused pixels with gaps move is placed by the store."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     guarded = tuple(d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d])
     strides = access.axis_strides()
-    return Operand(name, access, C_TYPES[access.tensor.dtype], strides, strides[vector], guarded)
+    lane_stride = strides[vector]
+    if shift is not None:
+        strides = tuple(0 if a == shift.axis else stride for a, stride in enumerate(strides))
+    return Operand(name, access, C_TYPES[access.tensor.dtype], strides, lane_stride, guarded)
 
 
-def _packed(op: Operator, tiles: tuple[tuple[int, ...], ...], vector: int, access: Access, name: str) -> Operand:
+def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
+    """The copied input of a shifted matrix product."""
+    task = whole_tiles(op.extents, tiles[0], op.reduce, shift.axis) if shift.shared else tiles[2]
+    shape = [1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients[:-1]]
+    pitch = (shape[1] * shift.plane, shift.plane, 1)
+    strides = [sum(pitch[d] * row[a] for d, row in enumerate(access.coefficients)) for a in range(len(task))]
+    tables = []
+    for axis, taps in zip(op.reduce[-2:], shift.taps, strict=True):
+        step = taps[1] if len(taps) > 1 else 0
+        if all(tap == i * step for i, tap in enumerate(taps)):
+            strides[axis] = step
+        else:
+            tables.append(axis)
+    padded = tuple(round_up(n, t) if a in op.spatial else n for a, (n, t) in enumerate(zip(op.extents, tiles[0], strict=True)))
+    leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
+    size = shape[0] * pitch[0] + tiles[0][shift.axis]
+    packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)
+    return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), 1, (), packing, tuple(tables))
+
+
+def _packed(program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, access: Access, name: str) -> Operand:
+    """An operand copied for all tasks at once where they read it alike and the copy is not too large, else by each task."""
+    op, task = program.operator, tiles[2]
+    repeated = any(task[a] < op.extents[a] and not any(row[a] for row in access.coefficients) for a in op.spatial)
+    if repeated:
+        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector)
+        found = _copied(tiles[0][vector], whole, vector, access, name)
+        assert found.packing is not None
+        if found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware):
+            return replace(found, packing=replace(found.packing, shared=True))
+    return _copied(tiles[0][vector], task, vector, access, name)
+
+
+def _copied(width: int, task: tuple[int, ...], vector: int, access: Access, name: str) -> Operand:
     """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box."""
-    task = tiles[2]
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     panel = _panel_dimension(access, task, vector)
-    width = tiles[0][vector]
     dimensions = range(len(shape))
     pitch = [0] * len(shape)
     size = 1
@@ -256,13 +330,16 @@ def _packed(op: Operator, tiles: tuple[tuple[int, ...], ...], vector: int, acces
 
 def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
     """The dimension that, inside a task tile, only the vector axis moves along, one by one; -1 if there is none."""
-    moving = [
-        [a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients
-    ]
+    moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
     touched = [d for d, axes in enumerate(moving) if vector in axes]
     if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
         return touched[0]
     return -1
+
+
+def whole_tiles(extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int) -> tuple[int, ...]:
+    """Tiles of a task that is the whole operator, register tiles that overhang included."""
+    return tuple(extent if a in reduce and a != vector else round_up(extent, register[a]) for a, extent in enumerate(extents))
 
 
 def _row_pitch(length: int, item: int) -> int:

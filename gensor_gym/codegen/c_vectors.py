@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from gensor_gym.codegen import c_fold
 from gensor_gym.codegen.c_functions import FUNCTIONS
 
 _TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), may_alias));\n"
@@ -17,21 +18,6 @@ _INDEX = {
     "least": "static inline long least(long a, long b) { return a < b ? a : b; }\n",
     "most": "static inline long most(long a, long b) { return a > b ? a : b; }\n",
     "inside": """static inline int inside(long index, long size) { return (unsigned long)index < (unsigned long)size; }
-""",
-    "first_lane": """/* First lane whose index, place + step * lane, is not negative. */
-static inline long first_lane(long place, long step) { return place >= 0 ? 0 : (step - 1 - place) / step; }
-""",
-    "last_lane": """/* Last lane whose index, place + step * lane, is below size; -1 if there is none. */
-static inline long last_lane(long place, long step, long size) {
-    return place >= size ? -1 : (size - 1 - place) / step;
-}
-""",
-    "lane_mask": """/* Bits first..last, of which only 0..width-1 count. */
-static inline unsigned lane_mask(long first, long last, long width) {
-    first = most(first, 0);
-    last = least(last, width - 1);
-    return first > last ? 0u : (2u << last) - (1u << first);
-}
 """,
 }
 
@@ -45,33 +31,30 @@ _MEMORY = {
     return x;
 }
 """,
-    "load_masked": """/* Lanes first..last from memory, the others filled. */
-static inline vec{w} load_masked{s}_{w}(const {item} *p, long index, long first, long last, {acc} fill) {
-{masked_load}    vec{w} x = {0};
-    for (int lane = 0; lane < {w}; lane++) x[lane] = lane >= first && lane <= last ? p[index + lane] : fill;
+    "load_masked": """/* Lanes whose index + lane lies in 0..size-1 from memory, the others filled. */
+static inline vec{w} load_masked{s}_{w}(const {item} *p, long index, long size, {acc} fill) {
+{masked_load}    if (index >= 0 && index + {w} <= size) return load{s}_{w}(p);
+    vec{w} x = {0};
+    for (int lane = 0; lane < {w}; lane++) x[lane] = inside(index + lane, size) ? p[lane] : fill;
     return x;
 {end}}
 """,
-    "gather_masked": """/* Lanes first..last from memory, the others filled. */
-static inline vec{w} gather_masked{s}_{w}(const {item} *p, long index, long stride, long first, long last,
-    {acc} fill) {
+    "gather_masked": """/* Lanes whose index + lane * stride lies in 0..size-1 from memory, the others filled. */
+static inline vec{w} gather_masked{s}_{w}(const {item} *p, long stride, long index, long size, {acc} fill) {
     vec{w} x = {0};
     for (int lane = 0; lane < {w}; lane++)
-        x[lane] = lane >= first && lane <= last ? p[index + lane * stride] : fill;
+        x[lane] = inside(index + lane * stride, size) ? p[lane * stride] : fill;
     return x;
 }
 """,
-    "even": """/* p[0], p[2], ...: the even ones of two loads that touch nothing past the last of them. */
-static inline vec{w} even_{w}(const {acc} *p) {
-    return __builtin_shufflevector(load_{w}(p), load_{w}(p + {w} - 1), {even});
-}
+    "even": """/* p[0], p[2], ... of two loads that lie side by side. */
+static inline vec{w} even_{w}(vec{w} a, vec{w} b) { return __builtin_shufflevector(a, b, {even}); }
 """,
-    "even_masked": """/* The same with lanes first..last from memory, the others filled. */
-static inline vec{w} even_masked_{w}(const {acc} *p, long index, long first, long last, {acc} fill) {
-    const long low = 2 * most(first, 0), high = 2 * last, step = {w} - 1;
-    return __builtin_shufflevector(load_masked_{w}(p, index, low, high, fill),
-                                   load_masked_{w}(p, index + step, low - step, high - step, fill), {even});
-}
+    "odd": """/* p[1], p[3], ... of two loads that lie side by side. */
+static inline vec{w} odd_{w}(vec{w} a, vec{w} b) { return __builtin_shufflevector(a, b, {odd}); }
+""",
+    "even_joined": """/* p[0], p[2], ... of two loads that share an element, so that nothing past the last of them is touched. */
+static inline vec{w} even_joined_{w}(vec{w} a, vec{w} b) { return __builtin_shufflevector(a, b, {joined}); }
 """,
     "store": """static inline void store_{w}({acc} *p, vec{w} x) { *(vec{w} *)p = x; }
 """,
@@ -92,15 +75,25 @@ static inline void copy_columns_{w}(const {acc} *source, long stride, {acc} *pac
         for (long lane = 0; lane < {w}; lane++) packed[i * step + lane] = source[lane * stride + i];
 }
 """,
-    "store_masked": """/* Lanes up to `last` to memory. */
-static inline void store_masked_{w}({acc} *p, long index, long last, vec{w} x) {
-{masked_store}    for (long lane = 0; lane < {w} && lane <= last; lane++) p[index + lane] = x[lane];
+    "store_masked": """/* Lanes whose index + lane lies in 0..size-1 to memory. */
+static inline void store_masked_{w}({acc} *p, long index, long size, vec{w} x) {
+{masked_store}    for (long lane = 0; lane < {w}; lane++)
+        if (inside(index + lane, size)) p[lane] = x[lane];
 {end}}
+""",
+    "store_first": """/* The first `count` lanes, a constant: masked stores take over ten cycles on some processors. */
+static inline __attribute__((always_inline)) void store_first_{w}({acc} *p, long count, vec{w} x) {
+{pieces}}
 """,
 }
 
 _VALUES = {
     "splat": """static inline vec{w} splat_{w}({acc} x) { return x - (vec{w}){0}; }
+""",
+    "hold": """/* x, kept in a register: else compilers load it from memory again at every use. */
+static inline vec{w} hold_{w}(vec{w} x) {
+{held}    return x;
+}
 """,
     "keep": """/* The first `count` lanes of x, the others replaced. */
 static inline vec{w} keep_{w}(vec{w} x, long count, {acc} other) {
@@ -145,19 +138,18 @@ _PAIRS = {
 }
 
 _SCALARS = {
-    "load_masked": """static inline {acc} load_masked{s}_1(const {item} *p, long index, long first, long last,
+    "load_masked": """static inline {acc} load_masked{s}_1(const {item} *p, long index, long size, {acc} fill) {
+    return inside(index, size) ? *p : fill;
+}
+""",
+    "gather_masked": """static inline {acc} gather_masked{s}_1(const {item} *p, long stride, long index, long size,
     {acc} fill) {
-    return first <= 0 && last >= 0 ? p[index] : fill;
-}
-""",
-    "gather_masked": """static inline {acc} gather_masked{s}_1(const {item} *p, long index, long stride, long first,
-    long last, {acc} fill) {
     (void)stride;
-    return first <= 0 && last >= 0 ? p[index] : fill;
+    return inside(index, size) ? *p : fill;
 }
 """,
-    "store_masked": """static inline void store_masked_1({acc} *p, long index, long last, {acc} x) {
-    if (last >= 0) p[index] = x;
+    "store_masked": """static inline void store_masked_1({acc} *p, long index, long size, {acc} x) {
+    if (inside(index, size)) *p = x;
 }
 """,
     "keep": """static inline {acc} keep_1({acc} x, long count, {acc} other) { return count > 0 ? x : other; }
@@ -166,10 +158,10 @@ _SCALARS = {
 """,
 }
 
-_VECTOR = _MEMORY | _VALUES | {name: text for name, (text, _) in FUNCTIONS.items()}
+_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _ORDER = ("splat", "load", "load_masked", "store", "transpose", "max", "exp", "erf", "fold_add", "fold_max")
-_X86 = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX512VL__", "_mm256"), 4: ("__AVX512VL__", "_mm")}
+_MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _MAXIMUM = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_(\d+)\(")
 
@@ -182,7 +174,6 @@ def prelude(body: str, accumulator: str, item: str) -> str:
     types = [f"typedef {accumulator} vec1;\n"] if 1 in widths else []
     types += [_TYPE.format(acc=accumulator, w=w, bytes=4 * w) for w in widths if w > 1]
     helpers = [texts[key] for key in sorted(texts, key=_rank)]
-    used += _INDEX["lane_mask"] if "lane_mask(" in used else ""
     index = [text for name, text in _INDEX.items() if f"{name}(" in used]
     return "\n".join(["".join(types), "".join(index), *helpers])
 
@@ -190,7 +181,8 @@ def prelude(body: str, accumulator: str, item: str) -> str:
 def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
     """Definitions before their uses: scalars first, then by name in `_ORDER`, narrower ones first."""
     name, width = key
-    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), width, name)
+    base = name.removesuffix("_narrow")
+    return (_ORDER.index(base) if base in _ORDER else len(_ORDER), width, name)
 
 
 def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str]:
@@ -214,6 +206,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     if width == 2:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "maximum": "", "end": ""}
+    values["held"] = _held(width)
     if accumulator == "float":
         values |= _intrinsics(name, width)
     values["convert"] = f"    return *(const vec{width} *)p;\n"
@@ -222,12 +215,35 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
         load = f"    return __builtin_convertvector(*(const narrow *)p, vec{width});\n"
         values["convert"] = f"    typedef {narrow} narrow __attribute__(({attributes}));\n{load}"
     lanes = range(width)
-    values["even"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
+    values["even"] = ", ".join(str(2 * lane) for lane in lanes)
+    values["odd"] = ", ".join(str(2 * lane + 1) for lane in lanes)
+    values["joined"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
     values["butterflies"] = _butterflies(width)
+    values |= c_fold.lane_lists(width)
+    values["pieces"] = _pieces(width)
     values |= {"w": width, "acc": accumulator, "item": narrow or accumulator, "s": "_narrow" if narrow else ""}
     values |= {"bytes": 4 * width, "half": width // 2}
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))
+    return text
+
+
+def _held(width: int) -> str:
+    """An empty statement that changes a register, as far as the compiler knows."""
+    macro = {16: "__AVX512F__", 8: "__AVX__", 4: "__SSE__"}.get(width)
+    return f'#ifdef {macro}\n    __asm__("" : "+v"(x));\n#endif\n' if macro else ""
+
+
+def _pieces(width: int) -> str:
+    """Stores of a power of two of lanes each, those that make up a count below the width."""
+    text, size = "", width // 2
+    while size >= 1:
+        lanes = [str((lane + size) % width) for lane in range(width)]
+        low = f"__builtin_shufflevector(x, x, {', '.join(map(str, range(size)))})" if size > 1 else "x[0]"
+        stored = f"store_{size}(p, {low})" if size > 1 else f"*p = {low}"
+        rest = f" p += {size}, x = __builtin_shufflevector(x, x, {', '.join(lanes)});" if size > 1 else ""
+        text += f"    if (count & {size}) {{ {stored};{rest} }}\n"
+        size //= 2
     return text
 
 
@@ -249,13 +265,32 @@ def _intrinsics(name: str, width: int) -> dict[str, object]:
     if name == "max" and width in _MAXIMUM:
         macro, prefix = _MAXIMUM[width]
         return {"maximum": f"#ifdef {macro}\n    return (vec{width}){prefix}_max_ps(b, a);\n#else\n", "end": "#endif\n"}
-    if name not in ("load_masked", "store_masked") or width not in _X86:
-        return {}
-    macro, prefix = _X86[width]
-    load = f"{prefix}_mask_loadu_ps({prefix}_set1_ps(fill), lane_mask(first, last, {width}), p + index)"
-    store = f"{prefix}_mask_storeu_ps(p + index, lane_mask(0, last, {width}), x)"
+    if name in ("load_masked", "store_masked") and width in _MASKS:
+        return _masked(width)
+    return {}
+
+
+def _masked(width: int) -> dict[str, object]:
+    """Bodies of masked access: a mask register of AVX-512, else a mask vector of AVX2."""
+    bits = 32 * width
+    prefix = "_mm" if width == 4 else f"_mm{bits}"
+    integer, lanes = f"__m{bits}i", ", ".join(map(str, range(width)))
+    at = f"    const {integer} at = {prefix}_add_epi32({prefix}_setr_epi32({lanes}), {prefix}_set1_epi32((int)index));\n"
+    wide = f"    const __mmask{max(width, 8)} keep = {prefix}_cmplt_epu32_mask(at, {prefix}_set1_epi32((int)size));\n"
+    load = f"    return (vec{width}){prefix}_mask_loadu_ps({prefix}_set1_ps(fill), keep, p);\n"
+    store = f"    {prefix}_mask_storeu_ps(p, keep, x);\n"
+    first = f"#ifdef {_MASKS[width]}\n{at}{wide}"
+    second, end = "", "#endif\n"
+    if width < 16:
+        whole = "si128" if width == 4 else "si256"
+        above = f"{prefix}_cmpgt_epi32(at, {prefix}_set1_epi32(-1))"
+        below = f"{prefix}_cmpgt_epi32({prefix}_set1_epi32((int)size), at)"
+        second = f"#elif defined __AVX2__\n{at}    const {integer} keep = {prefix}_and_{whole}({above}, {below});\n"
+    narrow_load = f"    const vec{width} x = (vec{width}){prefix}_maskload_ps(p, keep);\n"
+    narrow_load += f"    return (vec{width}){prefix}_blendv_ps({prefix}_set1_ps(fill), x, (__m{bits})keep);\n"
+    narrow_store = f"    {prefix}_maskstore_ps(p, keep, x);\n"
     return {
-        "masked_load": f"#ifdef {macro}\n    return (vec{width}){load};\n#else\n",
-        "masked_store": f"#ifdef {macro}\n    {store};\n#else\n",
-        "end": "#endif\n",
+        "masked_load": first + load + (second + narrow_load if second else "") + "#else\n",
+        "masked_store": first + store + (second + narrow_store if second else "") + "#else\n",
+        "end": end,
     }

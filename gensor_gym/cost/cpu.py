@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from gensor_gym.cost.constants import (
     CALL_CYCLES,
     CARRY_NEAR,
@@ -20,31 +22,26 @@ from gensor_gym.cost.constants import (
     HORIZONTAL_SUM,
     LOOP_OVERHEAD,
     OVERLAP,
-    PACK_ACROSS,
-    PACK_CALL,
-    PACK_LINE,
-    PACK_ROWS,
     PAGE_STRIDE,
     PREFETCH_RELIEF,
     ROW_STRIDE,
     SCATTERED_LANE,
 )
+from gensor_gym.cost.cpu_copies import is_contiguous, is_packed, pack_cycles, shares
+from gensor_gym.cost.cpu_tiles import ROWS, fill_effective, tiles_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.resources import (
     CONVOLUTION,
-    PACK_A,
     PREFETCH,
     THREAD_SPLIT,
     UNROLL,
     accumulators_of,
-    box_width,
     footprint,
     power_value,
     reduce_product,
     reduce_steps,
-    spatial_product,
     tile_bytes,
     vectors_along,
 )
@@ -82,45 +79,16 @@ LOADS_PER_CYCLE = 2.0
 
 
 @compiled
-def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
-    """Spatial tiles of a level over the whole output."""
-    count = 1
-    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        tile = row[TILE + level * MAX_AXES + axis]
-        count *= (ints[EXTENT + axis] + tile - 1) // tile
-    return count
-
-
-@compiled
-def is_packed(row, tensor):  # noqa: ANN001, ANN201
-    """Whether a read's task tile is copied."""
-    return tensor < 2 and row[PACK_A + tensor] == 1
-
-
-@compiled
-def is_vector_dimension(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Whether some dimension of the tensor is indexed by the vector axis alone, with coefficient 1 (packs into panels)."""
-    for d in range(ints[NUM_DIMS + tensor]):
-        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
-        others = 0
-        for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
-            others += axis != slot and ints[at + axis] != 0
-        if ints[at + slot] == 1 and others == 0:
-            return True
-    return False
-
-
-@compiled
 def loads_per_point(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
     """Load instructions of a read for one reduction point of the register tile: vectors, broadcasts or gathered lanes."""
     rows = 1.0
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        if axis != slot and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+        fused = axis == slot or (row[CONVOLUTION] == 2 and axis == ROWS)
+        if not fused and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             rows *= row[TILE + axis]
-    stride = ints[STRIDE + tensor * MAX_AXES + slot]
-    if stride == 0:
+    if ints[STRIDE + tensor * MAX_AXES + slot] == 0:
         return rows
-    if stride == 1 or (is_packed(row, tensor) and is_vector_dimension(row, tensor, slot, ints)):
+    if is_contiguous(row, tensor, slot, ints):
         return rows * vectors_along(row, ints)
     return rows * row[TILE + slot] * floats[GATHER_LOADS]
 
@@ -185,22 +153,6 @@ def carry_cycles(ints, floats):  # noqa: ANN001, ANN201
 
 
 @compiled
-def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles all tasks together spend copying operand tiles."""
-    cycles = 0.0
-    copies = tiles_of(row, 2, ints) * reduce_steps(row, 2, ints) * 1.0
-    for t in range(min(2, ints[NUM_READS])):
-        if not is_packed(row, t):
-            continue
-        by_rows = ints[STRIDE + t * MAX_AXES + slot] <= 1
-        box = footprint(row, t, 2, ints)
-        lines = box / box_width(row, t, 2, ints)
-        element = floats[PACK_ROWS] if by_rows else floats[PACK_ACROSS]
-        cycles += copies * (box * element + lines * floats[PACK_LINE] + floats[PACK_CALL])
-    return cycles
-
-
-@compiled
 def level_traffic(row, level, ints):  # noqa: ANN001, ANN201
     """Bytes read into a cache when every tile of a level brings in its reads once, over the whole operator."""
     steps = tiles_of(row, level, ints) * 1.0
@@ -223,19 +175,10 @@ def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
-def output_passes(row, ints):  # noqa: ANN001, ANN201
-    """Times an output element goes through a micro-kernel; a tile that holds one register tile keeps its accumulators."""
-    inner = spatial_product(row, 0, ints)
-    if spatial_product(row, 2, ints) == inner:
-        return 1
-    return reduce_steps(row, 2 if spatial_product(row, 1, ints) == inner else 1, ints)
-
-
-@compiled
 def output_traffic(row, ints):  # noqa: ANN001, ANN201
     """Bytes of partial sums carried through the output by splits of the reduction, and of the final store."""
     out = ints[NUM_READS]
-    passes = output_passes(row, ints)
+    passes = reduce_steps(row, 1, ints)
     return _tensor_elements(out, ints) * ints[ITEM + out] * (2.0 * passes - 1.0)
 
 
@@ -259,7 +202,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     store = accumulators * (1.0 if out_stride <= 1 else ints[LANES] * floats[SCATTERED_LANE])
     if slot >= SPATIAL_SLOTS:
         store = accumulators * floats[HORIZONTAL_SUM]
-    passes = output_passes(row, ints)
+    passes = reduce_steps(row, 1, ints)
     calls = tiles * (passes * floats[CALL_CYCLES] + (passes - 1.0) * accumulators * carry_cycles(ints, floats) + store)
     busy = max(fma, issue * penalty)
     stalls = tiles * points * max(0.0, chain - busy)
@@ -280,9 +223,11 @@ def _traffic(row, ints, floats):  # noqa: ANN001, ANN201
 
 
 @compiled
-def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
+def latency_cpu(written, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`."""
-    slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
+    slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
+    row = np.empty(ROW, dtype=np.int32)
+    fill_effective(written, slot, ints, row)
     units, clock = ints[UNITS], floats[CLOCK]
     fma, issue, stalls = _compute_cycles(row, slot, ints, floats)
     pack = pack_cycles(row, slot, ints, floats)
@@ -302,7 +247,8 @@ def latency_cpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     balanced = max(compute, memory) + floats[OVERLAP] * min(compute, memory)
     total = balanced * imbalance
     tail = total - balanced
-    launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
+    forks = 2.0 if shares(row, ints) else 1.0
+    launch = floats[LAUNCH] * forks * floats[COEFFICIENT + LAUNCH_TERM]
     if row[THREAD_SPLIT] > 0:
         partial = (
             2.0

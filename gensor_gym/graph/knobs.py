@@ -63,7 +63,7 @@ KNOBS: tuple[Knob, ...] = (
         "convolution",
         "both",
         (0, 1, 2, 3),
-        (0, 1),
+        (0, 1, 2),
         0,
         "0 direct, vector over columns; 1 direct, vector over channels (CPU); 2 shifted GEMM; 3 implicit GEMM",
     ),

@@ -28,10 +28,24 @@ def sizes(extent: int) -> tuple[int, ...]:
     return tuple(sorted(n for n in found if n <= LARGEST_TILE))
 
 
+@lru_cache(maxsize=4096)
+def cpu_sizes(extent: int) -> tuple[int, ...]:
+    """`sizes`, the heights 6 and 12 of register tiles of 4 and 2 vectors, and covers of the extent by whole tiles.
+
+    A cover is the extent rounded up to a multiple of 6, 12 or 48 (3 vectors of 16), where that is at most half of it, so
+    that a task may take an axis whole though no register tile of that size divides it.
+    """
+    found = sizes(extent)
+    heights = {n for n in (6, 12) if n <= found[-1]}
+    covers = {-(-extent // n) * n for n in (6, 12, 48) if 2 * n <= extent}
+    return tuple(sorted(n for n in {*found, *heights, *covers} if n <= LARGEST_TILE))
+
+
 def ladders(op: Operator, space: str, kind: str) -> list[tuple[int, ...]]:
     """The ladder of every axis of the operator in a space."""
-    full = [sizes(n) for n in op.extents]
-    return compact_ladders(op, kind) if space == "compact" else full
+    if space == "compact":
+        return compact_ladders(op, kind)
+    return [cpu_sizes(n) if kind == "cpu" else sizes(n) for n in op.extents]
 
 
 def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:

@@ -9,6 +9,7 @@ from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import (
+    COPIED,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
@@ -191,8 +192,14 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
 
 @compiled
 def vectors_along(row, ints):  # noqa: ANN001, ANN201
-    """Vector registers across the register tile's vector axis: full ones, and one per power of two in the rest."""
-    tile = row[TILE + ints[VECTOR_SLOT + row[CONVOLUTION]]]
+    """Vector registers across the register tile's vector axis: full ones, and one per power of two in the rest.
+
+    In a shifted matrix product (convolution=2) that axis is rows and columns together.
+    """
+    slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
+    tile = row[TILE + slot]
+    if row[CONVOLUTION] == 2:
+        tile *= row[TILE + slot - 1]
     lanes = ints[LANES]
     count = tile // lanes
     rest = tile % lanes
@@ -208,7 +215,7 @@ def accumulators_of(row, ints):  # noqa: ANN001, ANN201
     slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
     rows = 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        if axis != slot:
+        if axis != slot and (row[CONVOLUTION] != 2 or axis != slot - 1):
             rows *= row[TILE + axis]
     return rows * vectors_along(row, ints)
 
@@ -240,8 +247,12 @@ def fits_cpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
         return False
     if limits & PACKING and row[CONVOLUTION] == 1 and row[PACK_B] == 0:
         return False
+    if limits & PACKING and row[CONVOLUTION] == 2 and ints[COPIED] == 1 and row[PACK_A] == 0:
+        return False
     if limits & SPLIT == 0 or row[THREAD_SPLIT] == 0:
         return True
+    if row[CONVOLUTION] == 2:
+        return False
     return power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
 
 

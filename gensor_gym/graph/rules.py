@@ -58,10 +58,10 @@ _RAISING = {
     "reduce_threads": REGISTERS | SHARED | REDUCE_SHARES,
     "unroll": CODE,
     "shared_layout": SHARED,
-    "convolution": REGISTERS | CODE | PACKING,
+    "convolution": REGISTERS | CODE | PACKING | SPLIT,
     "thread_split": SPLIT,
 }
-_LOWERING = {"shared_layout": SHARED, "convolution": REGISTERS | CODE | PACKING, "pack_b": PACKING}
+_LOWERING = {"shared_layout": SHARED, "convolution": REGISTERS | CODE | PACKING, "pack_a": PACKING, "pack_b": PACKING}
 KNOB_RISKS = np.array(
     [(KNOB_UP + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _RAISING.items()]
     + [(KNOB_DOWN + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _LOWERING.items()]
@@ -299,7 +299,8 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
     little to the threads that share its reduction.
     """
     if ints[IS_CPU] == 1:
-        return REGISTERS | CODE if row[LEVEL] == 0 and axis == ints[VECTOR_SLOT + row[CONVOLUTION]] else 0
+        vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2
+        return REGISTERS | CODE if row[LEVEL] == 0 and vector else 0
     return REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0
 
 

@@ -44,13 +44,16 @@ def shared_inner(op: Operator, read: Access) -> int:
 def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
-    convolution=1 (conv2d only): the output channel. Otherwise the innermost spatial axis, unless a read strides along
-    it (or it has extent 1) while some reduce axis is contiguous in every read and moves no dimension together with
-    another axis (dot products: gemv, row sums; not the columns of a strided window, which are few).
+    convolution=1 (conv2d only): the output channel; 2: the columns, which are fused with the rows. Otherwise the
+    innermost spatial axis, unless a read strides along it (or it has extent 1) while some reduce axis is contiguous in
+    every read and moves no dimension together with another axis (dot products: gemv, row sums; not the columns of a
+    strided window, which are few).
     """
+    inner = op.spatial[-1]
     if convolution == 1:
         return op.channel_axis
-    inner = op.spatial[-1]
+    if convolution == 2:
+        return inner
     if op.axes[inner].extent > 1 and all(read.axis_strides()[inner] in (0, 1) for read in op.reads):
         return inner
     for axis in reversed(op.reduce):
@@ -68,7 +71,18 @@ def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
     """Values of knob `convolution` that mean something for this operator."""
-    return (0, 1) if op.name == "conv2d" and kind == "cpu" else (0,)
+    return (0, 1, 2) if op.name == "conv2d" and kind == "cpu" else (0,)
+
+
+def needs_copy(op: Operator) -> bool:
+    """Whether a shifted matrix product (convolution=2) must copy its input.
+
+    So it is where pixels that are neighbours in the output are not so in the input, or may lie outside it.
+    """
+    image, (p, q) = op.reads[0], op.spatial[-2:]
+    window = any(op.axes[a].extent > 1 for a in op.reduce[1:])
+    strided = image.coefficients[-2][p] > 1 or image.coefficients[-1][q] > 1
+    return window or strided or image.is_padded(op.extents)
 
 
 def load_width(op: Operator) -> int:

@@ -15,7 +15,15 @@ from gensor_gym.graph.actions import NUM_ACTIONS, space_actions
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import ladders
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, slot_of
-from gensor_gym.graph.structure import LEVELS, convolution_choices, is_staged, load_width, shared_inner, vector_axis
+from gensor_gym.graph.structure import (
+    LEVELS,
+    convolution_choices,
+    is_staged,
+    load_width,
+    needs_copy,
+    shared_inner,
+    vector_axis,
+)
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
@@ -35,8 +43,8 @@ PAIRS = COEF + MAX_TENSORS * MAX_DIMS * MAX_AXES  # [T, D, 1 + 2 * MAX_PAIRS] no
 MAX_PAIRS = 3
 PAIR_WIDTH = 1 + 2 * MAX_PAIRS
 STRIDE = PAIRS + MAX_TENSORS * MAX_DIMS * PAIR_WIDTH  # [T, A] elements the flat index moves along an axis
-VECTOR_SLOT = STRIDE + MAX_TENSORS * MAX_AXES  # [2] by knob convolution
-KNOB_BITS = VECTOR_SLOT + 2  # [K] bit i set: value i may be chosen
+VECTOR_SLOT = STRIDE + MAX_TENSORS * MAX_AXES  # [3] by knob convolution
+KNOB_BITS = VECTOR_SLOT + 3  # [K] bit i set: value i may be chosen
 ALLOWED = KNOB_BITS + len(KNOBS)  # [N] actions of the space
 SIZE_START = ALLOWED + NUM_ACTIONS  # [A + 1] where each ladder begins in `sizes`
 # ints: limits of the hardware
@@ -45,7 +53,8 @@ LANES, WARP, THREADS_BLOCK, THREADS_UNIT, BLOCKS_UNIT, REGS_UNIT, REGS_THREAD = 
 SHARED_BLOCK, SHARED_UNIT, SHARED_GRAIN, SHARED_RESERVED, BANKS = range(REGS_THREAD + 1, REGS_THREAD + 6)
 VECTOR_REGS, L1_BYTES, L2_BYTES, L3_BYTES = range(BANKS + 1, BANKS + 5)
 HORIZON = L3_BYTES + 1
-NUM_INTS = HORIZON + 1
+COPIED = HORIZON + 1  # 1 where a shifted matrix product needs its input copied
+NUM_INTS = COPIED + 1
 
 # floats: rates of the hardware and volumes of the operator
 CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY, LAUNCH = range(10)
@@ -118,7 +127,8 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
         ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
         ints[SHARED_INNER + t] = shared_inner(op, access)
         ints[PADDED + t] = access.is_padded(op.extents)
-    for convolution in (0, 1):
+    ints[COPIED] = op.name == "conv2d" and needs_copy(op)
+    for convolution in (0, 1, 2):
         usable = convolution in convolution_choices(op, hardware.kind)
         ints[VECTOR_SLOT + convolution] = slots[vector_axis(op, convolution if usable else 0)]
 

@@ -1,0 +1,111 @@
+"""What generated C copies before it computes: which operands, how often, and the cycles that takes. Compiled."""
+
+from __future__ import annotations
+
+from gensor_gym.cost.constants import PACK_ACROSS, PACK_CALL, PACK_LINE, PACK_ROWS
+from gensor_gym.cost.cpu_tiles import TASK, tiles_of
+from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.resources import CONVOLUTION, PACK_A, box_length, footprint, reduce_steps
+from gensor_gym.graph.tables import (
+    COEF,
+    COPIED,
+    END_REDUCE,
+    EXTENT,
+    FIRST_SPATIAL,
+    ITEM,
+    L2_BYTES,
+    L3_BYTES,
+    NUM_DIMS,
+    NUM_READS,
+    STRIDE,
+)
+
+
+@compiled
+def is_packed(row, tensor):  # noqa: ANN001, ANN201
+    """Whether a read is copied."""
+    return tensor < 2 and row[PACK_A + tensor] == 1
+
+
+@compiled
+def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Whether one copy serves all tasks: several read it alike and it is not larger than the last cache."""
+    repeated = False
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        tile = row[TILE + TASK * MAX_AXES + axis]
+        repeated = repeated or (ints[STRIDE + tensor * MAX_AXES + axis] == 0 and tile < ints[EXTENT + axis])
+    limit = ints[L3_BYTES] if ints[L3_BYTES] > 0 else 4 * ints[L2_BYTES]
+    return repeated and whole_box(tensor, ints) * ints[ITEM + tensor] <= limit
+
+
+@compiled
+def whole_length(tensor, dimension, ints):  # noqa: ANN001, ANN201
+    """Length along a dimension of what the whole operator reads of a tensor, padding included."""
+    reach = 1
+    at = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
+    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+        reach += ints[at + axis] * (ints[EXTENT + axis] - 1)
+    return reach
+
+
+@compiled
+def whole_box(tensor, ints):  # noqa: ANN001, ANN201
+    """Elements that the whole operator reads of a tensor, padding included."""
+    size = 1
+    for d in range(ints[NUM_DIMS + tensor]):
+        size *= whole_length(tensor, d, ints)
+    return size
+
+
+@compiled
+def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
+    """Cycles that all threads together spend copying operands; `row` as `fill_effective` writes it."""
+    cycles = 0.0
+    for t in range(min(2, ints[NUM_READS])):
+        if not is_packed(row, t):
+            continue
+        last = ints[NUM_DIMS + t] - 1
+        if is_shared(row, t, ints):
+            copies, box = 1.0, whole_box(t, ints) * 1.0
+            width = whole_length(t, last, ints)
+        else:
+            copies = tiles_of(row, TASK, ints) * reduce_steps(row, TASK, ints) * 1.0
+            box, width = footprint(row, t, TASK, ints) * 1.0, box_length(row, t, last, TASK, ints)
+        across = ints[STRIDE + t * MAX_AXES + slot] > 1  # lines of the tensor become columns, or every other one is left out
+        element = floats[PACK_ACROSS] if across else floats[PACK_ROWS]
+        cycles += copies * (box * element + box / width * floats[PACK_LINE] + floats[PACK_CALL])
+    return cycles
+
+
+@compiled
+def shares(row, ints):  # noqa: ANN001, ANN201
+    """Whether threads meet once more, after copies that all tasks share."""
+    for t in range(min(2, ints[NUM_READS])):
+        if is_packed(row, t) and is_shared(row, t, ints):
+            return True
+    return False
+
+
+@compiled
+def is_contiguous(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+    """Whether vectors of a read lie in one piece: in the tensor, in panels, or in the copy of a shifted product."""
+    stride = ints[STRIDE + tensor * MAX_AXES + slot]
+    if stride == 1:
+        return True
+    if row[CONVOLUTION] == 2 and tensor == 0 and ints[COPIED] == 1:
+        return True
+    return is_packed(row, tensor) and is_vector_dimension(tensor, slot, ints)
+
+
+@compiled
+def is_vector_dimension(tensor, slot, ints):  # noqa: ANN001, ANN201
+    """Whether some dimension of the tensor is indexed by the vector axis alone, with coefficient 1 (packs into panels)."""
+    for d in range(ints[NUM_DIMS + tensor]):
+        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
+        others = 0
+        for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+            others += axis != slot and ints[at + axis] != 0
+        if ints[at + slot] == 1 and others == 0:
+            return True
+    return False

@@ -1,0 +1,116 @@
+"""The tiles that generated C really has: those of the row, cut and merged as `codegen.c_plan` does it. Compiled."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.layout import MAX_AXES, ROW, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.resources import CONVOLUTION, PACK_A, PACK_B, THREAD_SPLIT, power_value
+from gensor_gym.graph.tables import COEF, COPIED, END_REDUCE, EXTENT, FIRST_SPATIAL, LANES, NUM_DIMS
+
+TASK = 2
+"""Level of the tile that one thread takes."""
+ROWS, COLUMNS = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
+"""Slots of a convolution's rows and columns of pixels."""
+
+
+@compiled
+def round_up(value, step):  # noqa: ANN001, ANN201
+    """The smallest multiple of `step` from `value` on."""
+    return (value + step - 1) // step * step
+
+
+@compiled
+def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
+    """Write the row whose tiles the code has into `result` [ROW]; `slot` is the vector axis.
+
+    Tiles end where the extent does (a vector later). Where a task holds one register tile and nothing is packed, its
+    reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product takes
+    whole rows of pixels and the whole reduction.
+    """
+    for i in range(ROW):
+        result[i] = row[i]
+    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+        _clip(result, axis, axis == slot, ints)
+    if row[CONVOLUTION] == 2:
+        result[TILE + TASK * MAX_AXES + slot] = ints[EXTENT + slot]
+        for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+            result[TILE + MAX_AXES + axis] = ints[EXTENT + axis]
+            result[TILE + TASK * MAX_AXES + axis] = ints[EXTENT + axis]
+        return
+    if row[PACK_A] == 0 and row[PACK_B] == 0 and _is_one(result, TASK, ints):
+        _merge_blocks(result, ints)
+    if _is_one(result, 1, ints):
+        for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+            result[TILE + MAX_AXES + axis] = result[TILE + TASK * MAX_AXES + axis]
+
+
+@compiled
+def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
+    """Cut the tiles of an axis to its extent."""
+    extent, register = ints[EXTENT + axis], TILE + axis
+    l1, task = register + MAX_AXES, register + TASK * MAX_AXES
+    if axis >= SPATIAL_SLOTS and not vector:
+        row[register], row[l1], row[task] = min(row[register], extent), min(row[l1], extent), min(row[task], extent)
+        return
+    row[register] = min(row[register], round_up(extent, ints[LANES]) if vector else extent)
+    row[l1] = min(row[l1], round_up(extent, row[register]))
+    row[task] = min(row[task], round_up(extent, row[l1]))
+
+
+@compiled
+def _is_one(row, level, ints):  # noqa: ANN001, ANN201
+    """Whether the tile of a level holds one register tile."""
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if row[TILE + level * MAX_AXES + axis] != row[TILE + axis]:
+            return False
+    return True
+
+
+@compiled
+def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
+    """One reduce block for a task, or for each share of a split reduction."""
+    first = True
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        task, extent = TILE + TASK * MAX_AXES + axis, ints[EXTENT + axis]
+        if extent <= row[task]:
+            continue
+        if first and row[THREAD_SPLIT] > 0:
+            splits = power_value(row[THREAD_SPLIT])
+            row[task] *= ((extent + row[task] - 1) // row[task] + splits - 1) // splits
+        else:
+            row[task] = round_up(extent, row[TILE + axis])
+        first = False
+
+
+@compiled
+def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
+    """Spatial tiles of a level over the whole output."""
+    fused = row[CONVOLUTION] == 2
+    count = pixel_tiles(row, level, ints) if fused else 1
+    for axis in range(ints[FIRST_SPATIAL], ROWS if fused else SPATIAL_SLOTS):
+        tile = row[TILE + level * MAX_AXES + axis]
+        count *= (ints[EXTENT + axis] + tile - 1) // tile
+    return count
+
+
+@compiled
+def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
+    """Tiles of a level over rows and columns of pixels fused; the gaps between rows are computed too."""
+    task = row[TILE + TASK * MAX_AXES + ROWS]
+    tasks = (ints[EXTENT + ROWS] + task - 1) // task
+    if level == TASK:
+        return tasks
+    tile = row[TILE + level * MAX_AXES + ROWS] * row[TILE + level * MAX_AXES + COLUMNS]
+    return tasks * ((task * pixel_pitch(ints) + tile - 1) // tile)
+
+
+@compiled
+def pixel_pitch(ints):  # noqa: ANN001, ANN201
+    """Pixels from one row to the next in the copy that a shifted matrix product reads: columns and what windows reach."""
+    if ints[COPIED] == 0:
+        return ints[EXTENT + COLUMNS]
+    at = COEF + (ints[NUM_DIMS] - 1) * MAX_AXES
+    reach = 0
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        reach += ints[at + axis] * (ints[EXTENT + axis] - 1)
+    return ints[EXTENT + COLUMNS] + reach // ints[at + COLUMNS]
