@@ -121,16 +121,14 @@ class Oracle:
         return State(tuple(ones for _ in range(self.levels)), ones, 0, tuple(knobs.items()))
 
     def _cpu_rule(self) -> dict[str, int]:
-        over_channels = self.op.name == "conv2d" and self.extents[self.op.channel_axis] >= self.hw.lanes
-        wanted = {"unroll": 4, "convolution": int(over_channels), "pack_a": 0, "pack_b": 0}
+        if self.op.name == "conv2d":
+            return {"unroll": 4, "convolution": 2, "pack_a": int(not self.pointwise()), "pack_b": 0}
+        wanted = {"unroll": 4, "convolution": 0, "pack_a": 0, "pack_b": 0}
         for name, read in zip(("pack_a", "pack_b"), self.op.reads, strict=False):
             missing = any(self.extents[a] > 1 and not self.depends(read, a) for a in self.spatial)
             bytes_ = math.prod(read.view) * ITEM[read.tensor.dtype]
-            strided = self.stride(read, self.vector_axis(int(over_channels))) > 1
-            shared = self.op.body == "multiply_add" and missing and (bytes_ > 16 * 1024 or strided)
-            wanted[name] = int(shared or (self.op.body != "map" and self.padded(read)))
-        if over_channels:
-            wanted["pack_b"] = 1
+            strided = self.stride(read, self.vector_axis(0)) > 1
+            wanted[name] = int(self.op.body == "multiply_add" and missing and (bytes_ > 16 * 1024 or strided))
         return wanted
 
     # accesses
@@ -153,11 +151,6 @@ class Oracle:
 
     def depends(self, access: Access, axis: int) -> bool:
         return self.stride(access, axis) != 0
-
-    def padded(self, access: Access) -> bool:
-        ends = ([0] * len(self.extents), [n - 1 for n in self.extents])
-        places = [zip(self.index(access, end), access.view, strict=True) for end in ends]
-        return any(not 0 <= i < size for place in places for i, size in place)
 
     def box(self, access: Access, tile: tuple[int, ...]) -> list[int]:
         """Shape of the box between the first and the last index of a tile."""
