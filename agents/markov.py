@@ -141,10 +141,20 @@ class MarkovExtended(Markov):
     """The traverser with knob moves; a knob's benefit is the ratio of the model's latencies."""
 
     space: str = "extended"
+    walkers: int = 72
     steps: int = 192
     traffic: float = 0.5
-    footprint: float = 0.0
-    refine_steps: int = 160
+    footprint: float = 0.25
+    model: float = 4.0
+    cache: float = 0.5
+    cache_growth: float = 1.0
+    conflict: float = 0.5
+    start_temperature: float = 4.0
+    final_temperature: float = 0.2
+    refiners: int = 56
+    refine_steps: int = 128
+    refine_temperature: float = 0.5
+    descents: int = 16
 
 
 def in_parts(work: Callable[[slice], Any], count: int) -> list[Any]:
