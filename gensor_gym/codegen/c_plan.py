@@ -211,10 +211,9 @@ def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, vector
     register, l1, task = (tiles[level][axis] for level in range(3))
     if axis in op.reduce and not vector:
         return min(register, extent), min(l1, extent), min(task, extent)
-    # A vector as wide as the hardware's may stick out of a shorter extent.
-    register = min(
-        register, max(extent, lanes) if vector and axis in op.spatial else round_up(extent, lanes) if vector else extent
-    )
+    # One vector may stick out of a shorter extent; lanes that are reduced are masked wherever they end.
+    widest = extent if not vector else max(extent, lanes) if axis in op.spatial else round_up(extent, lanes)
+    register = min(register, widest)
     l1 = min(l1, round_up(extent, register))
     return register, l1, min(task, round_up(extent, l1))
 
