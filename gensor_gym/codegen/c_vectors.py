@@ -81,7 +81,7 @@ static inline void store_masked_{w}({acc} *p, long index, long size, vec{w} x) {
         if (inside(index + lane, size)) p[lane] = x[lane];
 {end}}
 """,
-    "store_first": """/* The first `count` lanes, a constant: masked stores take over ten cycles on some processors. */
+    "store_first": """/* The first `count` lanes, a constant. */
 static inline __attribute__((always_inline)) void store_first_{w}({acc} *p, long count, vec{w} x) {
 {pieces}}
 """,
