@@ -9,6 +9,7 @@ register tile is a virtual thread, as in Roller's generated code. On a CPU the v
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -191,20 +192,19 @@ class _Search:
         extent = int(self.graph.tables.ints[EXTENT + axis])
         cpu = self.graph.hardware.kind == "cpu"
         if level == 0:
-            vector = cpu and axis == self._vector_slot()
-            return (
-                size in REGISTER_SIZES or (vector and size % self.graph.tables.ints[LANES] == 0)
-                if axis < SPATIAL_SLOTS
-                else vector
-            )
+            vector = cpu and axis in self._vector_slots()
+            whole = size % self.graph.tables.ints[LANES] == 0 or (size == extent and len(self._vector_slots()) > 1)
+            return size in REGISTER_SIZES or (vector and whole) if axis < SPATIAL_SLOTS else vector
         if axis >= SPATIAL_SLOTS:
             return size == extent or (size % VECTOR_REDUCTION == 0 if cpu else size in (8, 32))
         aligned = axis < SPATIAL_SLOTS - 1 or size % TRANSACTION == 0 or size >= extent or extent < TRANSACTION
         return aligned and size <= base * LARGEST_MULTIPLE
 
-    def _vector_slot(self) -> int:
-        """The axis that vectors of a CPU run along, under the knobs the program starts with."""
-        return int(self.graph.tables.ints[VECTOR_SLOT + self.graph.initial().row[resources.CONVOLUTION]])
+    def _vector_slots(self) -> tuple[int, ...]:
+        """The axes that vectors of a CPU run along, under the knobs the program starts with: two where pixels are fused."""
+        convolution = self.graph.initial().row[resources.CONVOLUTION]
+        slot = int(self.graph.tables.ints[VECTOR_SLOT + convolution])
+        return (slot - 1, slot) if convolution == 2 else (slot,)
 
     def _within_caps(self, tile: np.ndarray) -> bool:
         """The artifact's own cap on registers of a thread."""
@@ -219,8 +219,9 @@ class _Search:
         """Whether the tile fills execution units: full vectors, or a multiple of the warps that a multiprocessor issues."""
         ints = self.graph.tables.ints
         if self.graph.hardware.kind == "cpu":
-            lanes, slot = int(ints[LANES]), self._vector_slot()
-            return tile[TILE + slot] % lanes == 0 or ints[EXTENT + slot] < lanes
+            lanes, slots = int(ints[LANES]), self._vector_slots()
+            length, extent = (math.prod(int(of[slot]) for slot in slots) for of in (tile[TILE:], ints[EXTENT:]))
+            return length % lanes == 0 or extent < lanes
         if tile[LEVEL] == 0:
             return True
         multiple = self.rules.block_multiple if self.graph.operator.body == "multiply_add" else 32
