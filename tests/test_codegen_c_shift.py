@@ -66,6 +66,16 @@ def test_narrow_tiles_at_the_end_of_the_vector_axis(n: int, names: set[int]) -> 
     assert worst_error(op, inputs, load(kernel, 1)(*inputs)) <= 1.0
 
 
+@pytest.mark.parametrize("n, task", [(32, 24), (128, 48), (512, 48), (80, 72), (136, 48)])
+def test_a_narrow_tile_that_divides_the_extent_but_does_not_end_there(n: int, task: int) -> None:
+    """Tiles of 24 leave 8 of n over; a vector of 16 divides n, yet begins 8 before its end, and may write 8 lanes only."""
+    op = operators.gemm(m=7, n=n, k=10)
+    kernel = generate_c(program(op, (6, 24, 1), (6, 24, 10), (12, task, 10), pack_b=1))
+    inputs = inputs_of(op)
+    for threads in (1, 2):
+        assert worst_error(op, inputs, load(kernel, threads)(*inputs)) <= 1.0, kernel.source
+
+
 def test_copies_that_tasks_repeat_are_shared() -> None:
     """B is read alike by the tasks along m: one copy. With one task along m every task copies its own part."""
     op = operators.gemm(m=37, n=70, k=33)

@@ -129,6 +129,8 @@ class Plan:
     def overhangs(self, axis: int) -> bool:
         """Whether some register tile sticks out of the extent."""
         register, task, extent = self.tiles[0][axis], self.tiles[2][axis], self.op.extents[axis]
+        if self.widest and axis == self.vector:  # it begins at a multiple of the widest, whatever the narrow one divides
+            return any(count % self.widest not in (0, register) for count in (min(task, extent), extent % task))
         return (extent % register != 0 or (extent > task and task % register != 0)) and not self.moves_back(axis)
 
     def moves_back(self, axis: int) -> bool:
