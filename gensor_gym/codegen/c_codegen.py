@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gensor_gym.codegen.c_dot import helper_text
 from gensor_gym.codegen.c_micro import flags, micro_kernel, parameters
 from gensor_gym.codegen.c_operand import bounds, count, guard_name, is_split, tile_start
 from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function, task_start
@@ -50,6 +51,7 @@ def generate_c(program: Program) -> Kernel:
     body = "\n".join(parts)
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if any(read.packing for read in plan.reads) else []
+    copy += [helper_text()] if plan.group >= 0 else []
     head = Path(__file__).with_name("runtime.h").read_text()
     title = f"/* {program.operator} on {program.hardware.name}. */\n"
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)

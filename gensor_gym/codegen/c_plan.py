@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gensor_gym.codegen.c_group import GROUP, group_axis, grouped_tiles
 from gensor_gym.codegen.c_text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import vector_axis
@@ -68,6 +69,8 @@ class Plan:
     output: Operand
     splits: int
     threads: int
+    group: int = -1
+    """Reduce axis whose elements are taken four at a time (`c_dot`), or -1."""
 
     @property
     def op(self) -> Operator:
@@ -112,6 +115,10 @@ class Plan:
             return extent
         return tile if extent % tile == 0 else None
 
+    def step(self, axis: int) -> int:
+        """Elements of a reduce axis that one step of the micro-kernel takes."""
+        return GROUP if axis == self.group else self.tiles[0][axis] if axis == self.vector else 1
+
     def moves(self, axis: int) -> bool:
         """Whether a task holds several register tiles along a spatial axis."""
         return self.tiles[2][axis] > self.tiles[0][axis]
@@ -142,11 +149,12 @@ def make_plan(program: Program) -> Plan:
     convolution = program.knob("convolution")
     vector = vector_axis(op, convolution)
     packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
-    tiles, splits = _effective_tiles(program, vector, any(packs[: len(op.reads)]))
+    group = group_axis(op, vector, packs[: len(op.reads)])
+    tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]))
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
     reads = tuple(
-        _packed(op, tiles, vector, read, name) if pack else _plain(op, vector, read, name)
+        _packed(op, tiles, vector, group, read, name) if pack else _plain(op, vector, read, name)
         for read, name, pack in zip(op.reads, names, packs, strict=False)
     )
     extra = iter(names[len(op.reads) :])
@@ -162,6 +170,7 @@ def make_plan(program: Program) -> Plan:
         output=_plain(op, vector, op.write, names[-1]),
         splits=splits,
         threads=max(1, program.hardware.units),
+        group=group,
     )
 
 
@@ -177,7 +186,9 @@ def _chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
     return tuple(chunks)
 
 
-def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
+def _effective_tiles(
+    program: Program, vector: int, group: int, packed: bool
+) -> tuple[tuple[tuple[int, ...], ...], int]:
     """Tiles without the part that no element ever falls into, and the chunks of the reduction.
 
     Where the L1 tile holds one register tile, the accumulators stay in registers for the whole reduce block; where the
@@ -185,6 +196,8 @@ def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, a == vector, lanes) for a in range(len(op.axes))]
+    if group >= 0:
+        columns[group] = grouped_tiles(columns[group], op.extents[group])
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not packed:
@@ -196,7 +209,7 @@ def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple
     return (tuple(register), tuple(l1), tuple(task)), min(splits, blocks)
 
 
-def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, vector: bool, lanes: int) -> tuple[int, ...]:
+def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, vector: bool, lanes: int) -> tuple[int, int, int]:
     """The three tiles of an axis cut to its extent, outer ones still multiples of inner ones where that is needed."""
     extent = op.extents[axis]
     register, l1, task = (tiles[level][axis] for level in range(3))
@@ -225,7 +238,9 @@ def _plain(op: Operator, vector: int, access: Access, name: str) -> Operand:
     return Operand(name, access, C_TYPES[access.tensor.dtype], strides, strides[vector], guarded)
 
 
-def _packed(op: Operator, tiles: tuple[tuple[int, ...], ...], vector: int, access: Access, name: str) -> Operand:
+def _packed(
+    op: Operator, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
+) -> Operand:
     """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box."""
     task = tiles[2]
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
@@ -237,7 +252,8 @@ def _packed(op: Operator, tiles: tuple[tuple[int, ...], ...], vector: int, acces
     if panel >= 0:
         size = width
         for d in reversed([d for d in dimensions if d != panel]):
-            pitch[d], size = size, size * shape[d]
+            rows = shape[d] + (GROUP if group >= 0 and access.coefficients[d][group] else 0)
+            pitch[d], size = size, size * rows
         pitch[panel], size = size, size * ceil_div(shape[panel], width)
     else:
         for d in reversed(dimensions):
@@ -249,7 +265,7 @@ def _packed(op: Operator, tiles: tuple[tuple[int, ...], ...], vector: int, acces
     ]
     lane_stride = strides[vector]
     if panel >= 0:
-        strides[vector], lane_stride = pitch[panel] // width, 1
+        strides[vector], lane_stride = pitch[panel] // width, GROUP if group >= 0 else 1
     packing = Packing(panel, shape, tuple(pitch), size)
     return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), lane_stride, (), packing)
 
