@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gensor_gym.codegen import c_fold
+from gensor_gym.codegen import c_dot, c_fold
 from gensor_gym.codegen.c_functions import FUNCTIONS
 
 _TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), may_alias));\n"
@@ -158,8 +158,8 @@ _SCALARS = {
 """,
 }
 
-_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | {name: text for name, (text, _) in FUNCTIONS.items()}
-_SCALAR = _SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
+_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | {name: text for name, (text, _) in FUNCTIONS.items()}
+_SCALAR = _SCALARS | c_dot.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _ORDER = ("splat", "load", "load_masked", "store", "transpose", "max", "exp", "erf", "fold_add", "fold_max")
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _MAXIMUM = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
@@ -219,7 +219,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     values["odd"] = ", ".join(str(2 * lane + 1) for lane in lanes)
     values["joined"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
     values["butterflies"] = _butterflies(width)
-    values |= c_fold.lane_lists(width)
+    values |= c_fold.lane_lists(width) | c_dot.intrinsics(width)
     values["pieces"] = _pieces(width)
     values |= {"w": width, "acc": accumulator, "item": narrow or accumulator, "s": "_narrow" if narrow else ""}
     values |= {"bytes": 4 * width, "half": width // 2}

@@ -37,6 +37,9 @@ class Compiler:
         """
         target = "-mcpu" if self.name == "zig" or _is_arm() else "-march"
         flags = ["-O2", "-std=gnu11", f"{target}={arch}", "-ffp-contract=fast"]
+        if self.name != "gcc":
+            # clang 22 was seen to miscompile eight int8 dot products side by side; vectors are written out anyway.
+            flags.append("-fno-slp-vectorize")
         if lanes == 16:
             # Without it clang splits vectors of 512 bits on the CPUs whose clock once fell under them.
             flags.append("-mprefer-vector-width=512")
