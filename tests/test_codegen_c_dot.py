@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.operators.types import Operator
 from tests.c_cases import inputs_of, machine, program
-from tests.test_codegen_c_memory import sanitized
+from tests.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
 
 ARCHES = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw", "native": ""}
 """What the code is compiled for -> the flag that this machine must have to run it."""
@@ -86,6 +88,30 @@ def test_sanitizers_find_nothing_in_groups(tmp_path: Path) -> None:
     cases = [program(gemm(m, 112, 43), *tiles, pack_b=1, pack_a=a) for m, a in ((40, 1), (12, 0), (12, 1))]
     cases += [program(gemm(64, 33, 63), (4, 21, 1), (8, 21, 63), (64, 21, 63), hw=machine(4), pack_b=1, pack_a=1)]
     sanitized(tmp_path, [generate_c(case) for case in cases])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
+@pytest.mark.parametrize("pack_b", [0, 1])
+def test_int8_between_guard_pages(pack_b: int) -> None:
+    script = f"from tests.test_codegen_c_dot import run_between_guard_pages as f; f({pack_b})"
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def run_between_guard_pages(pack_b: int) -> None:
+    """Carried sums at the end of the output, which gcc once loaded whole vectors of."""
+    arches = ["native", *(["haswell"] if "avx2" in cpu_info().flags else [])]
+    for arch in arches:
+        knobs = {"unroll": 8, "prefetch": 8, "pack_b": pack_b}
+        four, eight = machine(4, arch), machine(8, arch)
+        cases = [
+            program(gemm(5, 31, 17), (8, 16, 1), (8, 64, 3), (8, 64, 3), hw=four, loop_order=1, **knobs),
+            program(gemm(97, 3, 5), (1, 48, 1), (4, 96, 2), (16, 96, 2), hw=eight, **knobs),
+            program(gemm(40, 112, 43), (3, 48, 2), (6, 48, 6), (12, 96, 12), pack_a=1, **knobs),
+        ]
+        for case in cases:
+            run_kernel_between_guard_pages(generate_c(case))
 
 
 @pytest.mark.parametrize("convolution", [1, 2])

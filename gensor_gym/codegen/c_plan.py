@@ -220,9 +220,7 @@ def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
     return tuple(chunks)
 
 
-def _effective_tiles(
-    program: Program, vector: int, group: int, packed: bool
-) -> tuple[tuple[tuple[int, ...], ...], int]:
+def _effective_tiles(program: Program, vector: int, group: int, packed: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
     """Tiles without the part that no element ever falls into, and the chunks of the reduction.
 
     Where the L1 tile holds one register tile, the accumulators stay in registers for the whole reduce block; where the
@@ -301,9 +299,7 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
     return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), 1, (), packing, tuple(tables))
 
 
-def _packed(
-    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
-) -> Operand:
+def _packed(program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand copied for all tasks at once where they read it alike and the copy is not too large, else by each task."""
     op, task = program.operator, tiles[2]
     repeated = any(task[a] < op.extents[a] and not any(row[a] for row in access.coefficients) for a in op.spatial)
