@@ -65,6 +65,9 @@ def test_flags_by_family_and_width() -> None:
         assert "-mprefer-vector-width=512" not in one.flags("native", 8)
         assert "-shared" not in one.flags("native", 8, shared=False)
     assert "-mcpu=native" in zig.flags("native", 16)
+    assert "-mcpu=skylake_avx512" in zig.flags("skylake-avx512", 16)
+    assert "-fno-slp-vectorize" in zig.flags("native", 16)
+    assert "-fno-slp-vectorize" not in gcc.flags("native", 16)
     assert "-march=cascadelake" in gcc.flags("cascadelake", 16) or compiler._is_arm()
 
 

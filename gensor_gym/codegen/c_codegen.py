@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gensor_gym.codegen.c_dot import has_start_field, helper_text, start_field
 from gensor_gym.codegen.c_loops import register_tiles
 from gensor_gym.codegen.c_micro import micro_kernel
 from gensor_gym.codegen.c_operand import fill_array, fill_name, guard_name, has_guard_field, task_start
@@ -57,6 +58,7 @@ def generate_c(program: Program) -> Kernel:
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
     copy += [copy_row(plan, item)] if plan.shift is not None else []
+    copy += [helper_text()] if plan.group >= 0 else []
     head = Path(__file__).with_name("runtime.h").read_text()
     title = f"/* {program.operator} on {program.hardware.name}. */\n"
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)
@@ -107,6 +109,7 @@ def _structs(plan: Plan) -> str:
             lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded if has_guard_field(plan, operand, d)))
         lines.add(f"{output.c_type} *{output.name};", f"long {output.name}_origin;")
         lines.add(*(["long line;"] if plan.shift is not None else []))
+        lines.add(*([f"long {start_field(plan)};"] if has_start_field(plan) else []))
         lines.add(*(f"long {plan.axes[a]}_count;" for a in _counted(plan)))
     return text + str(lines).rstrip("\n") + ";\n"
 
@@ -234,6 +237,7 @@ def _origin(plan: Plan, operand: Operand) -> str:
 def _reduce_block(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
     """One reduce block: pack what it reads, then walk its L1 tiles."""
     _decode(lines, plan, list(plan.op.reduce), "block")
+    lines.add(*([f"t.{start_field(plan)} = {task_start(plan, plan.group)};"] if has_start_field(plan) else []))
     for read in plan.reads:
         if read.packing is not None and read.packing.shared:
             lines.add(f"t.{read.name} = {_plus(f'call->shared_{read.name}', shared_start(plan, read))};")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen import c_dot
 from gensor_gym.codegen.c_finish import accumulate, finish, store
 from gensor_gym.codegen.c_operand import NOWHERE, Point, Reader, bounds, is_split, literal
 from gensor_gym.codegen.c_plan import Chunk, Operand, Plan
@@ -80,17 +81,19 @@ def identity(plan: Plan) -> str:
 def _start(lines: Lines, reader: Reader) -> None:
     """Declare the accumulators: at the identity, or where the block before left off."""
     plan = reader.plan
-    for c, chunk in enumerate(plan.chunks):
+    if plan.group >= 0:
+        c_dot.start(lines, reader)
+    for c, chunk in enumerate(plan.chunks if plan.group < 0 else ()):
         start = identity(plan) if chunk.width == 1 else f"splat_{chunk.width}({identity(plan)})"
         names = [accumulator(r, c) for r in range(len(plan.rows))]
         lines.add(f"{_vector_type(chunk)} " + ", ".join(f"{name} = {start}" for name in names) + ";")
     if not plan.is_carried or plan.vector_is_reduced:
         return
-    output = plan.output
+    output, joined = plan.output, "=" if plan.group < 0 else "+="
     with lines.block("if (!first)"):
         for r, row in enumerate(plan.rows):
             for c, chunk in enumerate(plan.chunks):
-                lines.add(f"{accumulator(r, c)} = {reader.value(output, row, chunk)};")
+                lines.add(f"{accumulator(r, c)} {joined} {reader.value(output, row, chunk)};")
 
 
 def _reduce_order(plan: Plan) -> list[int]:
@@ -104,10 +107,8 @@ def _unrolls(plan: Plan) -> dict[int, int]:
     factors = {}
     for depth, axis in enumerate(reversed(_reduce_order(plan))):
         wanted = plan.program.knob("unroll") if depth == 0 else 1
-        steps = plan.op.extents[axis]
-        if axis == plan.vector:
-            steps = -(-steps // plan.tiles[0][axis])
-        else:
+        steps = -(-plan.op.extents[axis] // plan.step(axis))
+        if axis != plan.vector:
             wanted *= plan.tiles[0][axis]
         factors[axis] = max(1, min(wanted, budget, steps))
         budget = max(1, budget // factors[axis])
@@ -126,7 +127,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
         return
     axis, inner = order[0], order[1:]
     name, (begin, end) = plan.axes[axis], bounds(plan, axis)
-    if axis == plan.vector:
+    if axis in (plan.vector, plan.group):
         _vector_loop(lines, reader, axis, unrolls[axis])
         return
     if plan.op.extents[axis] == 1:
@@ -142,9 +143,10 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
 
 
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
-    """The loop along a reduced vector axis: whole register tiles, then the rest with lanes masked."""
+    """The loop along a reduce axis by several elements at a time, then the rest: lanes masked or groups cut short."""
     plan = reader.plan
-    name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.tiles[0][axis]
+    name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
+    step = _step if axis == plan.vector else c_dot.step
     exact = plan.op.extents[axis] % width == 0
     if plan.op.extents[axis] >= width:
         if not exact:
@@ -154,12 +156,12 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
         start = f"long {name} = {begin}; {name} < {end}" if exact else f"; {name} + {width} <= {end}"
         with lines.block(f"for ({start}; {name} += {width})"):
             _prefetch(lines, reader, axis)
-            _step(lines, reader, False)
+            step(lines, reader, False)
     else:
         lines.add(f"const long {name} = {begin};")
     if not exact:
         with lines.block(f"if ({name} < {end})"):
-            _step(lines, reader, True)
+            step(lines, reader, True)
 
 
 def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
@@ -169,8 +171,7 @@ def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -
     if not distance or not moving or reader.edge:
         return
     operand = max(moving, key=lambda read: read.access.tensor.size)
-    step = plan.tiles[0][axis] if axis == plan.vector else 1
-    ahead = distance * step * operand.strides[axis]
+    ahead = distance * plan.step(axis) * operand.strides[axis]
     for row in reader.distinct(operand):
         for chunk in plan.chunks:
             lines.add(f"__builtin_prefetch({operand.name} + {reader.index(operand, row, chunk, point)} + {ahead});")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gensor_gym.codegen.c_dot import panel_lines
 from gensor_gym.codegen.c_operand import literal, task_start
 from gensor_gym.codegen.c_plan import Operand, Plan
 from gensor_gym.codegen.c_text import Lines, add, ceil_div, linear, round_up
@@ -48,7 +49,9 @@ def pack_function(plan: Plan, operand: Operand) -> str:
     with lines.block(f"static void pack_{operand.name}({', '.join(arguments)})"):
         runs = _runs(plan, operand)
         if packing.panel < 0:
-            _copy_box(lines, operand, runs, literal(plan.op.pad_value, operand.c_type))
+            _copy_box(lines, operand, runs, literal(plan.op.pad_value, operand.c_type), plan.group >= 0)
+        elif plan.group >= 0:
+            _copy_groups(lines, plan, operand, runs)
         elif packing.panel == len(packing.shape) - 1:
             _copy_panels(lines, plan, operand, runs)
         else:
@@ -148,14 +151,29 @@ def _line(runs: list[_Run], size: int) -> tuple[str, str]:
     return start, f"{' && '.join(tests)} ? {size} : 0" if tests else str(size)
 
 
-def _copy_box(lines: Lines, operand: Operand, runs: list[_Run], fill: str) -> None:
-    """Rows of the innermost dimension, one after the other."""
+def _copy_box(lines: Lines, operand: Operand, runs: list[_Run], fill: str, unsigned: bool) -> None:
+    """Rows of the innermost dimension, one after the other; int8 made unsigned if asked."""
     outer, inner = runs[:-1], runs[-1]
     start, size = _line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
     with lines.blocks(_loops(outer)):
         source, packed = _plus("source", start), _plus("packed", target)
         lines.add(f"copy_line({source}, {inner.low}, {size}, {packed}, {inner.rows}, 1, {fill});")
+        lines.add(*([f"make_unsigned({packed}, {inner.rows});"] if unsigned else []))
+
+
+def _copy_groups(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -> None:
+    """Panels of int8 in groups of rows: the two inner dimensions are the reduced one and that of the panels."""
+    width, outer, middle, inner = plan.tiles[0][plan.vector], runs[:-2], runs[-2], runs[-1]
+    start, rows = _line(outer, 1) if outer else ("0", "1")
+    target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
+    panels = str(ceil_div(int(inner.rows), width)) if _is_constant(inner.rows) else f"{inner.rows} / {width}"
+    with lines.blocks([*_loops(outer), f"for (long panel = 0; panel < {panels}; panel++)"]):
+        column = add(inner.low, f"panel * {width}")
+        source = _plus("source", add(start, linear([(middle.stride, middle.low)]), column))
+        columns = f"least({width}, {inner.size} - ({column}))" if inner.checked else str(width)
+        count = middle.rows if rows == "1" else f"({rows}) * {middle.rows}"
+        lines.add(*panel_lines(plan, operand, source, columns, (count, middle.stride), _plus("packed", target)))
 
 
 def _copy_panels(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -> None:

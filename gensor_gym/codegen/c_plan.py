@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.c_fuse import Shift, copy_limit, fuse
+from gensor_gym.codegen.c_group import GROUP, group_axis, grouped_tiles
 from gensor_gym.codegen.c_text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import vector_axis
@@ -77,6 +78,8 @@ class Plan:
     shift: Shift | None = None
     widest: int = 0
     """Width of the register tile that this one, narrower, stands in for at the end of the vector axis; else 0."""
+    group: int = -1
+    """Reduce axis whose elements are taken four at a time (`c_dot`), or -1."""
 
     @property
     def op(self) -> Operator:
@@ -120,6 +123,10 @@ class Plan:
         if extent <= tile:
             return extent
         return tile if extent % tile == 0 else None
+
+    def step(self, axis: int) -> int:
+        """Elements of a reduce axis that one step of the micro-kernel takes."""
+        return GROUP if axis == self.group else self.tiles[0][axis] if axis == self.vector else 1
 
     def moves(self, axis: int) -> bool:
         """Whether a task holds several register tiles along a spatial axis."""
@@ -173,13 +180,14 @@ def make_plan(program: Program) -> Plan:
         op = program.operator
         vector = op.spatial[-1]
     packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
-    tiles, splits = _effective_tiles(program, vector, any(packs[: len(op.reads)]))
+    group = group_axis(op, vector, packs[: len(op.reads)])
+    tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]))
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
     reads = tuple(
         _shifted(op, tiles, read, name, shift)
         if shift is not None and read is op.reads[0]
-        else _packed(program, tiles, vector, read, name)
+        else _packed(program, tiles, vector, group, read, name)
         if pack
         else _plain(op, vector, read, name)
         for read, name, pack in zip(op.reads, names, packs, strict=False)
@@ -198,6 +206,7 @@ def make_plan(program: Program) -> Plan:
         splits=splits,
         threads=max(1, program.hardware.units),
         shift=shift,
+        group=group,
     )
 
 
@@ -213,7 +222,7 @@ def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
     return tuple(chunks)
 
 
-def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
+def _effective_tiles(program: Program, vector: int, group: int, packed: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
     """Tiles without the part that no element ever falls into, and the chunks of the reduction.
 
     Where the L1 tile holds one register tile, the accumulators stay in registers for the whole reduce block; where the
@@ -221,6 +230,8 @@ def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
+    if group >= 0:
+        columns[group] = grouped_tiles(columns[group], op.extents[group])
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not packed:
@@ -232,7 +243,7 @@ def _effective_tiles(program: Program, vector: int, packed: bool) -> tuple[tuple
     return (tuple(register), tuple(l1), tuple(task)), min(splits, blocks)
 
 
-def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes: int, packed: bool) -> tuple[int, ...]:
+def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes: int, packed: bool) -> tuple[int, int, int]:
     """The three tiles of an axis cut to its extent, outer ones still multiples of inner ones where that is needed.
 
     `lanes` are those of a vector along the axis, 1 if there is none. A vector may stick out of the extent; where nothing
@@ -290,21 +301,24 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
     return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), 1, (), packing, tuple(tables))
 
 
-def _packed(program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, access: Access, name: str) -> Operand:
+def _packed(program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand copied for all tasks at once where they read it alike and the copy is not too large, else by each task."""
     op, task = program.operator, tiles[2]
     repeated = any(task[a] < op.extents[a] and not any(row[a] for row in access.coefficients) for a in op.spatial)
     if repeated:
-        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector)
-        found = _copied(tiles[0][vector], whole, vector, access, name)
+        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group)
+        found = _copied(tiles[0][vector], whole, vector, group, access, name)
         assert found.packing is not None
         if found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware):
             return replace(found, packing=replace(found.packing, shared=True))
-    return _copied(tiles[0][vector], task, vector, access, name)
+    return _copied(tiles[0][vector], task, vector, group, access, name)
 
 
-def _copied(width: int, task: tuple[int, ...], vector: int, access: Access, name: str) -> Operand:
-    """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box."""
+def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
+    """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box.
+
+    Panels of groups are longer by what the accumulators start from (see `c_dot`).
+    """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     panel = _panel_dimension(access, task, vector)
     dimensions = range(len(shape))
@@ -313,7 +327,8 @@ def _copied(width: int, task: tuple[int, ...], vector: int, access: Access, name
     if panel >= 0:
         size = width
         for d in reversed([d for d in dimensions if d != panel]):
-            pitch[d], size = size, size * shape[d]
+            rows = shape[d] + (GROUP if group >= 0 and access.coefficients[d][group] else 0)
+            pitch[d], size = size, size * rows
         pitch[panel], size = size, size * ceil_div(shape[panel], width)
     else:
         for d in reversed(dimensions):
@@ -325,7 +340,7 @@ def _copied(width: int, task: tuple[int, ...], vector: int, access: Access, name
     ]
     lane_stride = strides[vector]
     if panel >= 0:
-        strides[vector], lane_stride = pitch[panel] // width, 1
+        strides[vector], lane_stride = pitch[panel] // width, GROUP if group >= 0 else 1
     packing = Packing(panel, shape, tuple(pitch), size)
     return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), lane_stride, (), packing)
 
@@ -339,9 +354,14 @@ def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
     return -1
 
 
-def whole_tiles(extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int) -> tuple[int, ...]:
-    """Tiles of a task that is the whole operator, register tiles that overhang included."""
-    return tuple(extent if a in reduce and a != vector else round_up(extent, register[a]) for a, extent in enumerate(extents))
+def whole_tiles(
+    extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1
+) -> tuple[int, ...]:
+    """Tiles of a task that is the whole operator, register tiles and groups that overhang included."""
+    steps = [1 if a in reduce and a != vector else step for a, step in enumerate(register)]
+    if group >= 0:
+        steps[group] = GROUP
+    return tuple(round_up(extent, step) for extent, step in zip(extents, steps, strict=True))
 
 
 def _row_pitch(length: int, item: int) -> int:

@@ -109,7 +109,7 @@ def _slice(piece: Plan, read: Operand) -> Operand:
 def _slice_plan(plan: Plan, read: Operand) -> Plan:
     """The plan whose tasks are the pieces: whole extents but for the axis that the pieces lie along."""
     axis = _cut_axis(plan, read)
-    tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector))
+    tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group))
     if axis is not None:
         unit = plan.tiles[0][axis] if axis in plan.op.spatial or axis == plan.vector else 1
         tiles[axis] = round_up(ceil_div(tiles[axis], ITEMS), unit)

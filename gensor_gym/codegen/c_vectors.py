@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gensor_gym.codegen import c_fold
+from gensor_gym.codegen import c_dot, c_fold
 from gensor_gym.codegen.c_functions import FUNCTIONS
 
 _TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), may_alias));\n"
@@ -158,8 +158,8 @@ _SCALARS = {
 """,
 }
 
-_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | {name: text for name, (text, _) in FUNCTIONS.items()}
-_SCALAR = _SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
+_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | {name: text for name, (text, _) in FUNCTIONS.items()}
+_SCALAR = _SCALARS | c_dot.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _ORDER = ("splat", "load", "load_masked", "store", "transpose", "max", "exp", "erf", "fold_add", "fold_max")
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _MAXIMUM = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
@@ -207,8 +207,8 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "maximum": "", "end": ""}
     values["held"] = _held(width)
-    if accumulator == "float":
-        values |= _intrinsics(name, width)
+    if not narrow:
+        values |= _intrinsics(name, width, accumulator)
     values["convert"] = f"    return *(const vec{width} *)p;\n"
     if narrow:
         attributes = f"vector_size({width} * sizeof({narrow})), aligned(1), may_alias"
@@ -219,7 +219,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     values["odd"] = ", ".join(str(2 * lane + 1) for lane in lanes)
     values["joined"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
     values["butterflies"] = _butterflies(width)
-    values |= c_fold.lane_lists(width)
+    values |= c_fold.lane_lists(width) | c_dot.intrinsics(width)
     values["pieces"] = _pieces(width)
     values |= {"w": width, "acc": accumulator, "item": narrow or accumulator, "s": "_narrow" if narrow else ""}
     values |= {"bytes": 4 * width, "half": width // 2}
@@ -260,25 +260,30 @@ def _butterflies(width: int) -> str:
     return text
 
 
-def _intrinsics(name: str, width: int) -> dict[str, object]:
+def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
     """Bodies with x86 intrinsics, up to the plain alternative."""
-    if name == "max" and width in _MAXIMUM:
+    if name == "max" and width in _MAXIMUM and accumulator == "float":
         macro, prefix = _MAXIMUM[width]
         return {"maximum": f"#ifdef {macro}\n    return (vec{width}){prefix}_max_ps(b, a);\n#else\n", "end": "#endif\n"}
     if name in ("load_masked", "store_masked") and width in _MASKS:
-        return _masked(width)
+        return _masked(width, "ps" if accumulator == "float" else "epi32")
     return {}
 
 
-def _masked(width: int) -> dict[str, object]:
-    """Bodies of masked access: a mask register of AVX-512, else a mask vector of AVX2."""
+def _masked(width: int, kind: str) -> dict[str, object]:
+    """Bodies of masked access: a mask register of AVX-512, else a mask vector of AVX2.
+
+    `kind` is the suffix of the intrinsics, `ps` or `epi32`. Plain loops are no choice for integers: gcc 12.2 was seen to
+    make one load of all lanes of them, past the end of a tensor.
+    """
     bits = 32 * width
     prefix = "_mm" if width == 4 else f"_mm{bits}"
     integer, lanes = f"__m{bits}i", ", ".join(map(str, range(width)))
     at = f"    const {integer} at = {prefix}_add_epi32({prefix}_setr_epi32({lanes}), {prefix}_set1_epi32((int)index));\n"
     wide = f"    const __mmask{max(width, 8)} keep = {prefix}_cmplt_epu32_mask(at, {prefix}_set1_epi32((int)size));\n"
-    load = f"    return (vec{width}){prefix}_mask_loadu_ps({prefix}_set1_ps(fill), keep, p);\n"
-    store = f"    {prefix}_mask_storeu_ps(p, keep, x);\n"
+    blend, vector, x = ("ps", f"(__m{bits})", "x") if kind == "ps" else ("epi8", "", f"({integer})x")
+    load = f"    return (vec{width}){prefix}_mask_loadu_{kind}({prefix}_set1_{kind}(fill), keep, p);\n"
+    store = f"    {prefix}_mask_storeu_{kind}(p, keep, {x});\n"
     first = f"#ifdef {_MASKS[width]}\n{at}{wide}"
     second, end = "", "#endif\n"
     if width < 16:
@@ -286,9 +291,9 @@ def _masked(width: int) -> dict[str, object]:
         above = f"{prefix}_cmpgt_epi32(at, {prefix}_set1_epi32(-1))"
         below = f"{prefix}_cmpgt_epi32({prefix}_set1_epi32((int)size), at)"
         second = f"#elif defined __AVX2__\n{at}    const {integer} keep = {prefix}_and_{whole}({above}, {below});\n"
-    narrow_load = f"    const vec{width} x = (vec{width}){prefix}_maskload_ps(p, keep);\n"
-    narrow_load += f"    return (vec{width}){prefix}_blendv_ps({prefix}_set1_ps(fill), x, (__m{bits})keep);\n"
-    narrow_store = f"    {prefix}_maskstore_ps(p, keep, x);\n"
+    narrow_load = f"    const vec{width} x = (vec{width}){prefix}_maskload_{kind}(p, keep);\n"
+    narrow_load += f"    return (vec{width}){prefix}_blendv_{blend}({prefix}_set1_{kind}(fill), {x}, {vector}keep);\n"
+    narrow_store = f"    {prefix}_maskstore_{kind}(p, keep, {x});\n"
     return {
         "masked_load": first + load + (second + narrow_load if second else "") + "#else\n",
         "masked_store": first + store + (second + narrow_store if second else "") + "#else\n",

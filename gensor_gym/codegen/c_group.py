@@ -1,0 +1,42 @@
+"""int8 products in groups of four: which kernels can use instructions that add four products to a 32-bit lane."""
+
+from __future__ import annotations
+
+from gensor_gym.operators.types import Access, Operator
+
+GROUP = 4
+"""Neighbouring elements of the reduction that one lane takes at a time."""
+
+
+def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
+    """The reduce axis whose elements are taken in groups, or -1 where the product is computed element by element.
+
+    It takes an int8 product of an operand that is the same for all lanes, with neighbours along the axis side by side
+    in memory, and a packed one whose lanes are side by side; and only that axis may be reduced over.
+    """
+    if op.dtype != "int8" or op.body != "multiply_add" or len(packs) < 2 or not packs[1] or vector not in op.spatial:
+        return -1
+    scalar, lanes = op.reads
+    axes = [a for a in op.reduce if op.extents[a] > 1]
+    if len(axes) != 1 or scalar.is_padded(op.extents) or lanes.is_padded(op.extents):
+        return -1
+    axis = axes[0]
+    reads_words = scalar.axis_strides()[vector] == 0 and _moved_by(scalar, -1) == [axis]
+    reads_rows = len(lanes.view) > 1 and _moved_by(lanes, -1) == [vector] and _moved_by(lanes, -2) == [axis]
+    alone = [sum(1 for row in read.coefficients if row[axis]) for read in (scalar, lanes)]
+    return axis if reads_words and reads_rows and alone == [1, 1] else -1
+
+
+def _moved_by(access: Access, dimension: int) -> list[int]:
+    """The axes that move the index along a dimension, [-1] where one moves it by more than one."""
+    row = access.coefficients[dimension]
+    moving = [a for a, c in enumerate(row) if c]
+    return moving if all(row[a] == 1 for a in moving) else [-1]
+
+
+def grouped_tiles(tile: tuple[int, int, int], extent: int) -> tuple[int, int, int]:
+    """Register, L1 and task tile of the axis with whole groups in the outer two; `extent` elements in all."""
+    whole = -(-extent // GROUP) * GROUP
+    register, l1, task = tile
+    l1, task = (min(-(-size // GROUP) * GROUP, whole) for size in (l1, task))
+    return min(register, extent), l1, max(l1, task)
