@@ -168,12 +168,8 @@ class Plan:
 
 def make_plan(program: Program) -> Plan:
     """The plan of a program; ValueError for a data type that the C generator does not know."""
-    op = program.operator
-    if op.dtype not in DTYPES:
-        raise ValueError(f"C kernels take dtype {' or '.join(DTYPES)}, got {op.dtype!r}")
-    if program.hardware.kind != "cpu":
-        raise ValueError(f"C is generated for hardware of kind 'cpu', got {program.hardware.name!r} of kind 'gpu'")
-    convolution = program.knob("convolution")
+    _check(program)
+    op, convolution = program.operator, program.knob("convolution")
     vector, shift = vector_axis(op, convolution), None
     if convolution == 2:
         program, shift = fuse(program)
@@ -184,14 +180,14 @@ def make_plan(program: Program) -> Plan:
     tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]))
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
-    reads = tuple(
-        _shifted(op, tiles, read, name, shift)
-        if shift is not None and read is op.reads[0]
-        else _packed(program, tiles, vector, group, read, name)
-        if pack
-        else _plain(op, vector, read, name)
-        for read, name, pack in zip(op.reads, names, packs, strict=False)
-    )
+
+    def operand(read: Access, name: str, pack: bool) -> Operand:
+        """A read as the knobs want it."""
+        if shift is not None and read is op.reads[0]:
+            return _shifted(op, tiles, read, name, shift)
+        return _packed(program, tiles, vector, group, read, name) if pack else _plain(op, vector, read, name)
+
+    reads = tuple(operand(*three) for three in zip(op.reads, names, packs, strict=False))
     extra = iter(names[len(op.reads) :])
     stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra), shift) for s in op.epilogue)
     return Plan(
@@ -208,6 +204,14 @@ def make_plan(program: Program) -> Plan:
         shift=shift,
         group=group,
     )
+
+
+def _check(program: Program) -> None:
+    """ValueError for a data type or a kind of hardware that C is not generated for."""
+    if program.operator.dtype not in DTYPES:
+        raise ValueError(f"C kernels take dtype {' or '.join(DTYPES)}, got {program.operator.dtype!r}")
+    if program.hardware.kind != "cpu":
+        raise ValueError(f"C is generated for hardware of kind 'cpu', got {program.hardware.name!r} of kind 'gpu'")
 
 
 def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
