@@ -59,7 +59,7 @@ def test_flags_by_family_and_width() -> None:
     gcc = compiler.Compiler(("gcc",), "gcc", "")
     zig = compiler.Compiler(("python", "-m", "ziglang", "cc"), "zig", "")
     for one in (gcc, zig):
-        assert {"-O2", "-shared", "-fPIC", "-lm", "-pthread", "-ffp-contract=fast"} <= set(one.flags("native", 16))
+        assert {"-O2", "-shared", "-fPIC", "-ffp-contract=fast"} <= set(one.flags("native", 16))
         assert "-ffast-math" not in one.flags("native", 16)
         assert "-mprefer-vector-width=512" in one.flags("native", 16)
         assert "-mprefer-vector-width=512" not in one.flags("native", 8)

@@ -46,11 +46,18 @@ class Compiler:
             flags.append("-mprefer-vector-width=512")
         if shared:
             flags += ["-fPIC", "-shared"]
-        return (*flags, "-lm", "-pthread")
+        return tuple(flags)
 
-    def line(self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True) -> list[str]:
-        """The command line that compiles one file, with the library last as linkers that drop unused ones want it."""
-        return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), "-lm"]
+    def line(
+        self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True, libraries: bool = True
+    ) -> list[str]:
+        """The command line that compiles one file, with libraries last as linkers that drop unused ones want it.
+
+        `libraries=False` is for a shared library that calls nothing but what a process has anyway (`memcpy`): looking
+        through libraries takes the linker longer than the rest of its work.
+        """
+        last = ["-lm", "-pthread"] if libraries or self.name == "zig" or sys.platform != "linux" else ["-nostdlib"]
+        return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), *last]
 
 
 def find_compiler() -> Compiler:
