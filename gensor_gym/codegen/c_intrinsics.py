@@ -27,10 +27,10 @@ _PLAIN = {
 
 _WIDE = {
     "cmplt_epu32_mask": ("ucmpd{bits}_mask", "(a, b)|{call}(a, b, 1, -1)"),
-    "mask_loadu_ps": ("loadups{bits}_mask", "(other, keep, p)|{call}(p, other, keep)"),
-    "mask_storeu_ps": ("storeups{bits}_mask", "(p, keep, x)|{call}(p, x, keep)"),
-    "mask_loadu_epi32": ("loaddqusi{bits}_mask", "(other, keep, p)|{call}(p, other, keep)"),
-    "mask_storeu_epi32": ("storedqusi{bits}_mask", "(p, keep, x)|{call}(p, x, keep)"),
+    "mask_loadu_ps": ("loadups{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
+    "mask_storeu_ps": ("storeups{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
+    "mask_loadu_epi32": ("loaddqusi{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
+    "mask_storeu_epi32": ("storedqusi{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
 }
 """Those of AVX-512 (with VL below 512 bits) -> built-in function, and parameters and expansion."""
 
@@ -99,7 +99,8 @@ def _words(prefix: str) -> dict[str, object]:
     """What stands for the names in braces at one width."""
     width = _WIDTHS[prefix]
     bits, wide = 32 * width, width == 8
-    kinds = {"f": f"__m{bits}", "i": f"__m{bits}i", "h": f"gg_short_{width}", "u": f"gg_ushort_{width}", "c": f"gg_char_{width}"}
+    kinds = {"f": f"__m{bits}", "i": f"__m{bits}i"}
+    kinds |= {"h": f"gg_short_{width}", "u": f"gg_ushort_{width}", "c": f"gg_char_{width}"}
     sets = {"sse": "__SSE__", "sse2": "__SSE2__", "avx": "__SSE4_1__", "avx2": "__SSE4_1__"}
     if wide:
         sets = {"sse": "__AVX__", "sse2": "__AVX2__", "avx": "__AVX__", "avx2": "__AVX2__"}
