@@ -59,7 +59,9 @@ def _arches() -> list[str]:
 def _wrong(name: str, arch: str, folder: Path, optimize: str = "") -> int:
     """Values that the compiled loop gets wrong, with the flags in use or with another level of optimization."""
     text, padded = LOOPS[name]
-    source, library = folder / "pad.c", folder / f"{name.replace(" ", "_")}{optimize}.so"
+    # A name of its own: a library once loaded is found again by its path.
+    label = name.replace(" ", "_") + optimize
+    source, library = folder / "pad.c", folder / f"{label}.so"
     source.write_text(text)
     line = find_compiler().line(source, library, arch, TARGETS[arch][1], libraries=False)
     line = [optimize if optimize and re.fullmatch("-O.", word) else word for word in line]
@@ -91,7 +93,8 @@ def test_these_loops_show_the_fault_of_gcc_12(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arch", _arches())
 def test_padded_kernels_are_right(arch: str) -> None:
     hw = machine(TARGETS[arch][1], arch)
-    padded = [p for p in (random_program(seed, hw) for seed in range(200)) if re.search(r"padding=\(?[1-9]", str(p.operator))]
+    programs = [random_program(seed, hw) for seed in range(200)]
+    padded = [p for p in programs if re.search(r"padding=\(?[1-9]", str(p.operator))]
     packed = [p for p in padded if p.knob("pack_a") or p.knob("pack_b")]
     assert len(padded) > 20 and len(packed) > 8
     for kernel in compiled([*packed[:12], *padded[:12]]):
