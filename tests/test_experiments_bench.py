@@ -21,7 +21,10 @@ TINY = {
     "env": ["env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]"],
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
-    "measure": ["measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.repeated=2"],
+    "measure": [
+        "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.repeated=2", "measure.compile.schedules=2",
+        "measure.compile.operators=[gemv(m=64, k=48)]",
+    ],  # fmt: skip
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
         "model.constructed=2", "fit=coefficients",
@@ -71,10 +74,17 @@ def test_kernels(tmp_path: Path) -> None:
 
 
 def test_measure(tmp_path: Path) -> None:
-    rate, repeatability = _run("measure", tmp_path)
-    assert rate["trials"] == 3 and rate["trials_per_second"] == pytest.approx(3 / rate["wall_s"])
-    assert 0 < rate["sampling_share"] < 1
+    random, ranked, repeatability, compiled, compiled_all = _run("measure", tmp_path)
+    assert (random["schedules"], ranked["schedules"]) == ("random", "ranked")
+    for rate in (random, ranked):
+        assert rate["trials"] == 3 and rate["trials_per_second"] == pytest.approx(3 / rate["wall_s"])
+        assert 0 < rate["sampling_share"] < 1
+        # A compilation takes longer than finding a kernel in the cache does.
+        assert 0.01 < rate["compile_s"]["median"] <= rate["compile_s"]["largest"] < rate["wall_s"]
     assert len(repeatability["ratios"]) == repeatability["kernels"] <= 2
+    assert compiled["kernels"] + compiled["failed"] <= 2 and compiled["kernels"] == compiled_all["kernels"]
+    assert compiled["largest_s"] == compiled_all["largest_s"] >= compiled_all["median_s"] > 0.01
+    assert compiled_all["over_limit"] == 0
 
 
 def test_model_and_its_fit(tmp_path: Path) -> None:
