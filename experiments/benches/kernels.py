@@ -3,7 +3,7 @@
 The strategy and, where asked for, reference searches of more trials find a kernel each; all of them and torch are timed
 together. Torch is given every thread count up to ours and is counted at its best. The register-resident multiply-add loop
 of `hardware/probe.c` runs just before and after each operator, so that a share of it is of the same minute.
-GENSOR_GYM_THREADS=1 runs all of it on one thread.
+GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed beside its float32 twin as well.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.benches.lines import Lines, Steal, machine
+from experiments.benches.kernels_twin import float32_twin, over_float32
 from experiments.retime import TORCH, Comparison, Retimer
 from experiments.summary import geometric_mean, interval, ratio
 from gensor_gym import hardware, operators
@@ -75,6 +76,9 @@ def _overall(timed: list[dict[str, Any]]) -> dict[str, object]:
         "slower": sum(row["over_torch"]["high"] < 1 for row in timed),
         "by_class": {name: geometric_mean(r["over_torch"]["median"] for r in rows) for name, rows in by_class.items()},
     }
+    if all("over_float32" in row for row in timed):
+        ratios = [row["over_float32"]["median"] for row in timed]
+        line |= {"over_float32": geometric_mean(ratios), "least_over_float32": min(ratios)}
     if all("of_reference" in row for row in timed):
         line["of_reference"] = geometric_mean(row["of_reference"]["median"] for row in timed)
     return line
@@ -96,7 +100,17 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
     missing = {name: why for c in compared.values() for name, why in c.dropped.items()}
     if missing:
         return {**row, "error": str(missing)}
-    return {**row, **_ratios(op, retimer.hardware, compared, max(loop), found)}
+    row |= _ratios(op, retimer.hardware, compared, max(loop), found)
+    return row | _twin(op, schedule, settings, seed, store, retimer) if op.dtype == "int8" else row
+
+
+def _twin(op: Operator, schedule: Schedule, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, Any]:
+    """The float32 kernel that the same search finds, and what int8 gains over it."""
+    twin = float32_twin(op)
+    found, row = _search(twin, settings, seed, store, retimer)
+    if KERNEL not in found:
+        return {"float32_error": row["error"]}
+    return over_float32(op, schedule, twin, found[KERNEL][0], retimer)
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winners, dict[str, Any]]:
