@@ -95,16 +95,20 @@ static uint_fast64_t await_job(uint_fast64_t seen) {
 }
 
 #ifdef __linux__
+/* Of the thread that loads this library: a caller may be kept on one CPU by the time it starts the pool. */
+static cpu_set_t allowed;
+static int allowed_known;
+
+__attribute__((constructor)) static void ask_allowed(void) {
+    allowed_known = pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) == 0;
+}
+
 static void note_cpu(int thread) { atomic_store_explicit(&pool.cpu[thread], sched_getcpu(), memory_order_relaxed); }
 
 /* Leaves a CPU on which a thread of a lower number was last seen, if there is another one, and keeps off it: schedulers
  * (Linux in a virtual machine, where a halted processor does not count as idle) were seen to wake a worker on its caller's
  * CPU call after call, and the team then took longer than one thread. */
 static void spread(int thread) {
-    static _Thread_local cpu_set_t allowed;
-    static _Thread_local int asked, known;
-    if (!asked) known = pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) == 0;
-    asked = 1;
     note_cpu(thread);
     const int here = atomic_load_explicit(&pool.cpu[thread], memory_order_relaxed);
     cpu_set_t others = allowed;
@@ -114,7 +118,7 @@ static void spread(int thread) {
         crowded |= there == here;
         if (there >= 0 && there < CPU_SETSIZE) CPU_CLR(there, &others);
     }
-    if (!known || !crowded || CPU_COUNT(&others) == 0) return;
+    if (!allowed_known || !crowded || CPU_COUNT(&others) == 0) return;
     if (pthread_setaffinity_np(pthread_self(), sizeof others, &others) == 0) note_cpu(thread);
 }
 #else

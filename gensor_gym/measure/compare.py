@@ -53,7 +53,9 @@ def run_comparison(
         if request.torch_compile:
             announce("start")
             timers["torch.compile"] = _torch_timer(device, op, draw, request.torch_threads or 1, True)
-        return _interleave(timers, request.rounds, request.rules, request.seed, announce)
+        announce("wait")
+        with timing_lock(), device.steady():
+            return _interleave(timers, request.rounds, request.rules, request.seed, announce)
 
 
 def _torch_timer(device: Device, op: Operator, draw: Draw, threads: int, compiled: bool) -> Timer:
@@ -71,20 +73,18 @@ def _interleave(
     rng = np.random.default_rng(seed)
     calls: dict[str, int] = {}
     samples: dict[str, list[float]] = {name: [] for name in timers}
-    announce("wait")
-    with timing_lock():
-        for name, timer in timers.items():
+    for name, timer in timers.items():
+        announce("time")
+        calls[name] = calls_per_sample(warm_up(timer, rules), rules)
+    for _ in range(rounds):
+        for name in rng.permutation(list(timers)):
             announce("time")
-            calls[name] = calls_per_sample(warm_up(timer, rules), rules)
-        for _ in range(rounds):
-            for name in rng.permutation(list(timers)):
-                announce("time")
-                time.sleep(_PAUSE)
-                timers[name](max(1, calls[name] // 4))
-                samples[name].append(timers[name](calls[name]) / calls[name])
-                # Looked at each round: on a busy machine a call can become a hundred times slower than at warm-up.
-                # Small changes are left alone, since a GPU captures a graph for every count.
-                fitting = calls_per_sample(samples[name][-1], rules)
-                if not 0.8 * calls[name] <= fitting <= 1.25 * calls[name]:
-                    calls[name] = fitting
+            time.sleep(_PAUSE)
+            timers[name](max(1, calls[name] // 4))
+            samples[name].append(timers[name](calls[name]) / calls[name])
+            # Looked at each round: on a busy machine a call can become a hundred times slower than at warm-up.
+            # Small changes are left alone, since a GPU captures a graph for every count.
+            fitting = calls_per_sample(samples[name][-1], rules)
+            if not 0.8 * calls[name] <= fitting <= 1.25 * calls[name]:
+                calls[name] = fitting
     return samples

@@ -5,12 +5,14 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import platform
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from gensor_gym.codegen.runtime import load_runtime, runtime
+from gensor_gym.measure.affinity import pinned
 from gensor_gym.measure.buffers import GuardedBuffer
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.requests import Built
@@ -41,6 +43,10 @@ class CpuDevice:
         if compiled:
             raise ValueError("torch.compile is a baseline on GPUs only")
         return TorchBaseline(op, inputs, threads)
+
+    def steady(self) -> AbstractContextManager[None]:
+        """The calling thread stays where it is."""
+        return pinned()
 
 
 class LoadedC:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import cupy
 import numpy as np
@@ -102,6 +102,10 @@ class CudaDevice:
         from gensor_gym.measure.torch_cuda import TorchCudaBaseline
 
         return TorchCudaBaseline(op, inputs, compiled)
+
+    def steady(self) -> AbstractContextManager[None]:
+        """Nothing: events on the device tell the time."""
+        return nullcontext()
 
 
 class LoadedCubin:

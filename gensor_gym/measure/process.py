@@ -13,6 +13,7 @@ import weakref
 from pathlib import Path
 from typing import IO, Any
 
+from gensor_gym.measure.affinity import OMP_ENVIRONMENT
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.wire import DeadlinePassed, PipeClosed, receive, send
 
@@ -145,7 +146,7 @@ class _Live:
             stderr=self._stderr,
             pass_fds=(child_read, child_write),
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**OMP_ENVIRONMENT, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
         os.close(child_read)
         os.close(child_write)

@@ -1,10 +1,10 @@
 """How a kernel is timed. The rules have a version: numbers of different protocols are never mixed.
 
-Protocol 1: warm caches (the kernel's own data, left by the call before). Calls are batched so that a sample lasts at
-least 2 ms, far above the clock's resolution and one wake-up of the thread pool. Warm-up lasts at least three calls or
-10 ms. Samples are taken until the distribution-free 95 percent interval of the median is within 1 percent of it on
-either side, or the budget is spent; at least five, unless one call alone outlasts the budget. The median is the result,
-all samples are kept.
+Protocol 2 (1 let threads move): the calling thread stays on one CPU while a CPU's kernels are timed (`affinity`). Warm
+caches (the kernel's own data, left by the call before). Calls are batched so that a sample lasts at least 2 ms, far above
+the clock's resolution and one wake-up of the thread pool. Warm-up lasts at least three calls or 10 ms. Samples are taken
+until the distribution-free 95 percent interval of the median is within 1 percent of it on either side, or the budget is
+spent; at least five, unless one call alone outlasts the budget. The median is the result, all samples are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from gensor_gym.measure.intervals import half_width
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 Timer = Callable[[int], float]
 """Runs the kernel that many times in a row and returns the seconds that took in all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -72,6 +72,9 @@ class Device(Protocol):
     def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, compiled: bool) -> Baseline:
         """Torch's kernel on this device; `compiled` asks for torch.compile's."""
 
+    def steady(self) -> AbstractContextManager[None]:
+        """What holds while something is timed."""
+
 
 def check(loaded: Loaded, op_dtype: str, draw: Draw) -> str:
     """What is wrong with the output that stands in the buffers for this draw; empty when nothing."""
@@ -96,12 +99,14 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
     announce("load")
     try:
         with opened(device, request.built, request.threads) as loaded:
-            return _measure(loaded, draws, request, announce)
+            return _measure(device, loaded, draws, request, announce)
     except LaunchError as error:
         return Measurement(Status.LAUNCH_ERROR, error=str(error), digest=kernel.digest)
 
 
-def _measure(loaded: Loaded, draws: tuple[Draw, ...], request: TrialRequest, announce: Announce) -> Measurement:
+def _measure(
+    device: Device, loaded: Loaded, draws: tuple[Draw, ...], request: TrialRequest, announce: Announce
+) -> Measurement:
     """The trial on a loaded kernel."""
     kernel = request.built.kernel
     dtype = kernel.operator.output.dtype
@@ -116,7 +121,7 @@ def _measure(loaded: Loaded, draws: tuple[Draw, ...], request: TrialRequest, ann
         if fault := check(loaded, dtype, draw):
             return wrong(fault, "before timing")
     announce("wait")
-    with timing_lock():
+    with timing_lock(), device.steady():
         announce("time")
         loaded.poison()
         samples, calls = take_samples(loaded.time, request.rules)
