@@ -9,15 +9,16 @@ GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed bes
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from omegaconf import DictConfig
 
 from agents import get_strategy
 from agents.optimize import run as search
-from experiments.benches.lines import Lines, Steal, machine
+from experiments.benches import kernels_prepacked
 from experiments.benches.kernels_twin import float32_twin, over_float32
+from experiments.benches.lines import Lines, Steal, machine
 from experiments.retime import TORCH, Comparison, Retimer
 from experiments.summary import geometric_mean, interval, ratio
 from gensor_gym import hardware, operators
@@ -28,6 +29,7 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.types import Operator
 
@@ -53,6 +55,9 @@ def run(config: DictConfig, emit: Lines) -> None:
     shapes = settings.shapes if isinstance(settings.shapes, str) else list(settings.shapes)
     rows = []
     for op in dict.fromkeys(operators.resolve(shapes)):
+        if settings.prepacked:
+            emit(kind="prepacked", **kernels_prepacked.shape(op, settings, config.seed, store, cast(NativeBackend, backend), hw))
+            continue
         rows.append(_shape(op, settings, config.seed, store, retimers))
         emit(kind="shape", **rows[-1])
     timed = [row for row in rows if row.get("over_torch")]

@@ -16,7 +16,7 @@ from gensor_gym.measure.affinity import pinned
 from gensor_gym.measure.buffers import GuardedBuffer
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.requests import Built
-from gensor_gym.measure.trial import Baseline, LaunchError
+from gensor_gym.measure.trial import Baseline, BaselineKind, LaunchError
 from gensor_gym.operators.types import Operator
 
 
@@ -36,13 +36,13 @@ class CpuDevice:
             self._operator = op
         return LoadedC(built, threads, self._inputs)
 
-    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, compiled: bool) -> Baseline:
+    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, kind: BaselineKind) -> Baseline:
         """Torch with that many threads; ValueError for torch.compile, which is timed on GPUs only."""
         from gensor_gym.measure.torch_baseline import TorchBaseline
 
-        if compiled:
+        if kind == "torch.compile":
             raise ValueError("torch.compile is a baseline on GPUs only")
-        return TorchBaseline(op, inputs, threads)
+        return TorchBaseline(op, inputs, threads, kind == "torch.prepacked")
 
     def steady(self) -> AbstractContextManager[None]:
         """The calling thread stays where it is."""

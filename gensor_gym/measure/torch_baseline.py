@@ -1,4 +1,4 @@
-"""Torch's own kernels, timed in the worker beside generated ones. Only this file and `torch_cuda` import torch."""
+"""Torch's own kernels, timed in the worker beside generated ones. Only `torch_*` files here import torch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.measure.expectation import Draw, decode
+from gensor_gym.measure.torch_prepacked import prepacked_function
 from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Operator
 
@@ -156,15 +157,15 @@ def keep_freed_memory() -> None:
 class TorchBaseline:
     """Torch's kernel for an operator on given inputs, with a set number of threads, on the CPU."""
 
-    def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int) -> None:
-        """Import torch and copy the inputs (bfloat16 travels as bits)."""
+    def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, prepacked: bool = False) -> None:
+        """Import torch, copy the inputs (bfloat16 travels as bits) and, where told so, prepack the weights."""
         import torch
 
         keep_freed_memory()
         torch.set_num_threads(threads)
         self._torch = torch
         self._dtype = op.output.dtype
-        self._function = torch_function(op, tensors_of(op, inputs))
+        self._function = (prepacked_function if prepacked else torch_function)(op, tensors_of(op, inputs))
 
     def output(self) -> np.ndarray:
         """The result of one call, as kernels hold it."""
