@@ -13,6 +13,7 @@ from experiments.bench import SUITES, bench
 from experiments.benches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
 from experiments.benches.ranks import spearman, top_k_regret
+from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
@@ -161,3 +162,23 @@ def test_the_best_known_only_gets_better(tmp_path: Path) -> None:
     assert BestKnown(tmp_path / "best.json").entry(graph) == {
         "seconds": graph.latency(best), "schedule": str(best), "certified": True,
     }  # fmt: skip
+
+
+def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
+    shape, whole = _run("kernels", tmp_path, 'kernels.shapes=gemm(m=32, n=24, k=16, dtype="int8")+bias', "figures=false")
+    assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
+    assert shape["over_float32"]["low"] <= shape["over_float32"]["median"] == pytest.approx(whole["over_float32"])
+    assert 'dtype="int8"' in shape["operator"] and shape["float32"]["median"] > 0
+
+
+def test_prepacked_kernels_have_lines_of_their_own(tmp_path: Path) -> None:
+    (line,) = _run("kernels", tmp_path, "kernels.prepacked=true")
+    assert line["kind"] == "prepacked" and line["prepacked"] and "over_torch" not in line
+    assert line["over_prepacked_torch"]["low"] <= line["over_prepacked_torch"]["high"] and "pack_b=1" in line["schedule"]
+
+
+@pytest.mark.parametrize("name", ["kernels_int8", "kernels_prepacked"])
+def test_sets_of_shapes_can_be_chosen(name: str) -> None:
+    chosen, default = compose([f"+bench={name}"], "bench").kernels, compose([], "bench").kernels
+    assert set(chosen) == set(default) and list(chosen.shapes) != list(default.shapes)
+    assert chosen.prepacked == (name == "kernels_prepacked") and len(operators.resolve(list(chosen.shapes))) >= 4
