@@ -27,7 +27,7 @@ Timer = Callable[[int], float]
 class TimingRules:
     """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted."""
 
-    budget: float = 0.2
+    budget: float = 0.1
     sample: float = 2e-3
     warmup: float = 10e-3
     precision: float = 0.01
