@@ -52,9 +52,47 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
     if axis >= SPATIAL_SLOTS and not vector:
         row[register], row[l1], row[task] = min(row[register], extent), min(row[l1], extent), min(row[task], extent)
         return
-    row[register] = min(row[register], round_up(extent, ints[LANES]) if vector else extent)
+    limit = extent
+    if vector:
+        limit = round_up(extent, ints[LANES])
+        packed = row[PACK_A] == 1 or row[PACK_B] == 1 or row[CONVOLUTION] == 2
+        if axis < SPATIAL_SLOTS and not packed and _vectors(extent, ints) == limit // ints[LANES]:
+            limit = extent
+    row[register] = min(row[register], limit)
     row[l1] = min(row[l1], round_up(extent, row[register]))
     row[task] = min(row[task], round_up(extent, row[l1]))
+
+
+@compiled
+def _vectors(size, ints):  # noqa: ANN001, ANN201
+    """Vectors of so many lanes: whole ones, and one for each power of two in the rest."""
+    count, rest = size // ints[LANES], size % ints[LANES]
+    while rest > 0:
+        count += rest & 1
+        rest >>= 1
+    return count
+
+
+@compiled
+def is_carried(row, ints):  # noqa: ANN001, ANN201
+    """Whether partial sums travel through the output from one reduce block to the next; `row` as `fill_effective` writes."""
+    blocks = 1
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        extent, task = ints[EXTENT + axis], row[TILE + TASK * MAX_AXES + axis]
+        if row[TILE + MAX_AXES + axis] < min(task, extent):
+            return True
+        blocks *= (extent + task - 1) // task
+    return blocks > power_value(row[THREAD_SPLIT])
+
+
+@compiled
+def moves_back(row, axis, slot, ints):  # noqa: ANN001, ANN201
+    """Whether the last register tile along a spatial axis starts earlier instead of sticking out (`Plan.moves_back`)."""
+    size, extent, task = row[TILE + axis], ints[EXTENT + axis], row[TILE + TASK * MAX_AXES + axis]
+    rest = extent % task
+    if extent % size == 0 or (rest if rest > 0 else size) < size or is_carried(row, ints):
+        return False
+    return axis != slot or (row[PACK_A] == 0 and row[PACK_B] == 0 and row[CONVOLUTION] != 2)
 
 
 @compiled
