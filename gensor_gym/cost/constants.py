@@ -30,7 +30,8 @@ class Constant:
 
 
 CPU_CONSTANTS: tuple[Constant, ...] = (
-    Constant("guarded", 1.2, 1.0, 10.0, "time of a register tile that touches padding over one that does not"),
+    Constant("guarded", 1.2, 1.0, 10.0, "time of a register tile that sticks out or whose rows may be padding over others"),
+    Constant("masked", 1.5, 1.0, 20.0, "the same factor, besides, where lanes may be padding"),
     Constant("call_cycles", 5.0, 0.2, 100.0, "cycles: pointer set-up and loop control of one micro-kernel call"),
     Constant("task_cycles", 100.0, 5.0, 2000.0, "cycles to begin a task"),
     Constant("gather_lane", 2.0, 0.5, 8.0, "load slots of a lane that is gathered"),
@@ -48,14 +49,19 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
     Constant("fold", 1.0, 0.2, 10.0, "cycles of a step of adding up lanes"),
     Constant("scattered_lane", 1.0, 0.1, 10.0, "cycles to store a lane of an output that is not contiguous along it"),
     Constant("function", 10.0, 1.0, 100.0, "cycles of a vector of a function such as GELU"),
-    Constant("near", 0.7, 0.1, 3.0, "share of the time of bytes from L2 that counts as memory time"),
+    Constant("split_loads", 0.5, 0.02, 2.0, "load slots more for a vector that lies in two cache lines"),
+    Constant("run_bytes", 64.0, 4.0, 512.0, "bytes that beginning a run of neighbouring cache lines costs"),
+    Constant("near", 1.0, 0.1, 3.0, "time of bytes from L2 over that at its bandwidth"),
+    Constant("far", 1.0, 0.3, 3.0, "time of bytes from the last cache over that at its bandwidth"),
+    Constant("ungrouped", 17.0, 2.0, 50.0, "time of an int8 multiply-add element by element over one in groups of four"),
     Constant("overlap", 0.5, 0.02, 1.0, "share of the smaller of compute and memory time that the larger does not hide"),
 )
 """In the order of their places from `CONSTANT` on."""
 
 (
-    GUARDED, CALL_CYCLES, TASK_CYCLES, GATHER_LANE, PAIR_LOADS, LOOP_OVERHEAD, DECODE, PREFETCHES, CARRY_CYCLES,
-    PACK_ROWS, PACK_ACROSS, PACK_LINE, PACK_CALL, STORE, STORE_ROW, FOLD, SCATTERED_LANE, FUNCTION, NEAR, OVERLAP,
+    GUARDED, MASKED, CALL_CYCLES, TASK_CYCLES, GATHER_LANE, PAIR_LOADS, LOOP_OVERHEAD, DECODE, PREFETCHES, CARRY_CYCLES,
+    PACK_ROWS, PACK_ACROSS, PACK_LINE, PACK_CALL, STORE, STORE_ROW, FOLD, SCATTERED_LANE, FUNCTION,
+    SPLIT_LOADS, RUN_BYTES, NEAR, FAR, UNGROUPED, OVERLAP,
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 
 assert len(CPU_CONSTANTS) <= NUM_CONSTANTS

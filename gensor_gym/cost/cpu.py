@@ -15,8 +15,10 @@ import numpy as np
 from gensor_gym.cost.constants import (
     CALL_CYCLES,
     CARRY_CYCLES,
+    FAR,
     FUNCTION,
     GUARDED,
+    MASKED,
     NEAR,
     OVERLAP,
     SCATTERED_LANE,
@@ -26,7 +28,7 @@ from gensor_gym.cost.constants import (
 )
 from gensor_gym.cost.cpu_caches import WALK, cache_traffic
 from gensor_gym.cost.cpu_copies import is_packed, pack_cycles, shares
-from gensor_gym.cost.cpu_micro import chain_cycles, fold_cycles, mean_vectors, point_cycles, rows_of
+from gensor_gym.cost.cpu_micro import chain_cycles, fold_cycles, is_grouped, mean_vectors, point_cycles, rows_of
 from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, fill_effective, moves_back, pixel_pitch, tiles_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import compiled
@@ -62,11 +64,14 @@ from gensor_gym.graph.tables import (
 
 
 @compiled
-def edge_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Share of register tiles that touch the padding of an unpacked read where that is not known when code is written."""
+def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+    """(share of register tiles that touch the padding of an unpacked read, share of them whose lanes are masked).
+
+    Where every register tile starts at the same place the guards are constants and cost nothing.
+    """
     if ints[PADDED + tensor] == 0 or is_packed(row, tensor):
-        return 0.0
-    inside = 1.0
+        return 0.0, 0.0
+    inside, lanes = 1.0, 0.0
     for d in range(ints[NUM_DIMS + tensor]):
         at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
         window = False
@@ -77,7 +82,8 @@ def edge_share(row, tensor, ints):  # noqa: ANN001, ANN201
             if window and ints[at + axis] != 0 and tile < ints[EXTENT + axis]:
                 count = (ints[EXTENT + axis] + tile - 1) // tile
                 inside *= max(0.0, 1.0 - 2.0 / count)
-    return 1.0 - inside
+                lanes = 1.0 if axis == slot else lanes
+    return 1.0 - inside, lanes * (1.0 - inside)
 
 
 @compiled
@@ -118,14 +124,15 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles over all threads: (FMA, issue, stalls and calls)."""
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
     fma, issue = point_cycles(row, slot, vectors, ints, floats)
-    penalty = 1.0
-    guards = overhang_share(row, slot, ints)
+    guards, masks = overhang_share(row, slot, ints), 0.0
     for t in range(ints[NUM_READS]):
-        guards = max(guards, edge_share(row, t, ints))
-    penalty += (floats[GUARDED] - 1.0) * guards
+        edges, lanes = edge_shares(row, t, slot, ints)
+        guards, masks = max(guards, edges), max(masks, lanes)
+    penalty = 1.0 + (floats[GUARDED] - 1.0) * guards + (floats[MASKED] - 1.0) * masks
     points = 1.0
+    grouped = is_grouped(row, slot, ints)
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
-        tile = row[TILE + axis] if axis == slot else 1
+        tile = row[TILE + axis] if axis == slot else 4 if grouped else 1
         points *= (ints[EXTENT + axis] + tile - 1) // tile
     tiles = tiles_of(row, 0, ints) * 1.0
     passes = reduce_steps(row, 1, ints)
@@ -150,13 +157,14 @@ def latency_cpu(written, ints, floats, terms):  # noqa: ANN001, ANN201
     tasks = tiles_of(row, TASK, ints) * power_value(row[THREAD_SPLIT])
     stalls += tasks * floats[TASK_CYCLES]
     imbalance = math.ceil(tasks / units) * units / tasks
-    near, far, beyond = cache_traffic(row, slot, ints, walk)
+    near, far, beyond = cache_traffic(row, slot, ints, floats, walk)
 
     arithmetic = fma / clock / units * floats[COEFFICIENT + ARITHMETIC]
     loads = issue / clock / units * floats[COEFFICIENT + ISSUE]
     staging = pack / clock / units * floats[COEFFICIENT + STAGING]
     far += floats[EPILOGUE_BYTES] / units
-    cache = (near * floats[NEAR] / floats[L2_BW] + far / floats[L3_BW]) * units * floats[COEFFICIENT + CACHE]
+    inner = max(0.0, near - far) * floats[NEAR] / floats[L2_BW]
+    cache = (inner + far * floats[FAR] / floats[L3_BW]) * units * floats[COEFFICIENT + CACHE]
     if floats[BYTES] > max(ints[L3_BYTES], ints[L2_BYTES] * units):
         beyond = max(beyond, floats[BYTES] / units)
     dram = beyond * units / floats[DRAM_BW] * floats[COEFFICIENT + DRAM]

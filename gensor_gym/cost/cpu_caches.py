@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gensor_gym.cost.constants import RUN_BYTES
 from gensor_gym.cost.cpu_copies import is_packed
 from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, pixel_pitch
 from gensor_gym.graph.compiled import compiled
@@ -37,6 +38,8 @@ LINE = 64.0
 CACHES = 3
 ROOMY, FULL = 0.6, 1.3
 """Data up to the first share of a cache stay in it, beyond the second they do not."""
+CROWDED = 0.5
+"""Share of the ways of L1 from which on rows side by side push each other out."""
 WRITTEN = 2.0
 """A written line is fetched and written back."""
 SIZE = 0
@@ -50,7 +53,7 @@ WALK = STILL + CACHES * MAX_TENSORS
 
 
 @compiled
-def cache_traffic(row, slot, ints, walk):  # noqa: ANN001, ANN201
+def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
     """Bytes per thread into L1, L2 and from DRAM. `row` as `fill_effective` writes it; `walk` float64 [WALK] is scratch."""
     fused = row[CONVOLUTION] == 2
     for axis in range(MAX_AXES):
@@ -60,50 +63,74 @@ def cache_traffic(row, slot, ints, walk):  # noqa: ANN001, ANN201
         walk[SIZE + ROWS] = 1.0
     tensors = ints[NUM_READS] + 1
     for t in range(tensors):
-        _measure(row, t, ints, walk)
+        _measure(row, t, ints, floats, walk)
         for c in range(CACHES):
-            walk[TRAFFIC + c * MAX_TENSORS + t] = walk[HELD + t]
+            again = crowding(row, t, slot, ints) if c == 0 else 1.0
+            walk[TRAFFIC + c * MAX_TENSORS + t] = walk[HELD + t] * again
             walk[STILL + c * MAX_TENSORS + t] = 1.0
     first = ints[FIRST_SPATIAL]
     vector_inside = row[LOOP_ORDER] == 1
     for level in range(1, TASK + 1):
         if vector_inside:
-            _grow_to(row, slot, level, ints, walk, fused)
+            _grow_to(row, slot, level, ints, floats, walk, fused)
         for axis in range(SPATIAL_SLOTS - 1, first - 1, -1):
             if level == TASK and vector_inside and axis == SPATIAL_SLOTS - 1:
-                _grow_reduce(row, level, ints, walk, fused)
+                _grow_reduce(row, level, ints, floats, walk, fused)
             if axis != slot:
-                _grow_to(row, axis, level, ints, walk, fused)
+                _grow_to(row, axis, level, ints, floats, walk, fused)
         if not vector_inside:
             if level == TASK:
-                _grow_reduce(row, level, ints, walk, fused)
-            _grow_to(row, slot, level, ints, walk, fused)
+                _grow_reduce(row, level, ints, floats, walk, fused)
+            _grow_to(row, slot, level, ints, floats, walk, fused)
     for axis in range(ints[END_REDUCE] - 1, SPATIAL_SLOTS - 1, -1):
-        _grow(row, axis, float(ints[EXTENT + axis]), ints, walk)
-    _grow_tasks(row, slot, ints, walk, fused)
+        _grow(row, axis, float(ints[EXTENT + axis]), ints, floats, walk)
+    _grow_tasks(row, slot, ints, floats, walk, fused)
     return _total(0, tensors, ints, walk), _total(1, tensors, ints, walk), _total(2, tensors, ints, walk)
 
 
 @compiled
-def _grow_reduce(row, level, ints, walk, fused):  # noqa: ANN001, ANN201
-    """Loops over the L1 tiles of the reduction."""
-    for axis in range(ints[END_REDUCE] - 1, SPATIAL_SLOTS - 1, -1):
-        _grow_to(row, axis, level, ints, walk, fused)
+def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+    """How often lines of an unpacked read come into L1 where the rows of a register tile walk side by side along lines.
+
+    Rows a multiple of a page apart are at the same place of L1, which has room for so many as it has pages.
+    """
+    inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
+    if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:
+        return 1.0
+    rows, pitch = 1, 0
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        stride = ints[STRIDE + tensor * MAX_AXES + axis]
+        if stride > 1 and row[TILE + axis] > 1:
+            rows *= row[TILE + axis]
+            pitch |= stride * ints[ITEM + tensor]
+    if rows == 1:
+        return 1.0
+    together = rows * min(pitch & -pitch, 4096) / 4096.0
+    share = min(1.0, max(0.0, (together * 4096.0 / ints[L1_BYTES] - CROWDED) / (1.0 - CROWDED)))
+    step = row[TILE + slot] if slot >= SPATIAL_SLOTS else 1
+    return 1.0 + share * (max(2.0, LINE / (step * ints[ITEM + tensor])) - 1.0)
 
 
 @compiled
-def _grow_to(row, axis, level, ints, walk, fused):  # noqa: ANN001, ANN201
+def _grow_reduce(row, level, ints, floats, walk, fused):  # noqa: ANN001, ANN201
+    """Loops over the L1 tiles of the reduction."""
+    for axis in range(ints[END_REDUCE] - 1, SPATIAL_SLOTS - 1, -1):
+        _grow_to(row, axis, level, ints, floats, walk, fused)
+
+
+@compiled
+def _grow_to(row, axis, level, ints, floats, walk, fused):  # noqa: ANN001, ANN201
     """The loop over an axis up to the tile of a level."""
     size = row[TILE + level * MAX_AXES + axis] * 1.0
     if fused and axis == ROWS:
         return
     if fused and axis == COLUMNS:
         size = row[TILE + level * MAX_AXES + ROWS] * (pixel_pitch(ints) if level == TASK else row[TILE + level * MAX_AXES + COLUMNS]) * 1.0
-    _grow(row, axis, size, ints, walk)
+    _grow(row, axis, size, ints, floats, walk)
 
 
 @compiled
-def _grow_tasks(row, slot, ints, walk, fused):  # noqa: ANN001, ANN201
+def _grow_tasks(row, slot, ints, floats, walk, fused):  # noqa: ANN001, ANN201
     """Loops over task tiles, of which a thread has a run: its share of the outermost axis that there are several along."""
     first = ints[FIRST_SPATIAL]
     shared = 1.0 * ints[UNITS]
@@ -122,11 +149,11 @@ def _grow_tasks(row, slot, ints, walk, fused):  # noqa: ANN001, ANN201
             size = max(size / shared, 1.0 * row[TILE + TASK * MAX_AXES + axis])
         if fused and axis == ROWS:
             size, place = size * pixel_pitch(ints), COLUMNS
-        _grow(row, place, size, ints, walk)
+        _grow(row, place, size, ints, floats, walk)
 
 
 @compiled
-def _grow(row, axis, size, ints, walk):  # noqa: ANN001, ANN201
+def _grow(row, axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
     """One loop around what there is: the axis grows to `size`."""
     before = walk[SIZE + axis]
     if size <= before:
@@ -137,7 +164,7 @@ def _grow(row, axis, size, ints, walk):  # noqa: ANN001, ANN201
     occupied = 0.0
     for t in range(tensors):
         if _moves(row, t, axis, ints):
-            _measure(row, t, ints, walk)
+            _measure(row, t, ints, floats, walk)
         occupied += walk[OCCUPIED + t]
     for c in range(CACHES):
         fits = _fitting(c, occupied, ints)
@@ -170,7 +197,7 @@ def _fitting(cache, occupied, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
-def _measure(row, tensor, ints, walk):  # noqa: ANN001, ANN201
+def _measure(row, tensor, ints, floats, walk):  # noqa: ANN001, ANN201
     """Bytes that the present tiles touch of a tensor, in whole lines, and what they occupy of a cache."""
     dims = ints[NUM_DIMS + tensor]
     item = ints[ITEM + tensor] * 1.0
@@ -209,11 +236,14 @@ def _measure(row, tensor, ints, walk):  # noqa: ANN001, ANN201
     pitch = ints[VIEW + tensor * MAX_DIMS + dims - 1] * ints[ITEM + tensor]
     grain = pitch & -pitch
     if width < ints[VIEW + tensor * MAX_DIMS + dims - 1]:
-        length = (np.floor((length - item) / LINE) + 1.0) * LINE
+        if pitch & 63:
+            length += LINE - item
+        else:
+            length = (np.floor((length - item) / LINE) + 1.0) * LINE
         occupied = rows * max(length, 1.0 * min(grain, 4096)) if rows > 1.0 else length
     else:
         occupied = rows * length
-    held = rows * length
+    held = rows * (length + floats[RUN_BYTES])
     walk[OCCUPIED + tensor] = occupied
     walk[HELD + tensor] = held * WRITTEN if tensor == ints[NUM_READS] else held
 

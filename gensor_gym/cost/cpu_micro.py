@@ -13,16 +13,19 @@ from gensor_gym.cost.constants import (
     LOOP_OVERHEAD,
     PAIR_LOADS,
     PREFETCHES,
+    SPLIT_LOADS,
+    UNGROUPED,
 )
-from gensor_gym.cost.cpu_copies import is_contiguous
+from gensor_gym.cost.cpu_copies import is_contiguous, is_packed
 from gensor_gym.cost.cpu_tiles import ROWS, TASK, moves_back
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.resources import CONVOLUTION, PREFETCH, UNROLL, power_value, vectors_along
+from gensor_gym.graph.resources import CONVOLUTION, PACK_A, PACK_B, PREFETCH, UNROLL, power_value, vectors_along
 from gensor_gym.graph.tables import (
     BODY,
     CLOCK,
     COEF,
+    COPIED,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
@@ -30,11 +33,14 @@ from gensor_gym.graph.tables import (
     LANES,
     NUM_DIMS,
     NUM_READS,
+    PADDED,
     PEAK,
     STRIDE,
     UNITS,
+    VIEW,
 )
 
+LINE = 64.0
 MAX_UNROLLED = 512
 """Vector multiply-adds of an unrolled loop body (`codegen.c_micro`)."""
 LOADS_PER_CYCLE = 2.0
@@ -146,7 +152,7 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
     if stride == 0:
         return 1.0
     if is_contiguous(row, tensor, slot, ints):
-        return vectors
+        return vectors * (1.0 + floats[SPLIT_LOADS] * split_share(row, tensor, slot, ints))
     width = row[TILE + slot]
     if stride != 2 or ints[ITEM + tensor] != 4:
         return width * floats[GATHER_LANE]
@@ -156,8 +162,38 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
 
 
 @compiled
+def split_share(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+    """Share of the vectors of a contiguous read that lie in two cache lines: what starts at no multiple of a line."""
+    item = ints[ITEM + tensor]
+    if row[TILE + slot] * item < LINE:
+        return 0.0
+    grain = row[TILE + slot] * item
+    if row[CONVOLUTION] == 2 and tensor == 0 and ints[COPIED] == 1:
+        grain = item
+    elif not (is_packed(row, tensor) and slot < SPATIAL_SLOTS):
+        grain |= ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1] * item
+        if slides(tensor, ints):
+            grain |= item
+    grain &= -grain
+    return 1.0 - grain / LINE if grain < LINE else 0.0
+
+
+@compiled
+def is_grouped(row, slot, ints):  # noqa: ANN001, ANN201
+    """Whether an int8 product takes four elements of the reduction at a time (`codegen.c_group`)."""
+    if ints[ITEM] != 1 or ints[BODY] != 0 or ints[NUM_READS] < 2 or slot >= SPATIAL_SLOTS:
+        return False
+    if row[CONVOLUTION] != 0 or row[PACK_B] == 0 or ints[PADDED] != 0 or ints[PADDED + 1] != 0:
+        return False
+    longer = 0
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        longer += ints[EXTENT + axis] > 1
+    return longer == 1 and ints[STRIDE + slot] == 0 and ints[STRIDE + MAX_AXES + slot] == 1
+
+
+@compiled
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles per reduction point of a register tile: (arithmetic ports, loads and decode)."""
+    """Cycles per reduction point of a register tile (per group of four of them): (arithmetic ports, loads and decode)."""
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
     rows = rows_of(row, slot, ints) * 1.0
     combined = rows * vectors
@@ -180,8 +216,14 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
         if factor < ints[EXTENT + axis]:
             break
         budget = max(1, budget // factor)
-    overhead = floats[LOOP_OVERHEAD] / unrolled
     fma = combined / per_cycle
+    if ints[ITEM] == 1 and ints[BODY] == 0:
+        if is_grouped(row, slot, ints):
+            fma, unrolled = fma * 4.0, max(1.0, unrolled / 4.0)
+            combined += 0.0 if row[PACK_A] == 1 else rows
+        else:
+            fma *= floats[UNGROUPED]
+    overhead = floats[LOOP_OVERHEAD] / unrolled
     issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead) / floats[DECODE])
     return fma, issue
 
