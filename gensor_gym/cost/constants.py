@@ -30,8 +30,8 @@ class Constant:
 
 
 CPU_CONSTANTS: tuple[Constant, ...] = (
-    Constant("guarded", 1.2, 1.0, 10.0, "time of a register tile that sticks out or whose rows may be padding over others"),
-    Constant("masked", 1.5, 1.0, 20.0, "the same factor, besides, where lanes may be padding"),
+    Constant("guarded", 2.0, 0.2, 20.0, "instructions to see whether a line lies inside the tensor, where it may be padding"),
+    Constant("masked", 3.0, 0.2, 20.0, "instructions besides a load where lanes may be padding"),
     Constant("call_cycles", 5.0, 0.2, 100.0, "cycles: pointer set-up and loop control of one micro-kernel call"),
     Constant("task_cycles", 100.0, 5.0, 2000.0, "cycles to begin a task"),
     Constant("gather_lane", 2.0, 0.5, 8.0, "load slots of a lane that is gathered"),

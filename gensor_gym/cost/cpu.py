@@ -17,8 +17,6 @@ from gensor_gym.cost.constants import (
     CARRY_CYCLES,
     FAR,
     FUNCTION,
-    GUARDED,
-    MASKED,
     NEAR,
     OVERLAP,
     SCATTERED_LANE,
@@ -55,46 +53,11 @@ from gensor_gym.graph.tables import (
     LAUNCH,
     NUM_DIMS,
     NUM_READS,
-    PADDED,
     STRIDE,
     UNITS,
     VECTOR_SLOT,
     VIEW,
 )
-
-
-@compiled
-def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """(share of register tiles that touch the padding of an unpacked read, share of them whose lanes are masked).
-
-    Where every register tile starts at the same place the guards are constants and cost nothing.
-    """
-    if ints[PADDED + tensor] == 0 or is_packed(row, tensor):
-        return 0.0, 0.0
-    inside, lanes = 1.0, 0.0
-    for d in range(ints[NUM_DIMS + tensor]):
-        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
-        window = False
-        for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
-            window = window or (ints[at + axis] != 0 and ints[EXTENT + axis] > 1)
-        for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-            tile = row[TILE + axis]
-            if window and ints[at + axis] != 0 and tile < ints[EXTENT + axis]:
-                count = (ints[EXTENT + axis] + tile - 1) // tile
-                inside *= max(0.0, 1.0 - 2.0 / count)
-                lanes = 1.0 if axis == slot else lanes
-    return 1.0 - inside, lanes * (1.0 - inside)
-
-
-@compiled
-def overhang_share(row, slot, ints):  # noqa: ANN001, ANN201
-    """Share of register tiles that stick out of the extent and are therefore guarded."""
-    inside = 1.0
-    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        tile, extent = row[TILE + axis], ints[EXTENT + axis]
-        if extent % tile != 0 and tile < extent and not moves_back(row, axis, slot, ints):
-            inside *= 1.0 - 1.0 / ((extent + tile - 1) // tile)
-    return 1.0 - inside
 
 
 @compiled
@@ -124,11 +87,6 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles over all threads: (FMA, issue, stalls and calls)."""
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
     fma, issue = point_cycles(row, slot, vectors, ints, floats)
-    guards, masks = overhang_share(row, slot, ints), 0.0
-    for t in range(ints[NUM_READS]):
-        edges, lanes = edge_shares(row, t, slot, ints)
-        guards, masks = max(guards, edges), max(masks, lanes)
-    penalty = 1.0 + (floats[GUARDED] - 1.0) * guards + (floats[MASKED] - 1.0) * masks
     points = 1.0
     grouped = is_grouped(row, slot, ints)
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
@@ -140,8 +98,8 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     calls += _store_cycles(row, slot, rows, vectors, ints, floats)
     if floats[FUNCTIONS] > 0.0:
         calls += rows * vectors * floats[FUNCTION]
-    stalls = points * max(0.0, chain_cycles(row, slot, ints) - max(fma, issue * penalty))
-    return tiles * points * fma, tiles * points * issue * penalty, tiles * (stalls + calls)
+    stalls = points * max(0.0, chain_cycles(row, slot, ints) - max(fma, issue))
+    return tiles * points * fma, tiles * points * issue, tiles * (stalls + calls)
 
 
 @compiled

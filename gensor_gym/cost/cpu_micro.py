@@ -10,7 +10,9 @@ from gensor_gym.cost.constants import (
     DECODE,
     FOLD,
     GATHER_LANE,
+    GUARDED,
     LOOP_OVERHEAD,
+    MASKED,
     PAIR_LOADS,
     PREFETCHES,
     SPLIT_LOADS,
@@ -192,19 +194,45 @@ def is_grouped(row, slot, ints):  # noqa: ANN001, ANN201
 
 
 @compiled
+def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+    """(share of register tiles that touch the padding of an unpacked read, share of them whose lanes are masked).
+
+    Where every register tile starts at the same place the guards are constants and cost nothing.
+    """
+    if ints[PADDED + tensor] == 0 or is_packed(row, tensor):
+        return 0.0, 0.0
+    inside, lanes = 1.0, 0.0
+    for d in range(ints[NUM_DIMS + tensor]):
+        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
+        window = False
+        for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+            window = window or (ints[at + axis] != 0 and ints[EXTENT + axis] > 1)
+        for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+            tile = row[TILE + axis]
+            if window and ints[at + axis] != 0 and tile < ints[EXTENT + axis]:
+                count = (ints[EXTENT + axis] + tile - 1) // tile
+                inside *= max(0.0, 1.0 - 2.0 / count)
+                lanes = 1.0 if axis == slot else lanes
+    return 1.0 - inside, lanes * (1.0 - inside)
+
+
+@compiled
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Cycles per reduction point of a register tile (per group of four of them): (arithmetic ports, loads and decode)."""
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
     rows = rows_of(row, slot, ints) * 1.0
     combined = rows * vectors
     window, first = window_axes(row, slot, ints)
-    loads, shuffles = 0.0, 0.0
+    loads = guards = 0.0
     for t in range(ints[NUM_READS]):
+        lines = read_rows(row, t, slot, ints)
+        got = lines * lane_loads(row, t, slot, vectors, ints, floats)
         if t == window:
-            got, combined = _window(row, t, first, slot, vectors, ints, floats)
-            loads += got
-        else:
-            loads += read_rows(row, t, slot, ints) * lane_loads(row, t, slot, vectors, ints, floats)
+            got, lines, combined = _window(row, t, first, slot, vectors, ints, floats)
+        loads += got
+        if ints[PADDED + t] != 0 and not is_packed(row, t):
+            edges, masks = edge_shares(row, t, slot, ints)
+            guards += edges * lines * floats[GUARDED] + masks * got * floats[MASKED]
     if row[PREFETCH] > 0 and ints[END_REDUCE] > SPATIAL_SLOTS and window < 0:
         loads += floats[PREFETCHES] * _prefetched(row, slot, vectors, ints)
     budget = max(1, int(MAX_UNROLLED / max(1.0, rows * vectors)))
@@ -224,13 +252,13 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
         else:
             fma *= floats[UNGROUPED]
     overhead = floats[LOOP_OVERHEAD] / unrolled
-    issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead) / floats[DECODE])
+    issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead + guards) / floats[DECODE])
     return fma, issue
 
 
 @compiled
 def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """(loads, multiply-adds or additions) per reduction point of a window written out from axis `first` on.
+    """(loads, lines, multiply-adds or additions) per reduction point of a window written out from axis `first` on.
 
     A line of the input is loaded once for all rows of the register tile that read it, lanes two apart two places at a time;
     where nothing multiplies, what a line adds up to is shared too.
@@ -259,8 +287,8 @@ def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, A
     loads = lines * taps * one / points
     combined = rows_of(row, slot, ints) * vectors
     if ints[NUM_READS] == 1 and taps > 1:
-        return loads, (lines * (taps - 1.0) + rows * points / taps) * vectors / points
-    return loads, combined
+        return loads, lines / points, (lines * (taps - 1.0) + rows * points / taps) * vectors / points
+    return loads, lines / points, combined
 
 
 @compiled
