@@ -29,7 +29,7 @@ from gensor_gym.cost.cpu_copies import is_packed, pack_cycles, shares
 from gensor_gym.cost.cpu_micro import chain_cycles, fold_cycles, is_grouped, mean_vectors, point_cycles, rows_of
 from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, fill_effective, moves_back, pixel_pitch, tiles_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.resources import CONVOLUTION, THREAD_SPLIT, power_value, reduce_steps
 from gensor_gym.graph.tables import (
@@ -60,7 +60,7 @@ from gensor_gym.graph.tables import (
 )
 
 
-@compiled
+@lean
 def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
     """Elements of a tensor."""
     size = 1
@@ -69,7 +69,7 @@ def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@compiled
+@lean
 def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Cycles to begin the accumulators of a register tile and to store them at the end."""
     if slot >= SPATIAL_SLOTS:
@@ -82,7 +82,7 @@ def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN2
     return rows * vectors * (floats[STORE] if out_stride <= 1 else ints[LANES] * floats[SCATTERED_LANE])
 
 
-@compiled
+@lean
 def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles over all threads: (FMA, issue, stalls and calls)."""
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
@@ -105,10 +105,16 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 @compiled
 def latency_cpu(written, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`."""
-    slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
     row = np.empty(ROW, dtype=np.int32)
-    fill_effective(written, slot, ints, row)
     walk = np.empty(WALK, dtype=np.float64)
+    return _latency(written, ints, floats, terms, row, walk)
+
+
+@lean
+def _latency(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
+    """As `latency_cpu`, with room for the row whose tiles the code has and for the walk through the caches."""
+    slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
+    fill_effective(written, slot, ints, row)
     units, clock = ints[UNITS], floats[CLOCK]
     fma, issue, stalls = _compute_cycles(row, slot, ints, floats)
     pack = pack_cycles(row, slot, ints, floats)

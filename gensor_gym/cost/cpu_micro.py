@@ -20,7 +20,7 @@ from gensor_gym.cost.constants import (
 )
 from gensor_gym.cost.cpu_copies import is_contiguous, is_packed
 from gensor_gym.cost.cpu_tiles import ROWS, TASK, moves_back
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.resources import CONVOLUTION, PACK_A, PACK_B, PREFETCH, UNROLL, power_value, vectors_along
 from gensor_gym.graph.tables import (
@@ -50,7 +50,7 @@ FMA_CHAIN = 4.0
 """Cycles of a dependent multiply-add (Skylake to Zen 5)."""
 
 
-@compiled
+@lean
 def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
     """Rows of accumulators of a register tile."""
     rows = 1
@@ -60,7 +60,7 @@ def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
     return rows
 
 
-@compiled
+@lean
 def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
     """Vectors of a row of accumulators, in the mean over register tiles: narrower ones stand at the end of the axis."""
     whole = vectors_along(row, ints) * 1.0
@@ -79,7 +79,7 @@ def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
     return vectors / tiles
 
 
-@compiled
+@lean
 def unroll_of(row, axis, slot, budget, ints):  # noqa: ANN001, ANN201
     """Steps of the loop over a reduce axis that are written one after the other, within what the loop body may hold."""
     wanted = power_value(row[UNROLL]) if axis == innermost(slot, ints) else 1
@@ -91,13 +91,13 @@ def unroll_of(row, axis, slot, budget, ints):  # noqa: ANN001, ANN201
     return max(1, min(wanted, budget, steps))
 
 
-@compiled
+@lean
 def innermost(slot, ints):  # noqa: ANN001, ANN201
     """The reduce axis of the innermost loop: the vector axis if it is one, else the last."""
     return slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
 
 
-@compiled
+@lean
 def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
     """(operand, first axis) of a window that is written out, from that reduce axis on; (-1, 0) where there is none."""
     if row[CONVOLUTION] == 2 or slot >= SPATIAL_SLOTS:
@@ -121,7 +121,7 @@ def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
     return (read, first) if long else (-1, 0)
 
 
-@compiled
+@lean
 def slides(tensor, ints):  # noqa: ANN001, ANN201
     """Whether some dimension of a read is moved by a spatial and by a reduce axis."""
     for d in range(ints[NUM_DIMS + tensor]):
@@ -136,7 +136,7 @@ def slides(tensor, ints):  # noqa: ANN001, ANN201
     return False
 
 
-@compiled
+@lean
 def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Rows of the register tile for which an operand is read at different places."""
     rows = 1.0
@@ -147,7 +147,7 @@ def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     return rows
 
 
-@compiled
+@lean
 def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Load slots of one row of an operand: a broadcast, vectors, lanes two apart, or gathered lanes."""
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
@@ -163,7 +163,7 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
     return pairs * floats[PAIR_LOADS] + (rest & 3) * floats[GATHER_LANE]
 
 
-@compiled
+@lean
 def split_share(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Share of the vectors of a contiguous read that lie in two cache lines: what starts at no multiple of a line."""
     item = ints[ITEM + tensor]
@@ -180,7 +180,7 @@ def split_share(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     return 1.0 - grain / LINE if grain < LINE else 0.0
 
 
-@compiled
+@lean
 def is_grouped(row, slot, ints):  # noqa: ANN001, ANN201
     """Whether an int8 product takes four elements of the reduction at a time (`codegen.c_group`)."""
     if ints[ITEM] != 1 or ints[BODY] != 0 or ints[NUM_READS] < 2 or slot >= SPATIAL_SLOTS:
@@ -193,7 +193,7 @@ def is_grouped(row, slot, ints):  # noqa: ANN001, ANN201
     return longer == 1 and ints[STRIDE + slot] == 0 and ints[STRIDE + MAX_AXES + slot] == 1
 
 
-@compiled
+@lean
 def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """(share of register tiles that touch the padding of an unpacked read, share of them whose lanes are masked).
 
@@ -216,7 +216,7 @@ def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     return 1.0 - inside, lanes * (1.0 - inside)
 
 
-@compiled
+@lean
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Cycles per reduction point of a register tile (per group of four of them): (arithmetic ports, loads and decode)."""
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
@@ -256,7 +256,7 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     return fma, issue
 
 
-@compiled
+@lean
 def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """(loads, lines, multiply-adds or additions) per reduction point of a window written out from axis `first` on.
 
@@ -291,7 +291,7 @@ def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, A
     return loads, lines / points, combined
 
 
-@compiled
+@lean
 def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
     """Prefetches of a reduction point: every vector of the operand with most rows that moves with it."""
     inner, most = innermost(slot, ints), 0.0
@@ -302,7 +302,7 @@ def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
     return most
 
 
-@compiled
+@lean
 def chain_cycles(row, slot, ints):  # noqa: ANN001, ANN201
     """Cycles between two steps of one accumulator."""
     if ints[END_REDUCE] == SPATIAL_SLOTS:
@@ -310,7 +310,7 @@ def chain_cycles(row, slot, ints):  # noqa: ANN001, ANN201
     return FMA_CHAIN if ints[BODY] == 0 else FMA_CHAIN - 1.0
 
 
-@compiled
+@lean
 def fold_cycles(rows, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Cycles to add up the lanes of all rows: in groups of a power of two of rows, a tree of shuffles each."""
     lanes, left, total = ints[LANES], rows, 0.0

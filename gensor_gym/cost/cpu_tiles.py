@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.layout import MAX_AXES, ROW, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.resources import CONVOLUTION, PACK_A, PACK_B, THREAD_SPLIT, power_value
 from gensor_gym.graph.tables import COEF, COPIED, END_REDUCE, EXTENT, FIRST_SPATIAL, LANES, NUM_DIMS
@@ -13,13 +13,13 @@ ROWS, COLUMNS = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 """Slots of a convolution's rows and columns of pixels."""
 
 
-@compiled
+@lean
 def round_up(value, step):  # noqa: ANN001, ANN201
     """The smallest multiple of `step` from `value` on."""
     return (value + step - 1) // step * step
 
 
-@compiled
+@lean
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
     """Write the row whose tiles the code has into `result` [ROW]; `slot` is the vector axis.
 
@@ -44,7 +44,7 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
             result[TILE + MAX_AXES + axis] = result[TILE + TASK * MAX_AXES + axis]
 
 
-@compiled
+@lean
 def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
     """Cut the tiles of an axis to its extent."""
     extent, register = ints[EXTENT + axis], TILE + axis
@@ -63,7 +63,7 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
     row[task] = min(row[task], round_up(extent, row[l1]))
 
 
-@compiled
+@lean
 def _vectors(size, ints):  # noqa: ANN001, ANN201
     """Vectors of so many lanes: whole ones, and one for each power of two in the rest."""
     count, rest = size // ints[LANES], size % ints[LANES]
@@ -73,7 +73,7 @@ def _vectors(size, ints):  # noqa: ANN001, ANN201
     return count
 
 
-@compiled
+@lean
 def is_carried(row, ints):  # noqa: ANN001, ANN201
     """Whether partial sums travel through the output from one reduce block to the next; `row` as `fill_effective` writes."""
     blocks = 1
@@ -85,7 +85,7 @@ def is_carried(row, ints):  # noqa: ANN001, ANN201
     return blocks > power_value(row[THREAD_SPLIT])
 
 
-@compiled
+@lean
 def moves_back(row, axis, slot, ints):  # noqa: ANN001, ANN201
     """Whether the last register tile along a spatial axis starts earlier instead of sticking out (`Plan.moves_back`)."""
     size, extent, task = row[TILE + axis], ints[EXTENT + axis], row[TILE + TASK * MAX_AXES + axis]
@@ -95,7 +95,7 @@ def moves_back(row, axis, slot, ints):  # noqa: ANN001, ANN201
     return axis != slot or (row[PACK_A] == 0 and row[PACK_B] == 0 and row[CONVOLUTION] != 2)
 
 
-@compiled
+@lean
 def _is_one(row, level, ints):  # noqa: ANN001, ANN201
     """Whether the tile of a level holds one register tile."""
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
@@ -104,7 +104,7 @@ def _is_one(row, level, ints):  # noqa: ANN001, ANN201
     return True
 
 
-@compiled
+@lean
 def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
     """One reduce block for a task, or for each share of a split reduction."""
     first = True
@@ -120,7 +120,7 @@ def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
         first = False
 
 
-@compiled
+@lean
 def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
     """Spatial tiles of a level over the whole output."""
     fused = row[CONVOLUTION] == 2
@@ -131,7 +131,7 @@ def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
     return count
 
 
-@compiled
+@lean
 def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
     """Tiles of a level over rows and columns of pixels fused; the gaps between rows are computed too."""
     task = row[TILE + TASK * MAX_AXES + ROWS]
@@ -142,7 +142,7 @@ def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
     return tasks * ((task * pixel_pitch(ints) + tile - 1) // tile)
 
 
-@compiled
+@lean
 def pixel_pitch(ints):  # noqa: ANN001, ANN201
     """Pixels from one row to the next in the copy that a shifted matrix product reads: columns and what windows reach."""
     if ints[COPIED] == 0:
