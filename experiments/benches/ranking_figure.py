@@ -27,7 +27,9 @@ def draw(panels: Sequence[tuple[Record, ConstructionGraph]], top: int, path: Pat
     columns = min(4, len(panels))
     lines = math.ceil(len(panels) / columns)
     with plt.rc_context(style.RC):
-        figure, grid = plt.subplots(lines, columns, figsize=(3.4 * columns, 3.1 * lines + 0.5), squeeze=False, layout="constrained")
+        figure, grid = plt.subplots(
+            lines, columns, figsize=(3.4 * columns, 3.1 * lines + 0.5), squeeze=False, layout="constrained"
+        )
         for axes, (record, graph) in zip(grid.flat, panels, strict=False):
             _panel(axes, record, graph, top)
         for axes in grid.flat[len(panels) :]:

@@ -25,9 +25,9 @@ from gensor_gym.cost.constants import (
     TASK_CYCLES,
 )
 from gensor_gym.cost.cpu_caches import WALK, cache_traffic
-from gensor_gym.cost.cpu_copies import is_packed, pack_cycles, shares
+from gensor_gym.cost.cpu_copies import pack_cycles, shares
 from gensor_gym.cost.cpu_micro import chain_cycles, fold_cycles, is_grouped, mean_vectors, point_cycles, rows_of
-from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, fill_effective, moves_back, pixel_pitch, tiles_of
+from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, fill_effective, pixel_pitch, tiles_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TILE
@@ -35,14 +35,12 @@ from gensor_gym.graph.resources import CONVOLUTION, THREAD_SPLIT, power_value, r
 from gensor_gym.graph.tables import (
     BYTES,
     CLOCK,
-    COEF,
     COEFFICIENT,
     COPIED,
     DRAM_BW,
     END_REDUCE,
     EPILOGUE_BYTES,
     EXTENT,
-    FIRST_SPATIAL,
     FUNCTIONS,
     ITEM,
     L2_BW,

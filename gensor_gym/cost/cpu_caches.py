@@ -19,6 +19,7 @@ from gensor_gym.graph.resources import CONVOLUTION, LOOP_ORDER
 from gensor_gym.graph.tables import (
     BYTES,
     COEF,
+    COPIED,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
@@ -103,7 +104,9 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
     for t in range(ints[NUM_READS] + 1):
         last = ints[NUM_DIMS + t] - 1
         pitch = ints[VIEW + t * MAX_DIMS + last] * ints[ITEM + t]
-        walk[CLOSED + t] = is_packed(row, t) or (fused and t != 1)
+        if fused and t != 1:
+            pitch *= ints[VIEW + t * MAX_DIMS + last - 1]
+        walk[CLOSED + t] = is_packed(row, t)
         walk[GRAIN + t] = min(pitch & -pitch, PAGE)
         walk[WHOLE + t] = pitch
         rows = 1.0
@@ -160,7 +163,7 @@ def _grow_to(row, axis, level, ints, floats, walk):  # noqa: ANN001, ANN201
         return
     if walk[PITCH] > 0.0 and axis == COLUMNS:
         rows = row[TILE + level * MAX_AXES + ROWS]
-        size = rows * (walk[PITCH] if level == TASK else size)
+        size = rows * (walk[PITCH] if level == TASK and ints[COPIED] == 1 else size)
     _grow(axis, size, ints, floats, walk)
 
 
@@ -170,6 +173,8 @@ def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
     outermost = ints[FIRST_SPATIAL]
     while outermost < SPATIAL_SLOTS and ints[EXTENT + outermost] <= row[TILE + TASK * MAX_AXES + outermost]:
         outermost += 1
+    if walk[PITCH] > 0.0:
+        outermost = min(outermost, ROWS)
     for axis in range(SPATIAL_SLOTS - 1, outermost - 1, -1):
         size = 1.0 * ints[EXTENT + axis]
         if axis == outermost:

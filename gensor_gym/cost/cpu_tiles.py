@@ -24,14 +24,14 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
     """Write the row whose tiles the code has into `result` [ROW]; `slot` is the vector axis.
 
     Tiles end where the extent does (a vector later). Where a task holds one register tile and nothing is packed, its
-    reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product takes
-    whole rows of pixels and the whole reduction.
+    reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product
+    whose input is copied takes whole rows of pixels and the whole reduction.
     """
     for i in range(ROW):
         result[i] = row[i]
     for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
         _clip(result, axis, axis == slot, ints)
-    if row[CONVOLUTION] == 2:
+    if row[CONVOLUTION] == 2 and ints[COPIED] == 1:
         result[TILE + TASK * MAX_AXES + slot] = ints[EXTENT + slot]
         for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
             result[TILE + MAX_AXES + axis] = ints[EXTENT + axis]
@@ -134,11 +134,13 @@ def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
 @lean
 def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
     """Tiles of a level over rows and columns of pixels fused; the gaps between rows are computed too."""
+    tile = row[TILE + level * MAX_AXES + ROWS] * row[TILE + level * MAX_AXES + COLUMNS]
+    if ints[COPIED] == 0:
+        return (ints[EXTENT + ROWS] * ints[EXTENT + COLUMNS] + tile - 1) // tile
     task = row[TILE + TASK * MAX_AXES + ROWS]
     tasks = (ints[EXTENT + ROWS] + task - 1) // task
     if level == TASK:
         return tasks
-    tile = row[TILE + level * MAX_AXES + ROWS] * row[TILE + level * MAX_AXES + COLUMNS]
     return tasks * ((task * pixel_pitch(ints) + tile - 1) // tile)
 
 
