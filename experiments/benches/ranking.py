@@ -178,7 +178,7 @@ def _again(rows: list[Timed], count: int) -> list[Timed]:
     """Those to be timed again: half of them the fastest, the others a spread over the rest."""
     ordered = sorted((row for row in rows if np.isfinite(row.seconds)), key=lambda row: row.seconds)
     fast, rest = ordered[: count // 2], ordered[count // 2 :]
-    places = np.unique(np.linspace(0, len(rest) - 1, count - len(fast)).astype(int)) if rest else []
+    places: list[int] = np.unique(np.linspace(0, len(rest) - 1, count - len(fast)).astype(int)).tolist() if rest else []
     return [*fast, *(rest[place] for place in places)]
 
 

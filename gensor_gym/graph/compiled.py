@@ -41,7 +41,7 @@ def lean(function: F) -> F:
     return _compile(function, _nrt=False)
 
 
-def _compile(function: F, **options: bool) -> F:
+def _compile(function: F, **options: Any) -> F:
     folder = _folder(_package_of(function))
     if folder is None:
         return numba.njit(nogil=True, **options)(function)
