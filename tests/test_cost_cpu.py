@@ -15,9 +15,9 @@ def _latency(text: str, tiles: str, knobs: str = "") -> float:
 
 def test_a_convolution_without_a_copy_carries_sums_through_the_output() -> None:
     conv = "conv2d(n=1, c=1024, h=14, w=14, k=256, r=1, s=1)"
-    tiles = "1x1x8x4x8x{c}x1x1 1x1x64x8x8x{c}x1x1 1x1x64x8x8x{c}x1x1 1x1x64x8x8x{c}x1x1"
-    short, long = (_latency(conv, tiles.replace("1x1x8x4x8x{c}", "1x1x8x4x8x1").format(c=c), "convolution=2") for c in (1, 256))
-    assert short > 2 * long
+    tiles = "1x1x4x4x8x{c}x1x1 1x1x64x8x8x{c}x1x1 1x1x64x8x8x{c}x1x1 1x1x64x8x8x{c}x1x1"
+    short, long = (_latency(conv, tiles.replace("1x1x4x4x8x{c}", "1x1x4x4x8x1").format(c=c), "convolution=2") for c in (1, 256))
+    assert short > 1.5 * long
 
 
 def test_rows_a_page_apart_crowd_each_other_out() -> None:
