@@ -38,9 +38,11 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
     Constant("pair_loads", 3.0, 1.5, 8.0, "load slots of a vector of lanes two elements apart"),
     Constant("loop_overhead", 2.0, 0.5, 8.0, "instructions of a step of the reduction loop besides loads and FMAs"),
     Constant("decode", 5.0, 2.0, 8.0, "instructions a cycle"),
+    Constant("decode_groups", 5.0, 2.0, 8.0, "the same where int8 elements are multiplied in groups of four"),
     Constant("prefetches", 1.0, 0.1, 3.0, "load slots of a software prefetch"),
     Constant("carry_cycles", 3.0, 0.5, 100.0, "cycles to carry a vector of partial sums through the output"),
     Constant("pack_rows", 0.3, 0.02, 10.0, "cycles to pack an element, lines staying lines"),
+    Constant("pack_bytes", 0.2, 0.02, 10.0, "the same where elements are bytes"),
     Constant("pack_across", 0.4, 0.05, 10.0, "cycles to pack an element, lines becoming columns of panels"),
     Constant("pack_line", 5.0, 1.0, 200.0, "cycles to begin a line of a packed box"),
     Constant("pack_call", 100.0, 10.0, 2000.0, "cycles to begin packing a box"),
@@ -59,8 +61,8 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
 """In the order of their places from `CONSTANT` on."""
 
 (
-    GUARDED, MASKED, CALL_CYCLES, TASK_CYCLES, GATHER_LANE, PAIR_LOADS, LOOP_OVERHEAD, DECODE, PREFETCHES, CARRY_CYCLES,
-    PACK_ROWS, PACK_ACROSS, PACK_LINE, PACK_CALL, STORE, STORE_ROW, FOLD, SCATTERED_LANE, FUNCTION,
+    GUARDED, MASKED, CALL_CYCLES, TASK_CYCLES, GATHER_LANE, PAIR_LOADS, LOOP_OVERHEAD, DECODE, DECODE_GROUPS, PREFETCHES, CARRY_CYCLES,
+    PACK_ROWS, PACK_BYTES, PACK_ACROSS, PACK_LINE, PACK_CALL, STORE, STORE_ROW, FOLD, SCATTERED_LANE, FUNCTION,
     SPLIT_LOADS, RUN_BYTES, NEAR, FAR, UNGROUPED, OVERLAP,
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 

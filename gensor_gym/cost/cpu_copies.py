@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gensor_gym.cost.constants import PACK_ACROSS, PACK_CALL, PACK_LINE, PACK_ROWS
+from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, PACK_CALL, PACK_LINE, PACK_ROWS
 from gensor_gym.cost.cpu_tiles import TASK, tiles_of
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
@@ -73,7 +73,8 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
             copies = tiles_of(row, TASK, ints) * reduce_steps(row, TASK, ints) * 1.0
             box, width = footprint(row, t, TASK, ints) * 1.0, box_length(row, t, last, TASK, ints)
         across = ints[STRIDE + t * MAX_AXES + slot] > 1  # lines of the tensor become columns, or every other one is left out
-        element = floats[PACK_ACROSS] if across else floats[PACK_ROWS]
+        along = floats[PACK_BYTES] if ints[ITEM + t] == 1 else floats[PACK_ROWS]
+        element = floats[PACK_ACROSS] if across else along
         cycles += copies * (box * element + box / width * floats[PACK_LINE] + floats[PACK_CALL])
     return cycles
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gensor_gym.cost.constants import (
     DECODE,
+    DECODE_GROUPS,
     FOLD,
     GATHER_LANE,
     GUARDED,
@@ -252,7 +253,8 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
         else:
             fma *= floats[UNGROUPED]
     overhead = floats[LOOP_OVERHEAD] / unrolled
-    issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead + guards) / floats[DECODE])
+    width = floats[DECODE_GROUPS] if is_grouped(row, slot, ints) else floats[DECODE]
+    issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead + guards) / width)
     return fma, issue
 
 
