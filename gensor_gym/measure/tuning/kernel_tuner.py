@@ -11,6 +11,7 @@ from typing import Any
 
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.tuning.space import Entry, TuningSpace
+from gensor_gym.measure.tuning.t4 import STATUSES
 from gensor_gym.measure.tuning.values import Value, duration, per_second, runtime, runtimes
 
 NAME = "kernel_tuner"
@@ -67,7 +68,7 @@ def _entry(key: str, record: object, names: list[str], document: Mapping[str, An
     spent = sum(duration(record.get(phase), f"{at}[{phase!r}]") for phase in PHASES) / scale
     fault = failure(record)
     if fault:
-        return Entry(where, values, FAILURES.get(fault, Status.LAUNCH_ERROR), charge=spent, error=fault)
+        return Entry(where, values, _status(fault, record), charge=spent, error=fault)
     raw = runtimes(record.get("times"), f"{at}['times']")
     if record.get("time") is None and not raw:
         raise ValueError(f"{at} has neither 'time' nor 'times' nor a failure; it has {sorted(record)}")
@@ -75,6 +76,13 @@ def _entry(key: str, record: object, names: list[str], document: Mapping[str, An
     if "benchmark_time" not in record:
         spent += (sum(raw) or mean) / scale
     return Entry(where, values, Status.OK, mean / scale, tuple(t / scale for t in raw), spent)
+
+
+def _status(fault: str, record: Mapping[str, Any]) -> Status:
+    """The status of a failure; a result of a T4 file that became a record says more than Kernel Tuner's few kinds."""
+    origin = record.get("T4")
+    told = origin.get("set", {}).get("invalidity") if isinstance(origin, dict) else None
+    return STATUSES.get(told, Status.LAUNCH_ERROR) if told else FAILURES.get(fault, Status.LAUNCH_ERROR)
 
 
 def _values(key: str, record: Mapping[str, Any], names: list[str], document: Mapping[str, Any], where: str) -> dict[str, Value]:

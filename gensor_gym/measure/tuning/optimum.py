@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,24 +34,29 @@ def tied_with_best(
     lowest = around_best.max()
     for i in np.flatnonzero(np.isfinite(seconds) & ~tied).tolist():
         own, gap = samples[i], np.log(seconds[i] / seconds[best])
-        if len(own) < FEWEST or gap > np.log(statistic(own) / own.min()) + lowest:
-            continue  # no resample reaches below the smallest sample
+        if len(own) < FEWEST or gap > math.sqrt(2.0) * np.log(statistic(own) / own.min()) + lowest:
+            continue  # no resample is below the smallest sample, and blocks of at most half widen by the root of 2
         low = gap + np.quantile(_deviations(own, statistic, rng) - around_best, 0.5 - confidence / 2)
         tied[i] = low <= 0.0
     return tied
 
 
 def _deviations(samples: np.ndarray, statistic: object, rng: np.random.Generator) -> np.ndarray:
-    """log(statistic of a resample / statistic of the samples), float64 [RESAMPLES]."""
-    index = block_resamples(len(samples), block_length(samples), RESAMPLES, rng)
-    return np.log(statistic(samples[index], axis=1) / statistic(samples))  # type: ignore[operator]
+    """log(statistic of a resample / statistic of the samples), float64 [RESAMPLES].
+
+    Resamples of n in blocks of b vary too little by about the root of (n - b) / n, which is made up for.
+    """
+    block = block_length(samples)
+    index = block_resamples(len(samples), block, RESAMPLES, rng)
+    ratio = statistic(samples[index], axis=1) / statistic(samples)  # type: ignore[operator]
+    return np.log(ratio) * math.sqrt(len(samples) / (len(samples) - block))
 
 
 def block_length(samples: np.ndarray) -> int:
-    """Blocks of the cube root of the count, longer where neighbours are alike: (2 r / (1 - r^2))^(2/3) times it.
+    """Blocks of the cube root of the count, longer where neighbours are alike: 2 (2 r / (1 - r^2))^(2/3) times it.
 
-    r is the correlation of neighbouring samples; the factor is the rule for a first-order autoregressive series
-    (Carlstein 1986). At most half of the samples.
+    r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein
+    1986). It is doubled because r comes out too small from few samples. At most half of the samples.
     """
     count = len(samples)
     root = count ** (1 / 3)
@@ -58,4 +64,4 @@ def block_length(samples: np.ndarray) -> int:
     spread = float((centred**2).sum())
     r = float((centred[1:] * centred[:-1]).sum()) / spread if spread > 0.0 else 0.0
     r = min(max(r, 0.0), 0.99)
-    return int(np.clip(round(root * (2 * r / (1 - r * r)) ** (2 / 3)), max(1, round(root)), max(1, count // 2)))
+    return int(np.clip(round(2 * root * (2 * r / (1 - r * r)) ** (2 / 3)), max(1, round(root)), max(1, count // 2)))

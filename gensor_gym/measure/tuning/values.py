@@ -27,14 +27,13 @@ def per_second(unit: object, where: str) -> float:
 
 def number(value: object, where: str) -> float:
     """A finite number, or the text of one; ValueError otherwise."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            value = None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
         raise ValueError(f"{where} is {value!r}; it takes a finite number")
-    return float(value)
+    return found
 
 
 def duration(value: object, where: str) -> float:
