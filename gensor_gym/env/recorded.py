@@ -75,14 +75,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
     ) -> None:
         """Read the file and build its moves; ValueError names a bad value."""
         check_process(discount, step_cost)
-        if render_mode not in (None, "ansi"):
-            raise ValueError(f"no render_mode {render_mode!r}; it is 'ansi' or None")
-        if timing not in (*TIMINGS, "resample"):
-            raise ValueError(f"no timing {timing!r}; it is one of {(*TIMINGS, 'resample')}")
-        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0):
-            raise ValueError(f"seconds is {seconds!r}; it takes a number above 0 or None")
-        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
-            raise ValueError(f"horizon is {horizon!r}; it takes an integer, 1 or more, or None")
+        check_arguments(timing, seconds, horizon, render_mode)
         self.space = path if isinstance(path, TuningSpace) else load_space(path, format, unit)
         self.timing, self.discount, self.step_cost, self.shaping = timing, discount, step_cost, shaping
         self.budget, self.render_mode = seconds, render_mode
@@ -200,6 +193,18 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         now = self._seen[self.index]
         time = f"{now * 1e3:.4g} ms" if now < math.inf else self.space.status[self.index].value
         return f"{values}: {time}; best so far {self._time * 1e3:.4g} ms of {self.seconds[self.best] * 1e3:.4g} ms"
+
+
+def check_arguments(timing: str, seconds: float | None, horizon: int | None, render_mode: str | None) -> None:
+    """ValueError names a bad value and what is accepted."""
+    if timing not in (*TIMINGS, "resample"):
+        raise ValueError(f"no timing {timing!r}; it is one of {(*TIMINGS, 'resample')}")
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0):
+        raise ValueError(f"seconds is {seconds!r}; it takes a number above 0 or None")
+    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
+        raise ValueError(f"horizon is {horizon!r}; it takes an integer, 1 or more, or None")
+    if render_mode not in (None, "ansi"):
+        raise ValueError(f"no render_mode {render_mode!r}; it is 'ansi' or None")
 
 
 def check_samples(space: TuningSpace) -> None:
