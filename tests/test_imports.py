@@ -28,7 +28,11 @@ LAZY = {"gensor_gym/measure/cuda_device.py": {"cupy"}, "gensor_gym/env/sb3.py": 
 HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
     "hydra": tuple(f"experiments/{name}.py" for name in ("arguments", "bench", "compare", "reproduce", "train", "tune")),
-    "torch": ("gensor_gym/measure/torch_baseline.py", "gensor_gym/measure/torch_cuda.py"),
+    "torch": (
+        "gensor_gym/measure/torch_baseline.py",
+        "gensor_gym/measure/torch_cuda.py",
+        "gensor_gym/measure/torch_prepacked.py",
+    ),
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 

@@ -3,19 +3,21 @@
 The strategy and, where asked for, reference searches of more trials find a kernel each; all of them and torch are timed
 together. Torch is given every thread count up to ours and is counted at its best. The register-resident multiply-add loop
 of `hardware/probe.c` runs just before and after each operator, so that a share of it is of the same minute.
-GENSOR_GYM_THREADS=1 runs all of it on one thread.
+GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed beside its float32 twin as well.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from omegaconf import DictConfig
 
 from agents import get_strategy
 from agents.optimize import run as search
+from experiments.benches import kernels_prepacked
+from experiments.benches.kernels_twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.retime import TORCH, Comparison, Retimer
 from experiments.summary import geometric_mean, interval, ratio
@@ -27,6 +29,7 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.types import Operator
 
@@ -52,6 +55,9 @@ def run(config: DictConfig, emit: Lines) -> None:
     shapes = settings.shapes if isinstance(settings.shapes, str) else list(settings.shapes)
     rows = []
     for op in dict.fromkeys(operators.resolve(shapes)):
+        if settings.prepacked:
+            emit(kind="prepacked", **kernels_prepacked.shape(op, settings, config.seed, store, cast(NativeBackend, backend), hw))
+            continue
         rows.append(_shape(op, settings, config.seed, store, retimers))
         emit(kind="shape", **rows[-1])
     timed = [row for row in rows if row.get("over_torch")]
@@ -75,6 +81,9 @@ def _overall(timed: list[dict[str, Any]]) -> dict[str, object]:
         "slower": sum(row["over_torch"]["high"] < 1 for row in timed),
         "by_class": {name: geometric_mean(r["over_torch"]["median"] for r in rows) for name, rows in by_class.items()},
     }
+    if all("over_float32" in row for row in timed):
+        ratios = [row["over_float32"]["median"] for row in timed]
+        line |= {"over_float32": geometric_mean(ratios), "least_over_float32": min(ratios)}
     if all("of_reference" in row for row in timed):
         line["of_reference"] = geometric_mean(row["of_reference"]["median"] for row in timed)
     return line
@@ -96,7 +105,17 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
     missing = {name: why for c in compared.values() for name, why in c.dropped.items()}
     if missing:
         return {**row, "error": str(missing)}
-    return {**row, **_ratios(op, retimer.hardware, compared, max(loop), found)}
+    row |= _ratios(op, retimer.hardware, compared, max(loop), found)
+    return row | _twin(op, schedule, settings, seed, store, retimer) if op.dtype == "int8" else row
+
+
+def _twin(op: Operator, schedule: Schedule, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, Any]:
+    """The float32 kernel that the same search finds, and what int8 gains over it."""
+    twin = float32_twin(op)
+    found, row = _search(twin, settings, seed, store, retimer)
+    if KERNEL not in found:
+        return {"float32_error": row["error"]}
+    return over_float32(op, schedule, twin, found[KERNEL][0], retimer)
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winners, dict[str, Any]]:
