@@ -63,9 +63,14 @@ def ratio_interval(
     logs = np.log(left / right)
     count = logs.size
     block = max(1, round(count ** (1 / 3)))
-    rng = np.random.default_rng(seed)
-    starts = rng.integers(0, count, size=(resamples, -(-count // block)))
-    index = (starts[:, :, None] + np.arange(block)) % count
-    medians = np.median(logs[index.reshape(resamples, -1)[:, :count]], axis=1)
+    index = block_resamples(count, block, resamples, np.random.default_rng(seed))
+    medians = np.median(logs[index], axis=1)
     low, high = np.quantile(medians, [0.5 - confidence / 2, 0.5 + confidence / 2])
     return float(np.exp(np.median(logs))), float(np.exp(low)), float(np.exp(high))
+
+
+def block_resamples(count: int, block: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Moving-block resamples of `count` samples in a row, as indices int64 [resamples, count]; the end joins the beginning."""
+    starts = rng.integers(0, count, size=(resamples, -(-count // block)))
+    index = (starts[:, :, None] + np.arange(block)) % count
+    return index.reshape(resamples, -1)[:, :count]
