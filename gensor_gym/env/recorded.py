@@ -172,7 +172,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return np.concatenate(parts).clip(-CLIP, CLIP).astype(np.float32)
 
     def _info(self) -> dict[str, Any]:
-        """Mask; status and seconds of the configuration; the incumbent's recorded time, regret log(T / T*), and whether it is optimal."""
+        """Mask; status and seconds of the configuration; of the incumbent time, regret, and whether it is optimal."""
         best = self.incumbent
         recorded = math.inf if best is None else float(self.seconds[best])
         return {
