@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ class Tuned:
     configuration: dict[str, Value]
     seconds: float
     regret: float
-    """Over the best recorded time, minus 1."""
+    """log(T / T*), T* being the best recorded time."""
     in_optimal_set: bool
     """Whether the configuration is statistically tied with the best."""
     trace: tuple[TraceRow, ...]
@@ -53,7 +54,7 @@ def tune(
         raise RuntimeError(f"no configuration of {space.source} ran well in {session.trials} trials")
     found = session.best[0].index  # type: ignore[attr-defined]
     times = space.seconds(timing)
-    regret = float(times[found] / times[session.optimum]) - 1.0
+    regret = math.log(times[found] / times[session.optimum])
     return Tuned(
         space.configuration(found), float(times[found]), regret, bool(space.optimal(timing)[found]), tuple(session.trace)
     )

@@ -17,10 +17,11 @@ from omegaconf import DictConfig
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.benches import kernels_prepacked
+from experiments.benches.kernels_overall import overall
 from experiments.benches.kernels_twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.retime import TORCH, Comparison, Retimer
-from experiments.summary import geometric_mean, interval, ratio
+from experiments.summary import interval, ratio
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
@@ -63,30 +64,11 @@ def run(config: DictConfig, emit: Lines) -> None:
     timed = [row for row in rows if row.get("over_torch")]
     if not timed:
         return
-    emit(kind="all", shapes=len(rows), timed=len(timed), **_overall(timed))
+    emit(kind="all", shapes=len(rows), timed=len(timed), **overall(timed))
     if config.figures:
         from experiments.benches.kernels_figure import draw
 
         draw(timed, folder / "kernels.png")
-
-
-def _overall(timed: list[dict[str, Any]]) -> dict[str, object]:
-    """Geometric means over all shapes and by class."""
-    names = dict.fromkeys(row["operator"].partition("(")[0] for row in timed)
-    by_class = {name: [row for row in timed if row["operator"].startswith(f"{name}(")] for name in names}
-    line: dict[str, object] = {
-        "over_torch": geometric_mean(row["over_torch"]["median"] for row in timed),
-        "least_over_torch": min(row["over_torch"]["median"] for row in timed),
-        "faster": sum(row["over_torch"]["low"] > 1 for row in timed),
-        "slower": sum(row["over_torch"]["high"] < 1 for row in timed),
-        "by_class": {name: geometric_mean(r["over_torch"]["median"] for r in rows) for name, rows in by_class.items()},
-    }
-    if all("over_float32" in row for row in timed):
-        ratios = [row["over_float32"]["median"] for row in timed]
-        line |= {"over_float32": geometric_mean(ratios), "least_over_float32": min(ratios)}
-    if all("of_reference" in row for row in timed):
-        line["of_reference"] = geometric_mean(row["of_reference"]["median"] for row in timed)
-    return line
 
 
 def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
@@ -97,9 +79,7 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
         return row
     schedule = found[KERNEL][0]
     loop, steal = [_fma_loop()], Steal()
-    compared = {
-        threads: timer.compare(op, found if timer is retimer else {KERNEL: found[KERNEL]}) for threads, timer in retimers.items()
-    }
+    compared = {threads: timer.compare(op, found) for threads, timer in retimers.items()}
     loop.append(_fma_loop())
     row |= {"fma_loop_flops": max(loop), "stolen": steal.share(), "schedule": str(schedule)}
     missing = {name: why for c in compared.values() for name, why in c.dropped.items()}
@@ -142,21 +122,19 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
 def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float, found: Winners) -> dict[str, Any]:
     """Our time and torch's at its best thread count; the share of roofline, loop and reference."""
     floor, best = roofline_floor(op, hw), min(compared, key=lambda threads: float(np.median(compared[threads].samples[TORCH])))
-    first = next(iter(compared.values()))
-    ours, torch = compared[best].samples[KERNEL], compared[best].samples[TORCH]
+    samples = compared[best].samples
+    ours, torch = samples[KERNEL], samples[TORCH]
+    fastest = min(found, key=lambda name: float(np.median(samples[name])))
     row: dict[str, Any] = {
         "kernel": interval(ours), "torch": interval(torch), "torch_threads": best, "over_torch": ratio(torch, ours),
         "of_roofline": floor / float(np.median(ours)), "flops_per_second": op.flops / float(np.median(ours)),
     }  # fmt: skip
     if op.body == "multiply_add" and op.dtype == "float32":
-        quiet = {name: float(np.quantile(first.samples[name], QUIET)) for name in (KERNEL, TORCH)}
+        quiet = {name: float(np.quantile(samples[name], QUIET)) for name in dict.fromkeys((KERNEL, fastest, TORCH))}
         row["quiet_share_of_fma_loop"] = {name: op.flops / seconds / loop for name, seconds in quiet.items()}
-    others = [name for name in found if name != KERNEL]
-    if others:
-        fastest = min([*others, KERNEL], key=lambda name: float(np.median(first.samples[name])))
-        row |= {"reference": fastest, "of_reference": ratio(first.samples[fastest], first.samples[KERNEL])}
-        row["reference_over_torch"] = ratio(first.samples[TORCH], first.samples[fastest])
-        row["reference_schedule"] = str(found[fastest][0])
+    if len(found) > 1:
+        row |= {"best": fastest, "best_over_torch": ratio(torch, samples[fastest]), "of_reference": ratio(samples[fastest], ours)}
+        row["best_schedule"] = str(found[fastest][0])
     return row
 
 

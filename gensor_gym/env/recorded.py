@@ -172,7 +172,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return np.concatenate(parts).clip(-CLIP, CLIP).astype(np.float32)
 
     def _info(self) -> dict[str, Any]:
-        """Mask; status and seconds of the configuration; the incumbent's recorded time, regret, and whether it is optimal."""
+        """Mask; status and seconds of the configuration; of the incumbent time, regret, and whether it is optimal."""
         best = self.incumbent
         recorded = math.inf if best is None else float(self.seconds[best])
         return {
@@ -180,7 +180,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
             "status": self.space.status[self.index].value,
             "seconds": self._seen[self.index],
             "runtime_s": recorded,
-            "regret": recorded / float(self.seconds[self.best]) - 1.0,
+            "regret": math.log(recorded / float(self.seconds[self.best])),
             "in_optimal_set": best is not None and bool(self.space.optimal(self._statistic)[best]),
             "spent_s": self.spent,
         }
