@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,28 +29,33 @@ def tied_with_best(
     tied = seconds == seconds[best]
     if len(samples[best]) < FEWEST:
         return tied
-    rng = np.random.default_rng(seed)
     statistic = np.mean if timing == "reported" else np.median
-    around_best = _deviations(samples[best], statistic, rng)
+    around_best = _deviations(samples[best], statistic, seed)
     lowest = around_best.max()
     for i in np.flatnonzero(np.isfinite(seconds) & ~tied).tolist():
         own, gap = samples[i], np.log(seconds[i] / seconds[best])
         if len(own) < FEWEST or gap > math.sqrt(2.0) * np.log(statistic(own) / own.min()) + lowest:
             continue  # no resample is below the smallest sample, and blocks of at most half widen by the root of 2
-        low = gap + np.quantile(_deviations(own, statistic, rng) - around_best, 0.5 - confidence / 2)
+        low = gap + np.quantile(_deviations(own, statistic, seed + 1) - around_best, 0.5 - confidence / 2)
         tied[i] = low <= 0.0
     return tied
 
 
-def _deviations(samples: np.ndarray, statistic: object, rng: np.random.Generator) -> np.ndarray:
+def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray:
     """log(statistic of a resample / statistic of the samples), float64 [RESAMPLES].
 
     Resamples of n in blocks of b vary too little by about the root of (n - b) / n, which is made up for.
     """
     block = block_length(samples)
-    index = block_resamples(len(samples), block, RESAMPLES, rng)
+    index = _resamples(len(samples), block, seed)
     ratio = statistic(samples[index], axis=1) / statistic(samples)  # type: ignore[operator]
     return np.log(ratio) * math.sqrt(len(samples) / (len(samples) - block))
+
+
+@lru_cache(maxsize=64)
+def _resamples(count: int, block: int, seed: int) -> np.ndarray:
+    """The same resamples for all configurations of as many samples in as long blocks: drawing them takes longest."""
+    return block_resamples(count, block, RESAMPLES, np.random.default_rng(seed))
 
 
 def block_length(samples: np.ndarray) -> int:
