@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from agents import walk
-from agents.ranking import Construction, best_of_each_register_tile, measure_rankings, ranked
+from agents.columns import Columns
+from agents.feedback import measure_with_feedback
+from agents.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.rules import fits
@@ -47,6 +49,8 @@ class Markov:
     refine_temperature: float = 0.25
     descents: int = 24
     """Best programs from which the walk goes on at temperature zero."""
+    columns: int = 0
+    """Best programs, of different structures, from which coordinate descent over whole columns goes on."""
     retain: int = 4
     """Best programs kept of each walk."""
     per_register_tile: int = 2
@@ -67,6 +71,9 @@ class Markov:
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             visited, evaluations = visited + more[2], evaluations + more[3]
         rows, seconds, descents = self._descend(graph, rows, seconds)
+        if self.columns > 0:
+            rows, seconds, more_evaluations = self._descend_columns(graph, rows, seconds)
+            descents += more_evaluations
         schedules, latencies = ranked(rows, seconds, graph)
         return Construction(schedules, latencies, visited, evaluations + descents, time.perf_counter() - begin)
 
@@ -74,7 +81,7 @@ class Markov:
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """The programs with the ends of descents from the best of them added: (rows, seconds, model evaluations)."""
-        ends = best_of_each_register_tile(rows, seconds)[: self.descents].copy()
+        ends = best_of_each(REGISTER_TILE, rows, seconds)[: self.descents].copy()
         reached, tables = np.empty(len(ends)), graph.tables
 
         def descend(at: slice) -> int:
@@ -83,13 +90,22 @@ class Markov:
         evaluations = sum(in_parts(descend, len(ends)))
         return np.concatenate([rows, ends]), np.concatenate([seconds, reached]), evaluations
 
+    def _descend_columns(
+        self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """As `_descend`, by whole columns (`agents.columns`), from the best program of each structure, which stays."""
+        columns = Columns(graph, STRUCTURE)
+        ends = [columns.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
+        found, reached, evaluations = zip(*ends, strict=True)
+        return np.concatenate([rows, found]), np.concatenate([seconds, reached]), sum(evaluations)
+
     def _register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         """Where the second round starts: the register tiles of the best programs, nothing built on them yet.
 
         Knobs stay as they are, unless the bare register tile does not fit with them (threads that share a reduction need
         a longer block tile): then they are those of the unscheduled program, from which the walk starts if need be.
         """
-        best = best_of_each_register_tile(rows, seconds)[: self.refiners].copy()
+        best = best_of_each(REGISTER_TILE, rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0
         for level in range(1, MAX_LEVELS):
             best[:, TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] = best[:, TILE : TILE + MAX_AXES]
@@ -155,6 +171,13 @@ class MarkovExtended(Markov):
     refine_steps: int = 128
     refine_temperature: float = 0.5
     descents: int = 16
+    columns: int = 8
+    near: float = 1.3
+    """Programs predicted to take up to so many times the best are near enough to be measured for their register tile."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Construct, then measure what is predicted to be best, which what was measured corrects (`agents.feedback`)."""
+        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
 
 def in_parts(work: Callable[[slice], Any], count: int) -> list[Any]:

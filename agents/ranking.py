@@ -8,10 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, TILE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import NUM_LEVELS
 from gensor_gym.measure.session import Session
+
+REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
+"""Places of the register tile in a row."""
+STRUCTURE = [KNOB + i for i, k in enumerate(KNOBS) if k.name in ("pack_a", "pack_b", "convolution", "thread_split", "split_k")]
+"""Places of the knobs that change what is generated as a whole. The model errs alike on programs of one structure."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +52,10 @@ def measure_rankings(
             return
 
 
-def best_of_each_register_tile(rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Rows with different register tiles, the fastest of each, fastest first."""
+def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Rows that differ at some of these places, the fastest of each kind, fastest first."""
     ordered = rows[np.argsort(seconds, kind="stable")]
-    _, first = np.unique(ordered[:, TILE : TILE + MAX_AXES], axis=0, return_index=True)
+    _, first = np.unique(ordered[:, places], axis=0, return_index=True)
     return ordered[np.sort(first)]
 
 
@@ -70,7 +76,7 @@ def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Sch
     first: list[Schedule] = []
     later: list[Schedule] = []
     for schedule in schedules:
-        tile = schedule.row[TILE : TILE + MAX_AXES].tobytes()
+        tile = schedule.row[REGISTER_TILE].tobytes()
         seen[tile] = seen.get(tile, 0) + 1
         (first if seen[tile] <= per_register_tile else later).append(schedule)
     return first + later

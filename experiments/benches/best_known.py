@@ -14,15 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from agents.columns import Columns
 from experiments.results import write_text
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
-from gensor_gym.graph.actions import KNOB_UP
-from gensor_gym.graph.enumeration import axis_choices, count_schedules, knob_choices
-from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
 
 
 class BestKnown:
@@ -81,29 +78,5 @@ def enumerated(graph: ConstructionGraph) -> Schedule:
 
 def descend(graph: ConstructionGraph, starts: Iterable[Schedule]) -> Schedule:
     """The best end of coordinate descents."""
-    ends = [_descend_one(graph, start.row.copy()) for start in starts]
-    return Schedule(ends[int(np.argmin(graph.latencies(np.stack(ends))))])
-
-
-def _descend_one(graph: ConstructionGraph, row: np.ndarray) -> np.ndarray:
-    """Coordinate descent from one program."""
-    ints, sizes = graph.tables.ints, graph.tables.sizes
-    row[LEVEL] = ints[NUM_LEVELS] - 1
-    best = graph.latencies(row[None])[0]
-    moves = [
-        (TILE + axis, MAX_AXES, choices) for axis, choices in enumerate(axis_choices(ints, sizes)) if len(choices) > 1
-    ]
-    knobs = [index for index in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + index]]
-    moves += [(KNOB + k, 1, np.array(v)[:, None]) for k, v in zip(knobs, knob_choices(ints), strict=True) if len(v) > 1]
-    idle, turn = 0, 0
-    while idle < len(moves):
-        start, step, choices = moves[turn % len(moves)]
-        rows = np.repeat(row[None], len(choices), axis=0)
-        rows[:, start : start + step * choices.shape[1] : step] = choices
-        latencies = graph.latencies(rows)
-        at = int(np.argmin(latencies))
-        improved = latencies[at] < best
-        if improved:
-            row, best = rows[at], latencies[at]
-        idle, turn = (0 if improved else idle + 1), turn + 1
-    return row
+    columns = Columns(graph)
+    return Schedule(min((columns.descend(start.row) for start in starts), key=lambda end: end[1])[0])
