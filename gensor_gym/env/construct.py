@@ -110,6 +110,8 @@ class ConstructEnv(TextSpec, gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; options "operator" and "schedule" (Schedule or text) choose task and first state."""
         super().reset(seed=seed)
+        if seed is not None:
+            self.final.restart()
         task, row = starting_state(self.tasks, options, lambda: self.tasks.draw(self.np_random))
         self._running = True
         self._task = task
