@@ -37,6 +37,8 @@ MOOD = (Status.TIMEOUT, Status.CRASHED)
 """Statuses that may be the machine's: tried again."""
 ATTEMPTS = 3
 """Of a program in one of these moods."""
+MISSES = 200
+"""Random schedules in a row that are known already, after which a space counts as exhausted."""
 BUDGET = 8.0
 """Seconds that the samples of one pass may take; the worker's deadline is 10."""
 
@@ -77,15 +79,14 @@ def backend_of(hw: Hardware, samples: int) -> NativeBackend:
 
 
 def schedules_of(op: Operator, hw: Hardware, space: str, count: int | None = None, seed: int = 0) -> list[Schedule]:
-    """Every legal schedule of a space in the order of enumeration, or `count` different random ones (fewer if it has no more)."""
+    """Every legal schedule of a space as enumerated, or `count` different random ones (fewer where it has no more)."""
     graph = ConstructionGraph(op, hw, space)
     if count is None:
         return [Schedule(row) for batch in graph.enumerate() for row in batch]
-    rng, found = np.random.default_rng(seed), dict[bytes, Schedule]()
-    for _ in range(20 * count):
-        if len(found) == count:
-            break
+    rng, found, misses = np.random.default_rng(seed), dict[bytes, Schedule](), 0
+    while len(found) < count and misses < MISSES:
         schedule = graph.random_schedule(rng)
+        misses = misses + 1 if schedule.key in found else 0
         found.setdefault(schedule.key, schedule)
     return list(found.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,7 @@ def test_the_folder_keeps_one_description_of_the_machine(tmp_path: Path) -> None
     settings(tmp_path, "machine=mine", "hardware=host")
     before = (tmp_path / "mine" / "hardware.json").read_text()
     assert settings(tmp_path, "machine=mine", "hardware=host").plans[0].hardware == hardware.from_json(before)
-    (tmp_path / "mine" / "hardware.json").write_text(before.replace('"lanes": ', '"lanes": 9'))
+    (tmp_path / "mine" / "hardware.json").write_text(json.dumps(json.loads(before) | {"lanes": 9}))
     with pytest.raises(ValueError, match="describes another machine .lanes"):
         settings(tmp_path, "machine=mine", "hardware=host")
     for name in ("host", "h200", "Mine", "a/b"):

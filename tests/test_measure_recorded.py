@@ -78,7 +78,7 @@ def test_replay_gives_what_was_recorded() -> None:
 def test_noise_depends_on_seed_program_and_number_of_asking_alone() -> None:
     one, two = (RecordedBackend(FILE, resample=4, seed=1) for _ in range(2))
     exact = RecordedBackend(FILE).measure(OP, SCHEDULES, HW)
-    good = [s for s, m in zip(SCHEDULES, exact, strict=True) if m.status is Status.OK][:20]
+    good = list({m.digest: s for s, m in zip(SCHEDULES, exact, strict=True) if m.status is Status.OK}.values())[:20]
     first = [one.measure(OP, [s], HW)[0].samples for s in good]
     second = one.measure(OP, good, HW)
     assert [m.samples for m in two.measure(OP, good[::-1], HW)][::-1] == first
@@ -199,11 +199,10 @@ def test_environments_with_noise_can_be_seeded_and_copied(copied) -> None:
 def test_vector_environments_say_the_regret_too() -> None:
     envs = gymnasium.make_vec(
         ID, num_envs=3, operator=OPERATOR, hardware=HW, space="compact", backend=f"recorded:{FILE}",
-        vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.DISABLED},
+        autoreset_mode="Disabled",
     )  # fmt: skip
     envs.reset(seed=0)
-    rng, _ = np.random.default_rng(0), envs.step(np.array([1, 1, 1]))
-    del rng
+    envs.step(np.array([1, 1, 1]))
     _, _, ended, _, info = envs.step(np.array([0, 1, 0]))
     assert ended.tolist() == [True, False, True] == info["_regret"].tolist()
     known = [RecordedBackend(FILE).regret(GRAPH, s) for s in envs.unwrapped.schedules]
