@@ -46,7 +46,8 @@ def settings_of(config: DictConfig) -> Settings:
     plain: Any = OmegaConf.to_container(config, resolve=True)
     hw = machines.get(plain["hardware"])
     name = plain["machine"] or (_name_of(hw) if hw.name == "host" else hw.name)
-    if not re.fullmatch(r"[a-z0-9_]+", name) or (name in machines.names() and name != hw.name):
+    taken = name == "host" or (name in machines.names() and name != hw.name)
+    if not re.fullmatch(r"[a-z0-9_]+", name) or taken:
         raise ValueError(f"machine {name!r}: expected a name of its own of small letters, digits and underscores")
     folder = make_folder(Path(plain["output"]) / name)
     hw = _described(replace(hw, name=name), folder / FILE)

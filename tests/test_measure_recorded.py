@@ -250,7 +250,7 @@ def test_another_process_plays_the_very_same_episodes() -> None:
     assert _episodes_of(sys.executable) == episodes()
 
 
-@pytest.mark.skipif("OTHER_PYTHON" not in os.environ, reason="OTHER_PYTHON names no other interpreter with the gym's requirements")
+@pytest.mark.skipif("OTHER_PYTHON" not in os.environ, reason="OTHER_PYTHON names no interpreter with the gym installed")
 def test_another_version_of_python_plays_the_very_same_episodes() -> None:
     assert _episodes_of(os.environ["OTHER_PYTHON"]) == episodes()
 
