@@ -2,5 +2,6 @@
 
 from agents.optimize import Result, optimize
 from agents.strategy import STRATEGIES, Strategy, get_strategy
+from agents.tune import Tuned, tune
 
-__all__ = ["STRATEGIES", "Result", "Strategy", "get_strategy", "optimize"]
+__all__ = ["STRATEGIES", "Result", "Strategy", "Tuned", "get_strategy", "optimize", "tune"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 
@@ -19,16 +18,16 @@ class Exhaustive:
 
     space: str = "compact"
     keep: int = 4096
-    """Programs kept for measuring; all of them where the space has no more."""
+    """Programs kept for measuring, or as many as the budget has trials; all of them where the space has no more."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Enumerate in batches, keep the best by the model, measure."""
-        rows = np.empty((0, session.graph.initial().row.size), dtype=np.int32)
-        seconds = np.empty(0)
+        rows, seconds = session.graph.stack([]), np.empty(0)
+        keep = max(self.keep, session.budget.trials or 0)
         for batch in session.graph.enumerate():
             rows = np.concatenate([rows, batch])
             seconds = np.concatenate([seconds, session.predict(batch)])
-            order = np.argsort(seconds, kind="stable")[: self.keep]
+            order = np.argsort(seconds, kind="stable")[:keep]
             rows, seconds = rows[order], seconds[order]
         for row in rows:
-            session.measure([Schedule(row)])
+            session.measure([session.graph.schedule(row)])

@@ -30,6 +30,7 @@ STRATEGIES: dict[str, str] = {
     "markov_ext": "agents.markov:MarkovExtended",
     "roller": "agents.roller:Roller",
     "random_walk": "agents.random_walk:RandomWalk",
+    "local_search": "agents.local_search:LocalSearch",
     "exhaustive": "agents.exhaustive:Exhaustive",
     "ppo": "agents.ppo:Ppo",
 }

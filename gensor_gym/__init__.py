@@ -1,6 +1,7 @@
 """gensor_gym: the construction graph of tensor programs as a Gymnasium environment.
 
-Importing the package registers `gensor_gym/Construct-v0`. Everything heavier is imported when it is first used.
+Importing the package registers `gensor_gym/Construct-v0` and `gensor_gym/Recorded-v0`.
+Everything heavier is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",
     "Schedule": "gensor_gym.graph.schedule",
     "build": "gensor_gym.codegen",
+    "load_space": "gensor_gym.measure.tuning",
+    "save_space": "gensor_gym.measure.tuning",
 }
 _MODULES = ("operators", "hardware", "graph", "cost", "codegen", "construction", "measure", "env")
 
-__all__ = ["ConstructionGraph", "Schedule", "build", "measure", "operators", "hardware"]
+__all__ = ["ConstructionGraph", "Schedule", "build", "load_space", "save_space", "measure", "operators", "hardware"]
 
 register()
 

@@ -59,6 +59,10 @@ class ConstructionGraph:
         """The unscheduled program: every tile 1, registers under construction, knobs by the rule of `graph.defaults`."""
         return self._initial
 
+    def schedule(self, row: np.ndarray) -> Schedule:
+        """The schedule of a row int32 [ROW]."""
+        return Schedule(row)
+
     def is_legal(self, schedule: Schedule) -> bool:
         """Whether the schedule is a node of this graph within the hardware's limits."""
         return self._is_well_formed(schedule) and bool(rules.fits(schedule.row, self.tables.ints))

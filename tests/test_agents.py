@@ -37,7 +37,7 @@ def test_what_is_no_operator_is_named() -> None:
         optimize(3, "h200", "random_walk", trials=1, backend="analytic")
 
 
-SEARCHES = ["markov", "markov_ext", "roller", "random_walk", "exhaustive"]
+SEARCHES = ["markov", "markov_ext", "roller", "random_walk", "local_search", "exhaustive"]
 OPERATORS = ["gemm(m=200, n=136, k=96)", "avg_pool2d(n=2, c=8, h=20, w=20, r=3, s=3, stride=2, padding=1)"]
 
 

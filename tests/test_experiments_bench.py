@@ -13,6 +13,7 @@ from experiments.bench import SUITES, bench
 from experiments.benches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
 from experiments.benches.ranks import spearman, top_k_regret
+from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
@@ -21,7 +22,10 @@ TINY = {
     "env": ["env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]"],
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
-    "measure": ["measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.repeated=2"],
+    "measure": [
+        "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.repeated=2", "measure.compile.schedules=2",
+        "measure.compile.operators=[gemv(m=64, k=48)]",
+    ],  # fmt: skip
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
         "model.constructed=2", "fit=coefficients",
@@ -71,10 +75,17 @@ def test_kernels(tmp_path: Path) -> None:
 
 
 def test_measure(tmp_path: Path) -> None:
-    rate, repeatability = _run("measure", tmp_path)
-    assert rate["trials"] == 3 and rate["trials_per_second"] == pytest.approx(3 / rate["wall_s"])
-    assert 0 < rate["sampling_share"] < 1
+    random, ranked, repeatability, compiled, compiled_all = _run("measure", tmp_path)
+    assert (random["schedules"], ranked["schedules"]) == ("random", "ranked")
+    for rate in (random, ranked):
+        assert rate["trials"] == 3 and rate["trials_per_second"] == pytest.approx(3 / rate["wall_s"])
+        assert 0 < rate["sampling_share"] < 1
+        # A compilation takes longer than finding a kernel in the cache does.
+        assert 0.01 < rate["compile_s"]["median"] <= rate["compile_s"]["largest"] < rate["wall_s"]
     assert len(repeatability["ratios"]) == repeatability["kernels"] <= 2
+    assert compiled["kernels"] + compiled["failed"] <= 2 and compiled["kernels"] == compiled_all["kernels"]
+    assert compiled["largest_s"] == compiled_all["largest_s"] >= compiled_all["median_s"] > 0.01
+    assert compiled_all["over_limit"] == 0
 
 
 def test_model_and_its_fit(tmp_path: Path) -> None:
@@ -97,6 +108,23 @@ def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path) -
     assert list(written["values"]) == [constant.name for constant in CPU_CONSTANTS]
     assert all(c.low <= written["values"][c.name] <= c.high for c in CPU_CONSTANTS)
     assert written["operators"] == ["gemm(m=72, n=56, k=40)"] and written["loss_after"] <= written["loss_before"]
+
+
+def test_ranking_goes_on_where_it_was(tmp_path: Path) -> None:
+    few = ["ranking=true", "model.ranking.operators=gemm(m=72, n=56, k=40)", "model.ranking.random=5", "model.ranking.top=2",
+           "model.ranking.programs=10", "model.ranking.repeated=4", "model.ranking.trials=2",
+           "model.ranking.strategies=[markov]"]  # fmt: skip
+    line, whole = _run("model", tmp_path, *few)
+    timings = tmp_path / "ranking_timings.jsonl"
+    before = timings.read_text().splitlines()
+    assert line["random"] == 5 and line["top_over_best"] >= 1.0 and set(line["best_by_source_s"]) >= {"random", "markov"}
+    assert line["best_s"] == min(line["best_by_source_s"].values()) and whole["operators"] == 1
+    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
+    again, _ = _run("model", tmp_path, *few)
+    assert timings.read_text().splitlines() == before and again["spearman"] == line["spearman"]
+    timings.write_text("\n".join(before[:-3]) + "\n")
+    _run("model", tmp_path, *few)
+    assert timings.read_text().splitlines()[: len(before) - 3] == before[:-3]
 
 
 def test_a_fit_refuses_the_test_part(tmp_path: Path) -> None:
@@ -151,3 +179,23 @@ def test_the_best_known_only_gets_better(tmp_path: Path) -> None:
     assert BestKnown(tmp_path / "best.json").entry(graph) == {
         "seconds": graph.latency(best), "schedule": str(best), "certified": True,
     }  # fmt: skip
+
+
+def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
+    shape, whole = _run("kernels", tmp_path, 'kernels.shapes=gemm(m=32, n=24, k=16, dtype="int8")+bias', "figures=false")
+    assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
+    assert shape["over_float32"]["low"] <= shape["over_float32"]["median"] == pytest.approx(whole["over_float32"])
+    assert 'dtype="int8"' in shape["operator"] and shape["float32"]["median"] > 0
+
+
+def test_prepacked_kernels_have_lines_of_their_own(tmp_path: Path) -> None:
+    (line,) = _run("kernels", tmp_path, "kernels.prepacked=true")
+    assert line["kind"] == "prepacked" and line["prepacked"] and "over_torch" not in line
+    assert line["over_prepacked_torch"]["low"] <= line["over_prepacked_torch"]["high"] and "pack_b=1" in line["schedule"]
+
+
+@pytest.mark.parametrize("name", ["kernels_int8", "kernels_prepacked"])
+def test_sets_of_shapes_can_be_chosen(name: str) -> None:
+    chosen, default = compose([f"+bench={name}"], "bench").kernels, compose([], "bench").kernels
+    assert set(chosen) == set(default) and list(chosen.shapes) != list(default.shapes)
+    assert chosen.prepacked == (name == "kernels_prepacked") and len(operators.resolve(list(chosen.shapes))) >= 4

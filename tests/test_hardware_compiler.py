@@ -59,7 +59,7 @@ def test_flags_by_family_and_width() -> None:
     gcc = compiler.Compiler(("gcc",), "gcc", "")
     zig = compiler.Compiler(("python", "-m", "ziglang", "cc"), "zig", "")
     for one in (gcc, zig):
-        assert {"-O2", "-shared", "-fPIC", "-lm", "-pthread", "-ffp-contract=fast"} <= set(one.flags("native", 16))
+        assert {"-O2", "-shared", "-fPIC", "-ffp-contract=fast"} <= set(one.flags("native", 16))
         assert "-ffast-math" not in one.flags("native", 16)
         assert "-mprefer-vector-width=512" in one.flags("native", 16)
         assert "-mprefer-vector-width=512" not in one.flags("native", 8)
@@ -67,7 +67,7 @@ def test_flags_by_family_and_width() -> None:
     assert "-mcpu=native" in zig.flags("native", 16)
     assert "-mcpu=skylake_avx512" in zig.flags("skylake-avx512", 16)
     assert "-fno-slp-vectorize" in zig.flags("native", 16)
-    assert "-fno-slp-vectorize" not in gcc.flags("native", 16)
+    assert "-fno-tree-slp-vectorize" in gcc.flags("native", 16)
     assert "-march=cascadelake" in gcc.flags("cascadelake", 16) or compiler._is_arm()
 
 

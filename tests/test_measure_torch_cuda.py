@@ -40,7 +40,7 @@ def test_sampled_draws_are_compared_where_they_are_known() -> None:
 
 def test_compiled_baseline_is_for_gpus() -> None:
     with pytest.raises(ValueError, match="GPUs only"):
-        CpuDevice().baseline(OP, DRAW.inputs, 1, True)
+        CpuDevice().baseline(OP, DRAW.inputs, 1, "torch.compile")
 
 
 @pytest.mark.cuda

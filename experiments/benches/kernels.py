@@ -3,22 +3,25 @@
 The strategy and, where asked for, reference searches of more trials find a kernel each; all of them and torch are timed
 together. Torch is given every thread count up to ours and is counted at its best. The register-resident multiply-add loop
 of `hardware/probe.c` runs just before and after each operator, so that a share of it is of the same minute.
-GENSOR_GYM_THREADS=1 runs all of it on one thread.
+GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed beside its float32 twin as well.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from omegaconf import DictConfig
 
 from agents import get_strategy
 from agents.optimize import run as search
+from experiments.benches import kernels_prepacked
+from experiments.benches.kernels_overall import overall
+from experiments.benches.kernels_twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.retime import TORCH, Comparison, Retimer
-from experiments.summary import geometric_mean, interval, ratio
+from experiments.summary import interval, ratio
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
@@ -27,6 +30,7 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.types import Operator
 
@@ -52,32 +56,19 @@ def run(config: DictConfig, emit: Lines) -> None:
     shapes = settings.shapes if isinstance(settings.shapes, str) else list(settings.shapes)
     rows = []
     for op in dict.fromkeys(operators.resolve(shapes)):
+        if settings.prepacked:
+            emit(kind="prepacked", **kernels_prepacked.shape(op, settings, config.seed, store, cast(NativeBackend, backend), hw))
+            continue
         rows.append(_shape(op, settings, config.seed, store, retimers))
         emit(kind="shape", **rows[-1])
     timed = [row for row in rows if row.get("over_torch")]
     if not timed:
         return
-    emit(kind="all", shapes=len(rows), timed=len(timed), **_overall(timed))
+    emit(kind="all", shapes=len(rows), timed=len(timed), **overall(timed))
     if config.figures:
         from experiments.benches.kernels_figure import draw
 
         draw(timed, folder / "kernels.png")
-
-
-def _overall(timed: list[dict[str, Any]]) -> dict[str, object]:
-    """Geometric means over all shapes and by class."""
-    names = dict.fromkeys(row["operator"].partition("(")[0] for row in timed)
-    by_class = {name: [row for row in timed if row["operator"].startswith(f"{name}(")] for name in names}
-    line: dict[str, object] = {
-        "over_torch": geometric_mean(row["over_torch"]["median"] for row in timed),
-        "least_over_torch": min(row["over_torch"]["median"] for row in timed),
-        "faster": sum(row["over_torch"]["low"] > 1 for row in timed),
-        "slower": sum(row["over_torch"]["high"] < 1 for row in timed),
-        "by_class": {name: geometric_mean(r["over_torch"]["median"] for r in rows) for name, rows in by_class.items()},
-    }
-    if all("of_reference" in row for row in timed):
-        line["of_reference"] = geometric_mean(row["of_reference"]["median"] for row in timed)
-    return line
 
 
 def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
@@ -88,15 +79,23 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
         return row
     schedule = found[KERNEL][0]
     loop, steal = [_fma_loop()], Steal()
-    compared = {
-        threads: timer.compare(op, found if timer is retimer else {KERNEL: found[KERNEL]}) for threads, timer in retimers.items()
-    }
+    compared = {threads: timer.compare(op, found) for threads, timer in retimers.items()}
     loop.append(_fma_loop())
     row |= {"fma_loop_flops": max(loop), "stolen": steal.share(), "schedule": str(schedule)}
     missing = {name: why for c in compared.values() for name, why in c.dropped.items()}
     if missing:
         return {**row, "error": str(missing)}
-    return {**row, **_ratios(op, retimer.hardware, compared, max(loop), found)}
+    row |= _ratios(op, retimer.hardware, compared, max(loop), found)
+    return row | _twin(op, schedule, settings, seed, store, retimer) if op.dtype == "int8" else row
+
+
+def _twin(op: Operator, schedule: Schedule, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, Any]:
+    """The float32 kernel that the same search finds, and what int8 gains over it."""
+    twin = float32_twin(op)
+    found, row = _search(twin, settings, seed, store, retimer)
+    if KERNEL not in found:
+        return {"float32_error": row["error"]}
+    return over_float32(op, schedule, twin, found[KERNEL][0], retimer)
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winners, dict[str, Any]]:
@@ -123,21 +122,19 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
 def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float, found: Winners) -> dict[str, Any]:
     """Our time and torch's at its best thread count; the share of roofline, loop and reference."""
     floor, best = roofline_floor(op, hw), min(compared, key=lambda threads: float(np.median(compared[threads].samples[TORCH])))
-    first = next(iter(compared.values()))
-    ours, torch = compared[best].samples[KERNEL], compared[best].samples[TORCH]
+    samples = compared[best].samples
+    ours, torch = samples[KERNEL], samples[TORCH]
+    fastest = min(found, key=lambda name: float(np.median(samples[name])))
     row: dict[str, Any] = {
         "kernel": interval(ours), "torch": interval(torch), "torch_threads": best, "over_torch": ratio(torch, ours),
         "of_roofline": floor / float(np.median(ours)), "flops_per_second": op.flops / float(np.median(ours)),
     }  # fmt: skip
     if op.body == "multiply_add" and op.dtype == "float32":
-        quiet = {name: float(np.quantile(first.samples[name], QUIET)) for name in (KERNEL, TORCH)}
+        quiet = {name: float(np.quantile(samples[name], QUIET)) for name in dict.fromkeys((KERNEL, fastest, TORCH))}
         row["quiet_share_of_fma_loop"] = {name: op.flops / seconds / loop for name, seconds in quiet.items()}
-    others = [name for name in found if name != KERNEL]
-    if others:
-        fastest = min([*others, KERNEL], key=lambda name: float(np.median(first.samples[name])))
-        row |= {"reference": fastest, "of_reference": ratio(first.samples[fastest], first.samples[KERNEL])}
-        row["reference_over_torch"] = ratio(first.samples[TORCH], first.samples[fastest])
-        row["reference_schedule"] = str(found[fastest][0])
+    if len(found) > 1:
+        row |= {"best": fastest, "best_over_torch": ratio(torch, samples[fastest]), "of_reference": ratio(samples[fastest], ours)}
+        row["best_schedule"] = str(found[fastest][0])
     return row
 
 

@@ -1,8 +1,16 @@
-"""Measuring itself: trials per second, where their time goes, and how well a timing repeats in another worker."""
+"""Measuring itself: trials per second, where their time goes, how long kernels compile, and how well a timing repeats.
+
+Compiled kernels are kept in a folder that is empty when the suite begins, so that every trial compiles its kernel.
+"""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -12,48 +20,82 @@ from experiments.benches.lines import Lines, Steal, calibration, machine
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.cache import VARIABLE
+from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.native import NativeBackend, cpu_backend
+from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
+from gensor_gym.measure.requests import Built
 from gensor_gym.operators.types import Operator
+
+CHOICES = 10
+"""Random schedules for each one that the model ranks first."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Lines for the rate of trials and for their repeatability."""
+    """Lines for the rate of trials, for their repeatability, and for compilation by operator and in all."""
     settings = config.measure
     hw = hardware.get("host")
-    emit(kind="machine", calibration_loop_per_second=calibration(), **machine())
+    emit(kind="machine", compiler=find_compiler().version, calibration_loop_per_second=calibration(), **machine())
     op = operators.parse(settings.operator)
     graph = ConstructionGraph(op, hw, "extended")
     rng = np.random.default_rng(config.seed)
     schedules = [graph.random_schedule(rng) for _ in range(settings.trials)]
-    first = cpu_backend()
+    with _empty_cache():
+        measured = _rate("random", op, schedules, hw, emit)
+        _rate("ranked", op, _ranked(graph, rng, settings.trials), hw, emit)
+        best = sorted((m.seconds, i) for i, m in enumerate(measured) if m.status is Status.OK)[: settings.repeated]
+        _repeat(op, [schedules[i] for _, i in best], [measured[i] for _, i in best], hw, emit)
+        _compile(settings.compile, hw, rng, emit)
+
+
+@contextmanager
+def _empty_cache() -> Iterator[None]:
+    """A cache folder of its own, also for the workers."""
+    before = os.environ.get(VARIABLE)
+    with tempfile.TemporaryDirectory(prefix="gensor_gym-") as folder:
+        os.environ[VARIABLE] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(VARIABLE)
+            if before is not None:
+                os.environ[VARIABLE] = before
+
+
+def _ranked(graph: ConstructionGraph, rng: np.random.Generator, count: int) -> list[Schedule]:
+    """The best of some random schedules by the model: what a search sends to be measured."""
+    drawn = [graph.random_schedule(rng) for _ in range(CHOICES * count)]
+    seconds = graph.latencies(np.ascontiguousarray(graph.stack(drawn), dtype=np.int32))
+    return [drawn[i] for i in np.argsort(seconds, kind="stable")[:count]]
+
+
+def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit: Lines) -> list[Measurement]:
+    """Measure all of one kind of schedules; the worker is started by the first one beforehand."""
+    backend = cpu_backend()
     try:
-        measured = _rate(first, op, schedules, hw, emit)
+        first = backend.measure(op, schedules[:1], hw)
+        steal = Steal()
+        begin = time.perf_counter()
+        measured = backend.measure(op, schedules[1:], hw)
+        wall = time.perf_counter() - begin
     finally:
-        first.close()
-    best = sorted((m.seconds, i) for i, m in enumerate(measured) if m.status is Status.OK)[: settings.repeated]
-    _repeat(op, [schedules[i] for _, i in best], [measured[i] for _, i in best], hw, emit)
-
-
-def _rate(
-    backend: NativeBackend, op: Operator, schedules: list[Schedule], hw: Hardware, emit: Lines
-) -> list[Measurement]:
-    """Measure all; the worker is started beforehand."""
-    backend.measure(op, schedules[:1], hw)
-    steal = Steal()
-    begin = time.perf_counter()
-    measured = backend.measure(op, schedules[1:], hw)
-    wall = time.perf_counter() - begin
+        backend.close()
     ok = [m for m in measured if m.status is Status.OK]
     kernel = sum(sum(m.samples) * _condition(m, "calls_per_sample") for m in ok)
-    compiling = sum(_condition(m, "compile_seconds") for m in ok)
+    compiling = [_condition(m, "compile_seconds") for m in ok]
     emit(
-        kind="rate", operator=str(op), trials=len(measured), ok=len(ok), wall_s=wall,
-        trials_per_second=len(measured) / wall,
-        compile_s_per_trial=compiling / max(1, len(ok)), sampling_share=kernel / wall, stolen=steal.share(),
+        kind="rate", schedules=name, operator=str(op), trials=len(measured), ok=len(ok), wall_s=wall,
+        trials_per_second=len(measured) / wall, kernel_s=_middle([m.seconds for m in ok]),
+        compile_s={"median": _middle(compiling), "largest": max(compiling, default=None)},
+        sampling_share=kernel / wall, stolen=steal.share(),
     )  # fmt: skip
-    return [*backend.measure(op, schedules[:1], hw), *measured]
+    return [*first, *measured]
+
+
+def _middle(values: list[float]) -> float | None:
+    """Median, None of nothing."""
+    return median(values) if values else None
 
 
 def _condition(measurement: Measurement, name: str) -> float:
@@ -78,3 +120,30 @@ def _repeat(op: Operator, schedules: list[Schedule], before: list[Measurement], 
         largest_deviation=float(np.max(np.abs(np.log(ratios)))) if ratios else None,
         median_interquartile_range=float(np.median(within)) if within else None,
     )  # fmt: skip
+
+
+def _compile(settings: DictConfig, hw: Hardware, rng: np.random.Generator, emit: Lines) -> None:
+    """Random schedules of awkward operators, compiled on all cores: seconds each, by operator and in all."""
+    backend, whole = cpu_backend(), []
+    for text in settings.operators:
+        op = operators.parse(text)
+        graph = ConstructionGraph(op, hw, "extended")
+        seconds, failed = _seconds(backend, op, [graph.random_schedule(rng) for _ in range(settings.schedules)], hw)
+        emit(
+            kind="compile", operator=str(op), kernels=len(seconds), failed=failed, median_s=_middle(seconds),
+            largest_s=max(seconds, default=None),
+        )  # fmt: skip
+        whole += seconds
+    emit(
+        kind="compile_all", operators=len(settings.operators), kernels=len(whole), median_s=_middle(whole),
+        largest_s=max(whole), limit_s=settings.limit, over_limit=sum(s > settings.limit for s in whole),
+    )  # fmt: skip
+
+
+def _seconds(backend: NativeBackend, op: Operator, schedules: list[Schedule], hw: Hardware) -> tuple[list[float], int]:
+    """Seconds of compilation of the different kernels, and how many were refused by generator or compiler."""
+    made = [make_kernel(op, schedule, hw) for schedule in schedules]
+    kernels = {kernel.digest: kernel for kernel in made if not isinstance(kernel, Measurement)}
+    built = backend.compile(list(kernels.values()))
+    done = [item.compile_seconds for item in built if isinstance(item, Built)]
+    return done, len(built) - len(done) + sum(isinstance(kernel, Measurement) for kernel in made)

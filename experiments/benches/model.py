@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
 
+from experiments.benches import ranking
 from experiments.benches.fit import COEFFICIENTS, CONSTANTS, Parameters, Sample, fit, loss
 from experiments.benches.lines import Lines, machine
 from experiments.benches.ranks import spearman, top_k_regret
@@ -29,7 +30,10 @@ FASTEST = 5
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for each operator, one over all, and one of the fit where it is asked for."""
+    """One line for each operator, one over all, and one of the fit where it is asked for; or the ranking benchmark."""
+    if config.ranking:
+        ranking.run(config, emit)
+        return
     settings = config.model
     if config.fit not in (None, *FITS):
         raise ValueError(f"fit {config.fit!r}: expected one of {', '.join(FITS)}, or null")

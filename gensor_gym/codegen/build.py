@@ -9,8 +9,12 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 
-def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> Kernel:
-    """The source of a schedule on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing."""
+def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware, prepacked: bool = False) -> Kernel:
+    """The source of a schedule on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing.
+
+    `prepacked` asks for a kernel that reads weights packed by an earlier call (`Kernel.prepares`). They stay packed as they
+    were then: whoever changes them calls that entry again. ValueError where the schedule packs no weights, or on a GPU.
+    """
     from gensor_gym import hardware, operators
 
     machine = hardware.get(hw)
@@ -18,7 +22,9 @@ def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> Kern
     if machine.kind == "cpu":
         from gensor_gym.codegen.c_codegen import generate_c
 
-        return generate_c(program)
+        return generate_c(program, prepacked)
+    if prepacked:
+        raise ValueError(f"prepacked kernels are generated for CPUs, got {machine.name!r}")
     from gensor_gym.codegen.cuda_codegen import generate_cuda
 
     return generate_cuda(program)

@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 from gensor_gym.codegen.c_dot import has_start_field, helper_text, start_field
+from gensor_gym.codegen.c_intrinsics import intrinsics
 from gensor_gym.codegen.c_loops import register_tiles
 from gensor_gym.codegen.c_micro import micro_kernel
 from gensor_gym.codegen.c_operand import fill_array, fill_name, guard_name, has_guard_field, task_start
 from gensor_gym.codegen.c_pack import COPY_LINE, pack_call, pack_function
 from gensor_gym.codegen.c_plan import Operand, Plan, make_plan
-from gensor_gym.codegen.c_shared import shared_call, shared_functions, shared_reads, shared_start
+from gensor_gym.codegen.c_shared import has_prepacked, shared_call, shared_functions, shared_reads, shared_start
 from gensor_gym.codegen.c_shift import copy_row, plane_function, planes_call, shift_constants
 from gensor_gym.codegen.c_split import finish_call, finish_function
 from gensor_gym.codegen.c_text import Lines, add, linear, round_up
@@ -22,18 +23,15 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
 
 ENTRY = "gg_kernel"
+PREPACKED = "gg_prepacked"
+"""Entry of a prepacked kernel that a call of `ENTRY` on the same workspace precedes."""
 LINE = 64
 """Bytes of a cache line, to which buffers in the workspace are aligned."""
 PAGE = 4096
 
-_INTRINSICS = """#ifdef __SSE__
-#include <immintrin.h>
-#endif
-"""
-_HEADERS = """#include <math.h>
-#include <stdint.h>
-#include <string.h>
-{intrinsics}#ifdef __clang__
+_HEADERS = {"math": r"\b(expf|tanhf|erff|INFINITY)\b", "stdint": r"\w+_t\b|\bINT32_MIN\b", "string": r"\bmemcpy\b"}
+"""Header -> the words that need it: reading one that is not needed costs a tenth of a compilation."""
+_UNROLL = """#ifdef __clang__
 #define GG_PRAGMA(text) _Pragma(#text)
 #define UNROLL(n) GG_PRAGMA(clang loop unroll_count(n))
 #else
@@ -43,9 +41,14 @@ _HEADERS = """#include <math.h>
 """
 
 
-def generate_c(program: Program) -> Kernel:
-    """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type."""
-    plan = make_plan(program)
+def generate_c(program: Program, prepacked: bool = False) -> Kernel:
+    """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type.
+
+    `prepacked` adds an entry that uses the weights which a call of the plain one packed; ValueError where it packs none.
+    """
+    plan = make_plan(program, prepacked)
+    if prepacked and not has_prepacked(plan):
+        raise ValueError(f"{program.operator}: this schedule keeps no packed copy of weights; gemm and conv2d with pack_b=1 do")
     kinds = variants(plan)
     parts = [_structs(plan)]
     parts += _fill_arrays(plan, kernels := [micro_kernel(kind) for kind in kinds])
@@ -53,7 +56,7 @@ def generate_c(program: Program) -> Kernel:
     parts += [_pack_function(plan, read) for read in plan.reads if read.packing and not read.packing.shared]
     parts += [*shared_functions(plan), *kernels, _task_function(plan, kinds)]
     parts += [finish_function(plan)] if plan.splits > 1 else []
-    parts += [_entry(plan)]
+    parts += [_entry(plan), *([_entry(plan, True)] if prepacked else [])]
     body = "\n".join(parts)
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
@@ -62,9 +65,17 @@ def generate_c(program: Program) -> Kernel:
     head = Path(__file__).with_name("runtime.h").read_text()
     title = f"/* {program.operator} on {program.hardware.name}. */\n"
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)
-    headers = title + _HEADERS.replace("{intrinsics}", _INTRINSICS if "_mm" in helpers else "") + head
-    source = "\n".join([headers, helpers, *copy, body])
-    return Kernel(program.operator, "c", program.hardware.arch, source, (Launch(ENTRY),), workspace_bytes(plan))
+    text = "\n".join([helpers, *copy, body])
+    source = "\n".join([title + _headers(text) + head, text])
+    entries = (Launch(PREPACKED if prepacked else ENTRY),)
+    prepares = ENTRY if prepacked else ""
+    return Kernel(program.operator, "c", program.hardware.arch, source, entries, workspace_bytes(plan), prepares)
+
+
+def _headers(text: str) -> str:
+    """The headers that a text needs, and its word for unrolled loops."""
+    needed = [f"#include <{name}.h>\n" for name, words in _HEADERS.items() if re.search(words, text)]
+    return "".join(needed) + intrinsics(text) + (_UNROLL if "UNROLL(" in text else "")
 
 
 def _pack_function(plan: Plan, read: Operand) -> str:
@@ -262,11 +273,11 @@ def _plus(pointer: str, offset: str) -> str:
     return pointer if offset == "0" else f"{pointer} + {offset}"
 
 
-def _entry(plan: Plan) -> str:
-    """The function that is called from outside."""
+def _entry(plan: Plan, prepacked: bool = False) -> str:
+    """The function that is called from outside; `prepacked`: one that finds the weights' copy in the workspace."""
     lines = Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
-    with lines.block(f"void {ENTRY}({arguments})"):
+    with lines.block(f"void {PREPACKED if prepacked else ENTRY}({arguments})"):
         fields = [f".{operand.name} = inputs[{i}]" for i, operand in enumerate(_operands(plan))]
         lines.add(f"struct call call = {{{', '.join([*fields, f'.{plan.output.name} = output'])}}};")
         if workspace_bytes(plan):
@@ -283,7 +294,7 @@ def _entry(plan: Plan) -> str:
             lines.add(f"call.workspace = {add('aligned', str(offset))};")
         lines.add("/* The workspace holds buffers for so many threads. */", "struct gg_runtime team = *runtime;")
         lines.add(f"team.threads = (int)least(team.threads, {plan.threads});")
-        lines.add(*shared_call(plan))
+        lines.add(*shared_call(plan, prepacked))
         lines.add(f"team.parallel(&team, run_task, &call, {plan.tasks});")
         lines.add(*finish_call(plan))
     return str(lines)

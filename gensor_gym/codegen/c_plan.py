@@ -166,8 +166,11 @@ class Plan:
         return tuple(positions)
 
 
-def make_plan(program: Program) -> Plan:
-    """The plan of a program; ValueError for a data type that the C generator does not know."""
+def make_plan(program: Program, prepacked: bool = False) -> Plan:
+    """The plan of a program; ValueError for a data type that the C generator does not know.
+
+    `prepacked`: the weights, if packed, are copied for all tasks at once, however few these are.
+    """
     _check(program)
     op, convolution = program.operator, program.knob("convolution")
     vector, shift = vector_axis(op, convolution), None
@@ -185,7 +188,8 @@ def make_plan(program: Program) -> Plan:
         """A read as the knobs want it."""
         if shift is not None and read is op.reads[0]:
             return _shifted(op, tiles, read, name, shift)
-        return _packed(program, tiles, vector, group, read, name) if pack else _plain(op, vector, read, name)
+        kept = prepacked and read is weights(op)
+        return _packed(program, tiles, vector, group, read, name, kept) if pack else _plain(op, vector, read, name)
 
     reads = tuple(operand(*three) for three in zip(op.reads, names, packs, strict=False))
     extra = iter(names[len(op.reads) :])
@@ -204,6 +208,11 @@ def make_plan(program: Program) -> Plan:
         shift=shift,
         group=group,
     )
+
+
+def weights(op: Operator) -> Access | None:
+    """The read that is the same from call to call where the operator is a layer, or None: gemm's B, a filter."""
+    return op.reads[1] if op.name in ("gemm", "conv2d") else None
 
 
 def _check(program: Program) -> None:
@@ -305,10 +314,15 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
     return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), 1, (), packing, tuple(tables))
 
 
-def _packed(program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str) -> Operand:
-    """An operand copied for all tasks at once where they read it alike and the copy is not too large, else by each task."""
+def _packed(
+    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str, kept: bool
+) -> Operand:
+    """An operand copied for all tasks at once where they read it alike and the copy is not too large, else by each task.
+
+    `kept`: the copy is for later calls, so one task is reason enough.
+    """
     op, task = program.operator, tiles[2]
-    repeated = any(task[a] < op.extents[a] and not any(row[a] for row in access.coefficients) for a in op.spatial)
+    repeated = kept or any(task[a] < op.extents[a] and not any(row[a] for row in access.coefficients) for a in op.spatial)
     if repeated:
         whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group)
         found = _copied(tiles[0][vector], whole, vector, group, access, name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gensor_gym.codegen.c_operand import task_start
 from gensor_gym.codegen.c_pack import pack_call, pack_function
-from gensor_gym.codegen.c_plan import Operand, Plan, whole_tiles
+from gensor_gym.codegen.c_plan import Operand, Plan, weights, whole_tiles
 from gensor_gym.codegen.c_shift import plane_call, plane_function
 from gensor_gym.codegen.c_text import Lines, ceil_div, linear, round_up
 
@@ -51,9 +51,15 @@ def shared_functions(plan: Plan) -> list[str]:
     return [*parts, str(lines)]
 
 
-def shared_call(plan: Plan) -> list[str]:
-    """Statements that run the copies."""
+def has_prepacked(plan: Plan) -> bool:
+    """Whether the last shared copy is that of the weights, so that a call can do without making it again."""
     reads = shared_reads(plan)
+    return bool(reads) and reads[-1].access is weights(plan.op)
+
+
+def shared_call(plan: Plan, prepacked: bool = False) -> list[str]:
+    """Statements that run the copies; `prepacked` leaves out the last, which an earlier call has made."""
+    reads = shared_reads(plan)[: -1 if prepacked else None]
     return [f"team.parallel(&team, share, &call, {sum(_pieces(plan, read) for read in reads)});"] if reads else []
 
 

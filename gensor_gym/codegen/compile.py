@@ -36,14 +36,15 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
 def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = TIMEOUT) -> Path:
     """The shared library of a C source for `arch`, a `-march` value; see `compile_c`."""
     compiler = compiler or find_compiler()
-    widths = [int(width) for width in re.findall(r"\bvec(\d+)\b", source)]
-    flags = compiler.flags(arch, max(widths, default=1))
+    lanes = max((int(width) for width in re.findall(r"\bvec(\d+)\b", source)), default=1)
+    libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
+    line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes, libraries=libraries)
     # `native` means another thing on another machine that shares the cache folder.
     host = _host() if "native" in arch else ""
-    text = "\0".join([source, *compiler.command, compiler.version, *flags, host])
+    text = "\0".join([source, *line, compiler.version, host])
     path = make_cache_dir("kernels") / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
     if not path.exists():
-        _compile(source, compiler, flags, path, timeout)
+        _compile(source, compiler, line, path, timeout)
     return path
 
 
@@ -57,16 +58,14 @@ def _host() -> str:
     return "\n".join(sorted(lines))
 
 
-def _compile(source: str, compiler: Compiler, flags: tuple[str, ...], path: Path, timeout: float) -> None:
-    """Compile into a folder of its own beside `path`, then rename: readers see a whole library or none."""
+def _compile(source: str, compiler: Compiler, line: list[str], path: Path, timeout: float) -> None:
+    """Compile in a folder of its own beside `path`, then rename: readers see a whole library or none."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as folder:
-        text, library = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
-        text.write_text(source, encoding="utf-8")
-        command = [*compiler.command, *flags, str(text), "-o", str(library), "-lm"]
+        (Path(folder) / "kernel.c").write_text(source, encoding="utf-8")
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+            done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)
         except subprocess.TimeoutExpired as error:
             raise CompileError(f"{compiler.name} took more than {timeout:g} s") from error
         if done.returncode != 0:
             raise CompileError(f"{compiler.name} failed with status {done.returncode}:\n{done.stderr.strip()}")
-        os.replace(library, path)
+        os.replace(Path(folder) / "kernel.so", path)

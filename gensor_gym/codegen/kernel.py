@@ -37,11 +37,20 @@ class Kernel:
     source: str
     launches: tuple[Launch, ...]
     workspace_bytes: int
+    prepares: str = ""
+    """Entry to call once before the others, with the same arguments, where they read what it leaves in the workspace: the
+    packed weights of a prepacked kernel. Empty for a plain kernel."""
+
+    @property
+    def prepacked(self) -> bool:
+        """Whether its launches read weights that an earlier call packed; never to be compared with plain kernels."""
+        return bool(self.prepares)
 
     @property
     def digest(self) -> str:
         """SHA-256 of everything that makes the machine code: two schedules of one digest are one trial."""
         text = "\0".join([self.language, self.arch, self.source, repr(self.launches), str(self.workspace_bytes)])
+        text += f"\0{self.prepares}" if self.prepares else ""
         return hashlib.sha256(text.encode()).hexdigest()
 
     def __call__(self, *inputs: np.ndarray) -> np.ndarray:

@@ -42,8 +42,8 @@ def usable_threads() -> int:
 
 
 def load_entry(kernel: Kernel) -> Callable[..., None]:
-    """The compiled entry of a C kernel, loaded into this process, with its signature."""
-    entry = getattr(ctypes.CDLL(str(compile_c(kernel))), kernel.launches[0].entry)
+    """The compiled entry of a C kernel, loaded into this process, with its signature: the one that packs all it needs."""
+    entry = getattr(ctypes.CDLL(str(compile_c(kernel))), kernel.prepares or kernel.launches[0].entry)
     pointer = ctypes.c_void_p
     entry.argtypes = [pointer, pointer, pointer, ctypes.POINTER(GgRuntime)]
     entry.restype = None

@@ -30,29 +30,40 @@ class Constant:
 
 
 CPU_CONSTANTS: tuple[Constant, ...] = (
-    Constant("guarded", 2.0, 1.0, 20.0, "time of a register tile that touches padding over one that does not"),
-    Constant("call_cycles", 10.0, 2.0, 200.0, "cycles: pointer set-up and loop control of one micro-kernel call"),
-    Constant("gather_loads", 2.0, 0.5, 8.0, "load instructions for a lane that is gathered"),
+    Constant("guarded", 2.0, 0.2, 20.0, "instructions to see whether a line lies inside the tensor, where it may be padding"),
+    Constant("masked", 3.0, 0.2, 20.0, "instructions besides a load where lanes may be padding"),
+    Constant("call_cycles", 5.0, 0.2, 100.0, "cycles: pointer set-up and loop control of one micro-kernel call"),
+    Constant("task_cycles", 50.0, 1.0, 2000.0, "cycles to begin a task"),
+    Constant("gather_lane", 2.0, 0.5, 8.0, "load slots of a lane that is gathered"),
+    Constant("pair_loads", 3.0, 1.5, 8.0, "load slots of a vector of lanes two elements apart"),
     Constant("loop_overhead", 2.0, 0.5, 8.0, "instructions of a step of the reduction loop besides loads and FMAs"),
-    Constant("page_stride", 2.0, 1.0, 6.0, "factor on loads whose rows lie a multiple of a page apart (cache sets)"),
-    Constant("row_stride", 1.5, 1.0, 4.0, "factor on loads whose rows lie 1 KiB or more apart (TLB, prefetchers)"),
-    Constant("carry_page", 10.0, 1.0, 200.0, "cycles to carry a vector of partial sums where rows are pages apart"),
-    Constant("carry_row", 10.0, 1.0, 100.0, "the same where rows lie 1 KiB or more apart"),
-    Constant("carry_near", 10.0, 1.0, 100.0, "the same elsewhere"),
-    Constant("pack_rows", 1.0, 0.02, 10.0, "cycles to pack an element, lines staying lines"),
-    Constant("pack_across", 1.0, 0.05, 10.0, "cycles to pack an element, lines becoming columns of panels"),
-    Constant("pack_line", 10.0, 1.0, 200.0, "cycles to begin a line of a packed box"),
+    Constant("decode", 5.0, 2.0, 8.0, "instructions a cycle"),
+    Constant("decode_groups", 5.0, 2.0, 8.0, "the same where int8 elements are multiplied in groups of four"),
+    Constant("prefetches", 1.0, 0.1, 3.0, "load slots of a software prefetch"),
+    Constant("carry_cycles", 3.0, 0.5, 100.0, "cycles to carry a vector of partial sums through the output"),
+    Constant("pack_rows", 0.3, 0.02, 10.0, "cycles to pack an element, lines staying lines"),
+    Constant("pack_bytes", 0.2, 0.02, 10.0, "the same where elements are bytes"),
+    Constant("pack_across", 0.4, 0.05, 10.0, "cycles to pack an element, lines becoming columns of panels"),
+    Constant("pack_line", 5.0, 1.0, 200.0, "cycles to begin a line of a packed box"),
     Constant("pack_call", 100.0, 10.0, 2000.0, "cycles to begin packing a box"),
-    Constant("prefetch_relief", 0.5, 0.1, 1.0, "share of a stride's penalty that software prefetch leaves"),
-    Constant("horizontal_sum", 10.0, 1.0, 100.0, "cycles to add up the lanes of an accumulator"),
+    Constant("store", 1.0, 0.3, 10.0, "cycles to begin and store an accumulator"),
+    Constant("store_row", 10.0, 1.0, 100.0, "cycles to store a piece of a row of pixels of a shifted product"),
+    Constant("fold", 1.0, 0.2, 10.0, "cycles of a step of adding up lanes"),
     Constant("scattered_lane", 1.0, 0.1, 10.0, "cycles to store a lane of an output that is not contiguous along it"),
+    Constant("function", 10.0, 1.0, 100.0, "cycles of a vector of a function such as GELU"),
+    Constant("split_loads", 0.5, 0.02, 2.0, "load slots more for a vector that lies in two cache lines"),
+    Constant("run_bytes", 64.0, 4.0, 512.0, "bytes that beginning a run of neighbouring cache lines costs"),
+    Constant("near", 1.0, 0.1, 3.0, "time of bytes from L2 over that at its bandwidth"),
+    Constant("far", 1.0, 0.3, 3.0, "time of bytes from the last cache over that at its bandwidth"),
+    Constant("ungrouped", 17.0, 2.0, 50.0, "time of an int8 multiply-add element by element over one in groups of four"),
     Constant("overlap", 0.5, 0.02, 1.0, "share of the smaller of compute and memory time that the larger does not hide"),
 )
 """In the order of their places from `CONSTANT` on."""
 
 (
-    GUARDED, CALL_CYCLES, GATHER_LOADS, LOOP_OVERHEAD, PAGE_STRIDE, ROW_STRIDE, CARRY_PAGE, CARRY_ROW, CARRY_NEAR,
-    PACK_ROWS, PACK_ACROSS, PACK_LINE, PACK_CALL, PREFETCH_RELIEF, HORIZONTAL_SUM, SCATTERED_LANE, OVERLAP,
+    GUARDED, MASKED, CALL_CYCLES, TASK_CYCLES, GATHER_LANE, PAIR_LOADS, LOOP_OVERHEAD, DECODE, DECODE_GROUPS,
+    PREFETCHES, CARRY_CYCLES, PACK_ROWS, PACK_BYTES, PACK_ACROSS, PACK_LINE, PACK_CALL, STORE, STORE_ROW, FOLD,
+    SCATTERED_LANE, FUNCTION, SPLIT_LOADS, RUN_BYTES, NEAR, FAR, UNGROUPED, OVERLAP,
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 
 assert len(CPU_CONSTANTS) <= NUM_CONSTANTS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gensor_gym.cost.constants import PACK_ACROSS, PACK_CALL, PACK_LINE, PACK_ROWS
+from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, PACK_CALL, PACK_LINE, PACK_ROWS
 from gensor_gym.cost.cpu_tiles import TASK, tiles_of
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.resources import CONVOLUTION, PACK_A, box_length, footprint, reduce_steps
 from gensor_gym.graph.tables import (
@@ -22,13 +22,13 @@ from gensor_gym.graph.tables import (
 )
 
 
-@compiled
+@lean
 def is_packed(row, tensor):  # noqa: ANN001, ANN201
     """Whether a read is copied."""
     return tensor < 2 and row[PACK_A + tensor] == 1
 
 
-@compiled
+@lean
 def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
     """Whether one copy serves all tasks: several read it alike and it is not larger than the last cache."""
     repeated = False
@@ -39,7 +39,7 @@ def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
     return repeated and whole_box(tensor, ints) * ints[ITEM + tensor] <= limit
 
 
-@compiled
+@lean
 def whole_length(tensor, dimension, ints):  # noqa: ANN001, ANN201
     """Length along a dimension of what the whole operator reads of a tensor, padding included."""
     reach = 1
@@ -49,7 +49,7 @@ def whole_length(tensor, dimension, ints):  # noqa: ANN001, ANN201
     return reach
 
 
-@compiled
+@lean
 def whole_box(tensor, ints):  # noqa: ANN001, ANN201
     """Elements that the whole operator reads of a tensor, padding included."""
     size = 1
@@ -58,7 +58,7 @@ def whole_box(tensor, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@compiled
+@lean
 def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles that all threads together spend copying operands; `row` as `fill_effective` writes it."""
     cycles = 0.0
@@ -73,12 +73,13 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
             copies = tiles_of(row, TASK, ints) * reduce_steps(row, TASK, ints) * 1.0
             box, width = footprint(row, t, TASK, ints) * 1.0, box_length(row, t, last, TASK, ints)
         across = ints[STRIDE + t * MAX_AXES + slot] > 1  # lines of the tensor become columns, or every other one is left out
-        element = floats[PACK_ACROSS] if across else floats[PACK_ROWS]
+        along = floats[PACK_BYTES] if ints[ITEM + t] == 1 else floats[PACK_ROWS]
+        element = floats[PACK_ACROSS] if across else along
         cycles += copies * (box * element + box / width * floats[PACK_LINE] + floats[PACK_CALL])
     return cycles
 
 
-@compiled
+@lean
 def shares(row, ints):  # noqa: ANN001, ANN201
     """Whether threads meet once more, after copies that all tasks share."""
     for t in range(min(2, ints[NUM_READS])):
@@ -87,7 +88,7 @@ def shares(row, ints):  # noqa: ANN001, ANN201
     return False
 
 
-@compiled
+@lean
 def is_contiguous(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Whether vectors of a read lie in one piece: in the tensor, in panels, or in the copy of a shifted product."""
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
@@ -98,7 +99,7 @@ def is_contiguous(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     return is_packed(row, tensor) and is_vector_dimension(tensor, slot, ints)
 
 
-@compiled
+@lean
 def is_vector_dimension(tensor, slot, ints):  # noqa: ANN001, ANN201
     """Whether some dimension of the tensor is indexed by the vector axis alone, with coefficient 1 (packs into panels)."""
     for d in range(ints[NUM_DIMS + tensor]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.layout import MAX_AXES, ROW, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.resources import CONVOLUTION, PACK_A, PACK_B, THREAD_SPLIT, power_value
 from gensor_gym.graph.tables import COEF, COPIED, END_REDUCE, EXTENT, FIRST_SPATIAL, LANES, NUM_DIMS
@@ -13,25 +13,25 @@ ROWS, COLUMNS = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 """Slots of a convolution's rows and columns of pixels."""
 
 
-@compiled
+@lean
 def round_up(value, step):  # noqa: ANN001, ANN201
     """The smallest multiple of `step` from `value` on."""
     return (value + step - 1) // step * step
 
 
-@compiled
+@lean
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
     """Write the row whose tiles the code has into `result` [ROW]; `slot` is the vector axis.
 
     Tiles end where the extent does (a vector later). Where a task holds one register tile and nothing is packed, its
-    reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product takes
-    whole rows of pixels and the whole reduction.
+    reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product
+    whose input is copied takes whole rows of pixels and the whole reduction.
     """
     for i in range(ROW):
         result[i] = row[i]
     for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
         _clip(result, axis, axis == slot, ints)
-    if row[CONVOLUTION] == 2:
+    if row[CONVOLUTION] == 2 and ints[COPIED] == 1:
         result[TILE + TASK * MAX_AXES + slot] = ints[EXTENT + slot]
         for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
             result[TILE + MAX_AXES + axis] = ints[EXTENT + axis]
@@ -44,7 +44,7 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
             result[TILE + MAX_AXES + axis] = result[TILE + TASK * MAX_AXES + axis]
 
 
-@compiled
+@lean
 def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
     """Cut the tiles of an axis to its extent."""
     extent, register = ints[EXTENT + axis], TILE + axis
@@ -52,12 +52,50 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
     if axis >= SPATIAL_SLOTS and not vector:
         row[register], row[l1], row[task] = min(row[register], extent), min(row[l1], extent), min(row[task], extent)
         return
-    row[register] = min(row[register], round_up(extent, ints[LANES]) if vector else extent)
+    limit = extent
+    if vector:
+        limit = round_up(extent, ints[LANES])
+        packed = row[PACK_A] == 1 or row[PACK_B] == 1 or row[CONVOLUTION] == 2
+        if axis < SPATIAL_SLOTS and not packed and _vectors(extent, ints) == limit // ints[LANES]:
+            limit = extent
+    row[register] = min(row[register], limit)
     row[l1] = min(row[l1], round_up(extent, row[register]))
     row[task] = min(row[task], round_up(extent, row[l1]))
 
 
-@compiled
+@lean
+def _vectors(size, ints):  # noqa: ANN001, ANN201
+    """Vectors of so many lanes: whole ones, and one for each power of two in the rest."""
+    count, rest = size // ints[LANES], size % ints[LANES]
+    while rest > 0:
+        count += rest & 1
+        rest >>= 1
+    return count
+
+
+@lean
+def is_carried(row, ints):  # noqa: ANN001, ANN201
+    """Whether partial sums travel through the output from one reduce block to the next; `row` as `fill_effective` writes."""
+    blocks = 1
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        extent, task = ints[EXTENT + axis], row[TILE + TASK * MAX_AXES + axis]
+        if row[TILE + MAX_AXES + axis] < min(task, extent):
+            return True
+        blocks *= (extent + task - 1) // task
+    return blocks > power_value(row[THREAD_SPLIT])
+
+
+@lean
+def moves_back(row, axis, slot, ints):  # noqa: ANN001, ANN201
+    """Whether the last register tile along a spatial axis starts earlier instead of sticking out (`Plan.moves_back`)."""
+    size, extent, task = row[TILE + axis], ints[EXTENT + axis], row[TILE + TASK * MAX_AXES + axis]
+    rest = extent % task
+    if extent % size == 0 or (rest if rest > 0 else size) < size or is_carried(row, ints):
+        return False
+    return axis != slot or (row[PACK_A] == 0 and row[PACK_B] == 0 and row[CONVOLUTION] != 2)
+
+
+@lean
 def _is_one(row, level, ints):  # noqa: ANN001, ANN201
     """Whether the tile of a level holds one register tile."""
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
@@ -66,7 +104,7 @@ def _is_one(row, level, ints):  # noqa: ANN001, ANN201
     return True
 
 
-@compiled
+@lean
 def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
     """One reduce block for a task, or for each share of a split reduction."""
     first = True
@@ -82,7 +120,7 @@ def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
         first = False
 
 
-@compiled
+@lean
 def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
     """Spatial tiles of a level over the whole output."""
     fused = row[CONVOLUTION] == 2
@@ -93,18 +131,20 @@ def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
     return count
 
 
-@compiled
+@lean
 def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
     """Tiles of a level over rows and columns of pixels fused; the gaps between rows are computed too."""
+    tile = row[TILE + level * MAX_AXES + ROWS] * row[TILE + level * MAX_AXES + COLUMNS]
+    if ints[COPIED] == 0:
+        return (ints[EXTENT + ROWS] * ints[EXTENT + COLUMNS] + tile - 1) // tile
     task = row[TILE + TASK * MAX_AXES + ROWS]
     tasks = (ints[EXTENT + ROWS] + task - 1) // task
     if level == TASK:
         return tasks
-    tile = row[TILE + level * MAX_AXES + ROWS] * row[TILE + level * MAX_AXES + COLUMNS]
     return tasks * ((task * pixel_pitch(ints) + tile - 1) // tile)
 
 
-@compiled
+@lean
 def pixel_pitch(ints):  # noqa: ANN001, ANN201
     """Pixels from one row to the next in the copy that a shifted matrix product reads: columns and what windows reach."""
     if ints[COPIED] == 0:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.resources import (
     RASTER,
@@ -68,7 +68,7 @@ from gensor_gym.graph.tables import (
 )
 from gensor_gym.hardware import occupancy
 
-blocks_per_unit = compiled(occupancy.blocks_per_unit)
+blocks_per_unit = lean(occupancy.blocks_per_unit)
 
 SECTOR = 32
 """Bytes of the smallest global-memory transfer."""
@@ -77,14 +77,14 @@ FMA_LATENCY = 4.0
 """Cycles of a dependent FFMA since Volta."""
 
 
-@compiled
+@lean
 def sectors(width, item, aligned):  # noqa: ANN001, ANN201
     """Bytes moved for a contiguous run of `width` elements, in 32-byte sectors; half a sector more when unaligned."""
     whole = math.ceil(width * item / SECTOR) * SECTOR
     return whole if aligned else whole + 0.5 * SECTOR
 
 
-@compiled
+@lean
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
     """Threads of one warp that differ along a spatial axis (innermost axis fills the warp first)."""
     left = 32
@@ -95,7 +95,7 @@ def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
     return max(1, min(left, row[TILE + MAX_AXES + axis] // row[TILE + axis]))
 
 
-@compiled
+@lean
 def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
     """Elements next to each other that one thread reads of a tensor, in shared memory where it is staged there.
 
@@ -109,7 +109,7 @@ def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
     return 1
 
 
-@compiled
+@lean
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     """Wavefronts of 128 bytes for one warp to load one thread fragment of a staged tensor from shared memory.
 
@@ -138,7 +138,7 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     return loads * max(1.0, words / 32.0) * min(conflict, 32.0)
 
 
-@compiled
+@lean
 def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
     """Bytes of sectors touched per element used when a warp reads a tensor straight from global memory."""
     fast = 1
@@ -160,7 +160,7 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
     return item * waste
 
 
-@compiled
+@lean
 def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector."""
     if ints[STAGED + tensor] == 1:
@@ -177,7 +177,7 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     return footprint(row, tensor, 1, ints) * warp_sectors(row, tensor, ints)
 
 
-@compiled
+@lean
 def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Distinct bytes of a tensor that the blocks of one wave touch over the whole reduction.
 
@@ -203,7 +203,7 @@ def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     return min(size, tensor_bytes(tensor, ints))
 
 
-@compiled
+@lean
 def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
     """Bytes of a tensor."""
     size = ints[ITEM + tensor] * 1.0
@@ -212,7 +212,7 @@ def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@compiled
+@lean
 def grid_blocks(row, ints):  # noqa: ANN001, ANN201
     """Blocks of the launch."""
     blocks = power_value(row[SPLIT_K])
@@ -222,7 +222,7 @@ def grid_blocks(row, ints):  # noqa: ANN001, ANN201
     return blocks
 
 
-@compiled
+@lean
 def resident_blocks(row, ints):  # noqa: ANN001, ANN201
     """Blocks that one multiprocessor holds at once (exact occupancy rules)."""
     return blocks_per_unit(
@@ -231,7 +231,7 @@ def resident_blocks(row, ints):  # noqa: ANN001, ANN201
     )  # fmt: skip
 
 
-@compiled
+@lean
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`. Infinite if no block can be resident."""
     resident = resident_blocks(row, ints)
@@ -269,7 +269,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     return max(inside, outside) + 0.25 * min(inside, outside) + launch
 
 
-@compiled
+@lean
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
     """Cycles of all blocks on the multiprocessors, (in waves, were they spread evenly, lost to an uneven last wave).
 
@@ -285,7 +285,7 @@ def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, 
     return cycles, ideal, max(0.0, busy * steps * (full * resident + last) - ideal)
 
 
-@compiled
+@lean
 def _step(row, warps, ints):  # noqa: ANN001, ANN201
     """Cycles one block needs for one step: (FMA pipes, issue slots, shared wavefronts, alone on the multiprocessor)."""
     threads = threads_of(row, ints)
@@ -313,7 +313,7 @@ def _step(row, warps, ints):  # noqa: ANN001, ANN201
     return fma, issue, waves, max(fma, issue) / max(independent, 1e-3)
 
 
-@compiled
+@lean
 def _traffic(row, blocks, resident, steps, ints):  # noqa: ANN001, ANN201
     """(bytes asked of L2, bytes that must come from DRAM, bytes in flight per block)."""
     traffic, unique, in_flight = 0.0, 0.0, 0.0

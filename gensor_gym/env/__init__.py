@@ -1,10 +1,11 @@
-"""The Gymnasium environments; `register` enters them under `gensor_gym/Construct-v0`."""
+"""The Gymnasium environments; `register` enters `gensor_gym/Construct-v0` and `gensor_gym/Recorded-v0`."""
 
 from __future__ import annotations
 
 import gymnasium
 
 CONSTRUCT = "gensor_gym/Construct-v0"
+RECORDED = "gensor_gym/Recorded-v0"
 
 
 def register() -> None:
@@ -15,3 +16,5 @@ def register() -> None:
             entry_point="gensor_gym.env.construct:ConstructEnv",
             vector_entry_point="gensor_gym.env.vector:ConstructVectorEnv",
         )
+    if RECORDED not in gymnasium.registry:
+        gymnasium.register(id=RECORDED, entry_point="gensor_gym.env.recorded:RecordedEnv")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -39,10 +40,7 @@ class Settings:
             raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS}")
         if self.timing not in TIMINGS:
             raise ValueError(f"no timing {self.timing!r}; it is one of {TIMINGS}")
-        if not isinstance(self.discount, Real) or not 0.0 < self.discount <= 1.0:
-            raise ValueError(f"discount {self.discount!r} is not in (0, 1]")
-        if not isinstance(self.step_cost, Real) or not 0.0 <= self.step_cost < math.inf:
-            raise ValueError(f"step_cost {self.step_cost!r} is negative or no finite number; it takes 0 or more")
+        check_process(self.discount, self.step_cost)
 
     def vector(self) -> np.ndarray:
         """The form the compiled process takes: [discount, step_cost, shaping, reward tier is the model]."""
@@ -51,8 +49,16 @@ class Settings:
         )
 
 
+def check_process(discount: float, step_cost: float) -> None:
+    """ValueError unless discount is in (0, 1] and step_cost 0 or more."""
+    if not isinstance(discount, Real) or not 0.0 < discount <= 1.0:
+        raise ValueError(f"discount {discount!r} is not in (0, 1]")
+    if not isinstance(step_cost, Real) or not 0.0 <= step_cost < math.inf:
+        raise ValueError(f"step_cost {step_cost!r} is negative or no finite number; it takes 0 or more")
+
+
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Arguments of the constructor with operators and hardware as text, so that `env.spec.to_json()` round-trips.
+    """Arguments of the constructor with operators, hardware and paths as text, so that `env.spec.to_json()` round-trips.
 
     A Hardware that differs from the one of its name stays an object: its name would bring another machine back.
     """
@@ -63,6 +69,8 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
         if isinstance(value, Hardware):
             known = (*machines.names(), *machines.recorded_names())
             return value.name if value.name in known and machines.get(value.name) == value else value
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, list | tuple):

@@ -30,13 +30,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile a function for Numba's nopython mode, without the GIL, cached over runs for this state of the sources."""
+    return _compile(function)
+
+
+def lean(function: F) -> F:
+    """As `compiled`, for a function that makes no array: nothing counts references to the arrays it is given.
+
+    That counting (atomic additions at every call) took most of the time of the CPU model.
+    """
+    return _compile(function, _nrt=False)
+
+
+def _compile(function: F, **options: Any) -> F:
     folder = _folder(_package_of(function))
     if folder is None:
-        return numba.njit(nogil=True)(function)
+        return numba.njit(nogil=True, **options)(function)
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
-        return numba.njit(cache=True, nogil=True)(function)
+        return numba.njit(cache=True, nogil=True, **options)(function)
     finally:
         numba.config.CACHE_DIR = before
 

@@ -5,7 +5,7 @@ GPU: threads, registers, shared memory, code size. CPU: vector registers, cache 
 
 from __future__ import annotations
 
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import (
@@ -53,13 +53,13 @@ reduction. GPU: shared memory, work for all reduction threads. CPU: L1 tile, tas
 """
 
 
-@compiled
+@lean
 def power_value(index):  # noqa: ANN001, ANN201
     """Value of the knobs whose values are 1, 2, 4, .. at an index (checked against the table by a test)."""
     return 1 << index
 
 
-@compiled
+@lean
 def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
     """Elements of a tensor that the tile of a level touches, as a dense box."""
     size = 1
@@ -68,7 +68,7 @@ def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@compiled
+@lean
 def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
     """Length of the box of `footprint` along a dimension of the tensor."""
     reach = 1
@@ -78,13 +78,13 @@ def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
     return reach
 
 
-@compiled
+@lean
 def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
     """Length of the box of `footprint` along the tensor's innermost dimension."""
     return box_length(row, tensor, ints[NUM_DIMS + tensor] - 1, level, ints)
 
 
-@compiled
+@lean
 def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
     """Output elements of the tile of a level."""
     product = 1
@@ -93,7 +93,7 @@ def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
     return product
 
 
-@compiled
+@lean
 def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
     """Reduction points of the tile of a level."""
     product = 1
@@ -102,7 +102,7 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
     return product
 
 
-@compiled
+@lean
 def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
     """Steps of the reduction loop over tiles of a level."""
     steps = 1
@@ -112,7 +112,7 @@ def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
     return steps
 
 
-@compiled
+@lean
 def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
     """Elements of a read that one thread holds for one reduction point: the register tile over axes it depends on."""
     size = 1
@@ -122,14 +122,14 @@ def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
     return size
 
 
-@compiled
+@lean
 def threads_of(row, ints):  # noqa: ANN001, ANN201
     """Threads of a GPU block."""
     inner = spatial_product(row, 0, ints)
     return spatial_product(row, 1, ints) // inner * power_value(row[REDUCE_THREADS])
 
 
-@compiled
+@lean
 def registers_of(row, ints):  # noqa: ANN001, ANN201
     """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
 
@@ -141,7 +141,7 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
     return total
 
 
-@compiled
+@lean
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     """Shared memory of a GPU block: staged boxes one after the other, each rounded up to 16 bytes.
 
@@ -163,7 +163,7 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     return max(total, exchange)
 
 
-@compiled
+@lean
 def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Limits of a block: threads, registers, shared memory, code; and no part of the reduction left without work.
 
@@ -190,7 +190,7 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
 
 
-@compiled
+@lean
 def vectors_along(row, ints):  # noqa: ANN001, ANN201
     """Vector registers across the register tile's vector axis: full ones, and one per power of two in the rest.
 
@@ -209,7 +209,7 @@ def vectors_along(row, ints):  # noqa: ANN001, ANN201
     return count
 
 
-@compiled
+@lean
 def accumulators_of(row, ints):  # noqa: ANN001, ANN201
     """Vector accumulators of a CPU micro-kernel."""
     slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
@@ -220,7 +220,7 @@ def accumulators_of(row, ints):  # noqa: ANN001, ANN201
     return rows * vectors_along(row, ints)
 
 
-@compiled
+@lean
 def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
     """Bytes of all tensors that the tile of a level touches."""
     total = 0
@@ -229,7 +229,7 @@ def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
     return total
 
 
-@compiled
+@lean
 def fits_cpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Limits of a core: vector registers, code size, L1 tile within L2, task tile within a core's share of L3.
 

@@ -63,7 +63,8 @@ COEFFICIENT = 14  # [C] multipliers of the model's terms, 1 before calibration
 NUM_COEFFICIENTS = 10
 CONSTANT = COEFFICIENT + NUM_COEFFICIENTS  # [NUM_CONSTANTS] constants of the CPU model
 NUM_CONSTANTS = 32
-NUM_FLOATS = CONSTANT + NUM_CONSTANTS
+FUNCTIONS = CONSTANT + NUM_CONSTANTS  # functions of an element beside adding and multiplying: of a map, and epilogues
+NUM_FLOATS = FUNCTIONS + 1
 
 BODIES = ("multiply_add", "sum", "max", "map")
 
@@ -207,5 +208,6 @@ def _floats(op: Operator, hw: Hardware, floor: float, coefficients: tuple[float,
     extra = [stage.access for stage in op.epilogue if stage.access is not None]
     floats[EPILOGUE_BYTES] = sum(access.tensor.nbytes for access in extra)
     floats[COEFFICIENT:] = 1.0
+    floats[FUNCTIONS] = (op.function == "gelu") + sum(stage.name == "gelu" for stage in op.epilogue)
     floats[COEFFICIENT : COEFFICIENT + len(coefficients)] = coefficients
     return floats

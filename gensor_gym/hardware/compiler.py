@@ -38,19 +38,26 @@ class Compiler:
         target = "-mcpu" if self.name == "zig" or _is_arm() else "-march"
         name = arch.replace("-", "_") if self.name == "zig" else arch
         flags = ["-O2", "-std=gnu11", f"{target}={name}", "-ffp-contract=fast"]
-        if self.name != "gcc":
-            # clang 22 was seen to miscompile eight int8 dot products side by side; vectors are written out anyway.
-            flags.append("-fno-slp-vectorize")
+        # Vectors are written out, so there is nothing to gain from joining scalars. clang 22 was seen to miscompile eight
+        # int8 dot products side by side, gcc 12 to take 4 s for unrolled loads of single lanes instead of 0.4 s.
+        flags.append("-fno-tree-slp-vectorize" if self.name == "gcc" else "-fno-slp-vectorize")
         if lanes == 16:
             # Without it clang splits vectors of 512 bits on the CPUs whose clock once fell under them.
             flags.append("-mprefer-vector-width=512")
         if shared:
             flags += ["-fPIC", "-shared"]
-        return (*flags, "-lm", "-pthread")
+        return tuple(flags)
 
-    def line(self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True) -> list[str]:
-        """The command line that compiles one file, with the library last as linkers that drop unused ones want it."""
-        return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), "-lm"]
+    def line(
+        self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True, libraries: bool = True
+    ) -> list[str]:
+        """The command line that compiles one file, with libraries last as linkers that drop unused ones want it.
+
+        `libraries=False` is for a shared library that calls nothing but what a process has anyway (`memcpy`): looking
+        through libraries takes the linker longer than the rest of its work.
+        """
+        last = ["-lm", "-pthread"] if libraries or self.name == "zig" or sys.platform != "linux" else ["-nostdlib"]
+        return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), *last]
 
 
 def find_compiler() -> Compiler:

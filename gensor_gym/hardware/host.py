@@ -59,7 +59,7 @@ def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
         vector_registers=info.vector_registers,
         peak=(("float32", float32), ("float16", float32), ("bfloat16", float32), ("int8", int8)),
         memory=_memory(info, figures),
-        launch_overhead=4e-6 if info.cores > 1 else 2e-7,
+        launch_overhead=5e-7 if info.cores > 1 else 1e-7,
         source=_source(info, origin),
     )
 

@@ -12,7 +12,7 @@ from gensor_gym.measure.expectation import Draw, ExpectationCache
 from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.requests import CompareRequest
 from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, warm_up
-from gensor_gym.measure.trial import Device, check, opened
+from gensor_gym.measure.trial import BaselineKind, Device, check, opened
 from gensor_gym.operators.types import Operator
 
 _PAUSE = 5e-3
@@ -28,11 +28,16 @@ def run_comparison(
 ) -> dict[str, list[float]]:
     """Seconds per call of every candidate, one sample a round, in the order of the rounds.
 
-    Every candidate is verified first, on the same inputs. ValueError when one is wrong or they differ in operator.
+    Every candidate is verified first, on the same inputs. Prepacked kernels meet prepacked oneDNN, under
+    `torch.prepacked`, and no other kernels. ValueError when one is wrong or they differ in operator or in that.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
         raise ValueError(f"a comparison takes kernels of one operator, got {sorted(map(str, operators))}")
+    prepacked = {built.kernel.prepacked for _, built in request.built}
+    if len(prepacked) != 1:
+        raise ValueError("prepacked kernels are compared with one another and with prepacked oneDNN, never with plain kernels")
+    kinds = _baselines(request, prepacked.pop())
     announce("reference")
     op = operators.pop()
     draw = cache.get(op, request.seed)[0]
@@ -47,22 +52,27 @@ def run_comparison(
             if fault := check(loaded, op.output.dtype, draw):
                 raise WrongInComparison(f"{name}: {fault}")
             timers[name] = loaded.time
-        if request.torch_threads is not None:
+        for kind in kinds:
             announce("start")
-            timers["torch"] = _torch_timer(device, op, draw, request.torch_threads, False)
-        if request.torch_compile:
-            announce("start")
-            timers["torch.compile"] = _torch_timer(device, op, draw, request.torch_threads or 1, True)
+            timers[kind] = _torch_timer(device, op, draw, request.torch_threads or 1, kind)
         announce("wait")
         with timing_lock(), device.steady():
             return _interleave(timers, request.rounds, request.rules, request.seed, announce)
 
 
-def _torch_timer(device: Device, op: Operator, draw: Draw, threads: int, compiled: bool) -> Timer:
+def _baselines(request: CompareRequest, prepacked: bool) -> list[BaselineKind]:
+    """What is asked for of torch."""
+    kinds: list[BaselineKind] = []
+    if request.torch_threads is not None:
+        kinds.append("torch.prepacked" if prepacked else "torch")
+    return [*kinds, "torch.compile"] if request.torch_compile else kinds
+
+
+def _torch_timer(device: Device, op: Operator, draw: Draw, threads: int, kind: BaselineKind) -> Timer:
     """Torch's own kernel for the operator on the device, verified on the draw."""
-    baseline = device.baseline(op, draw.inputs, threads, compiled)
+    baseline = device.baseline(op, draw.inputs, threads, kind)
     if fault := baseline.fault(draw):
-        raise WrongInComparison(f"{'torch.compile' if compiled else 'torch'}: {fault}")
+        raise WrongInComparison(f"{kind}: {fault}")
     return baseline.time
 
 

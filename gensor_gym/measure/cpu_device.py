@@ -16,7 +16,7 @@ from gensor_gym.measure.affinity import pinned
 from gensor_gym.measure.buffers import GuardedBuffer
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.requests import Built
-from gensor_gym.measure.trial import Baseline, LaunchError
+from gensor_gym.measure.trial import Baseline, BaselineKind, LaunchError
 from gensor_gym.operators.types import Operator
 
 
@@ -36,13 +36,13 @@ class CpuDevice:
             self._operator = op
         return LoadedC(built, threads, self._inputs)
 
-    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, compiled: bool) -> Baseline:
+    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, kind: BaselineKind) -> Baseline:
         """Torch with that many threads; ValueError for torch.compile, which is timed on GPUs only."""
         from gensor_gym.measure.torch_baseline import TorchBaseline
 
-        if compiled:
+        if kind == "torch.compile":
             raise ValueError("torch.compile is a baseline on GPUs only")
-        return TorchBaseline(op, inputs, threads)
+        return TorchBaseline(op, inputs, threads, kind == "torch.prepacked")
 
     def steady(self) -> AbstractContextManager[None]:
         """The calling thread stays where it is."""
@@ -60,6 +60,8 @@ class LoadedC:
         try:
             self._library = ctypes.CDLL(built.path, mode=ctypes.RTLD_LOCAL)
             self._entry = ctypes.cast(getattr(self._library, kernel.launches[0].entry), ctypes.c_void_p)
+            prepares = getattr(self._library, kernel.prepares) if kernel.prepares else None
+            self._prepares = ctypes.cast(prepares, ctypes.c_void_p) if prepares else None
         except (OSError, AttributeError) as error:
             raise LaunchError(f"cannot load the kernel: {error}") from error
         output = kernel.operator.output
@@ -70,11 +72,14 @@ class LoadedC:
         self._runtime = ctypes.byref(runtime(threads))
 
     def write(self, inputs: tuple[np.ndarray, ...]) -> None:
-        """Copy arrays into the input buffers; output and workspace are filled with NaN bytes."""
+        """Copy arrays into the input buffers; output and workspace are filled with NaN bytes, then weights are packed."""
         for buffer, array in zip(self._inputs, inputs, strict=True):
             buffer.array[...] = array
         self._output.poison()
         self._workspace.poison()
+        if self._prepares is not None:
+            self._call(self._prepares, 1)
+            self._output.poison()
 
     def poison(self) -> None:
         """Fill the output with NaN bytes."""
@@ -82,7 +87,10 @@ class LoadedC:
 
     def time(self, calls: int) -> float:
         """Seconds that `calls` calls take, by the monotonic clock, in C."""
-        arguments = (self._entry, self._addresses, self._output.address, self._workspace.address, self._runtime)
+        return self._call(self._entry, calls)
+
+    def _call(self, entry: ctypes.c_void_p, calls: int) -> float:
+        arguments = (entry, self._addresses, self._output.address, self._workspace.address, self._runtime)
         return load_runtime().gg_time(*arguments, calls)
 
     def read(self) -> np.ndarray:

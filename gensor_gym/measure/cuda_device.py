@@ -16,7 +16,7 @@ import numpy as np
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.nvml import Nvml
 from gensor_gym.measure.requests import Built
-from gensor_gym.measure.trial import Baseline, DeviceLost, LaunchError
+from gensor_gym.measure.trial import Baseline, BaselineKind, DeviceLost, LaunchError
 from gensor_gym.operators.types import Operator
 
 _GUARD_BYTES = 4096
@@ -97,11 +97,13 @@ class CudaDevice:
                 self._operator = op
             return LoadedCubin(self, built, self._inputs)
 
-    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, compiled: bool) -> Baseline:
-        """Torch on this GPU, eager or compiled."""
+    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, kind: BaselineKind) -> Baseline:
+        """Torch on this GPU, eager or compiled; ValueError for prepacked weights, which are timed on CPUs only."""
         from gensor_gym.measure.torch_cuda import TorchCudaBaseline
 
-        return TorchCudaBaseline(op, inputs, compiled)
+        if kind == "torch.prepacked":
+            raise ValueError("prepacked weights are a baseline on CPUs only")
+        return TorchCudaBaseline(op, inputs, kind == "torch.compile")
 
     def steady(self) -> AbstractContextManager[None]:
         """Nothing: events on the device tell the time."""

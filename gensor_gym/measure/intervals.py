@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import statistics
 
 import numpy as np
 
 
-def median_interval(
-    samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = 0.95
-) -> tuple[float, float]:
+def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = 0.95) -> tuple[float, float]:
     """Interval of the median from order statistics (binomial), at least `confidence` where the count allows it.
 
     Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
     """
-    values = np.sort(np.asarray(samples, dtype=np.float64))
-    if values.size == 0:
+    values = sorted(map(float, samples))
+    if not values:
         raise ValueError("median_interval needs at least one sample")
-    rank = _outer_rank(values.size, confidence)
-    return float(values[rank]), float(values[values.size - 1 - rank])
+    rank = _outer_rank(len(values), confidence)
+    return values[rank], values[len(values) - 1 - rank]
 
 
+@functools.cache
 def _outer_rank(count: int, confidence: float) -> int:
     """Largest k such that [x_(k), x_(n-1-k)] covers the median with probability >= confidence (0 if none does)."""
     tail, rank = 0.0, 0
@@ -41,7 +42,7 @@ def _binomial(count: int, k: int) -> float:
 def half_width(samples: list[float]) -> float:
     """Half of the median's interval over the median: the relative precision that timing stops at."""
     low, high = median_interval(samples)
-    return 0.5 * (high - low) / float(np.median(samples))
+    return 0.5 * (high - low) / statistics.median(samples)
 
 
 def ratio_interval(
@@ -58,15 +59,18 @@ def ratio_interval(
     """
     left, right = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1 or left.size == 0:
-        raise ValueError(
-            f"ratio_interval takes two equally long lists of timings, got shapes {left.shape} and {right.shape}"
-        )
+        raise ValueError(f"ratio_interval takes two equally long lists of timings, got shapes {left.shape} and {right.shape}")
     logs = np.log(left / right)
     count = logs.size
     block = max(1, round(count ** (1 / 3)))
-    rng = np.random.default_rng(seed)
-    starts = rng.integers(0, count, size=(resamples, -(-count // block)))
-    index = (starts[:, :, None] + np.arange(block)) % count
-    medians = np.median(logs[index.reshape(resamples, -1)[:, :count]], axis=1)
+    index = block_resamples(count, block, resamples, np.random.default_rng(seed))
+    medians = np.median(logs[index], axis=1)
     low, high = np.quantile(medians, [0.5 - confidence / 2, 0.5 + confidence / 2])
     return float(np.exp(np.median(logs))), float(np.exp(low)), float(np.exp(high))
+
+
+def block_resamples(count: int, block: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Moving-block resamples of `count` samples in a row, as indices int64 [resamples, count]; the end joins the beginning."""
+    starts = rng.integers(0, count, size=(resamples, -(-count // block)))
+    index = (starts[:, :, None] + np.arange(block)) % count
+    return index.reshape(resamples, -1)[:, :count]

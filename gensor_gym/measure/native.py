@@ -110,7 +110,8 @@ class NativeBackend:
         """Time kernels of one operator together in interleaved rounds; name -> seconds per call, one a round.
 
         `torch=True` adds torch's own kernel on the same device (on a CPU with `torch_threads`, by default as many as
-        ours), under `torch`, and `torch_compile=True` that of torch.compile, under `torch.compile` (GPUs only).
+        ours), under `torch` (for prepacked kernels that of oneDNN with prepacked weights, under `torch.prepacked`), and
+        `torch_compile=True` that of torch.compile, under `torch.compile` (GPUs only).
 
         Raises:
             ValueError: when a kernel does not compile, or one is called `torch` beside the baseline.

@@ -7,6 +7,7 @@ drawn first, the same for both programs, and then short blocks of neighbouring s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,8 @@ RESAMPLES = 1000
 class Optimum:
     """`best` is the least median in seconds, `tied` bool [N] says which programs cannot be told from it.
 
-    `floor` is the noise floor of a regret: two medians of the best program itself, taken anew, differ by less in 97.5 of
-    100 cases. Below it no difference should be believed.
+    `floor` is the noise floor of a regret: logarithms of two medians of the best program itself, taken
+    anew, differ by less in 97.5 of 100 cases. Below it no difference should be believed.
     """
 
     best: float
@@ -29,8 +30,8 @@ class Optimum:
     floor: float
 
     def regret(self, index: int, seconds: float) -> float:
-        """Regret of program `index` with that median: zero within the tied set, else seconds / best - 1."""
-        return 0.0 if self.tied[index] else seconds / self.best - 1.0
+        """Regret of program `index` with that median: zero within the tied set, else log(seconds / best)."""
+        return 0.0 if self.tied[index] else math.log(seconds / self.best)
 
 
 def find_optimum(samples: Sequence[Sequence[float]], passes: Sequence[Sequence[int]], seed: int = 0) -> Optimum:
@@ -57,7 +58,7 @@ def find_optimum(samples: Sequence[Sequence[float]], passes: Sequence[Sequence[i
             tied[i] = np.quantile(ratios, 0.5 - CONFIDENCE / 2) <= 1.0
     tied[at] = True
     again = _resampled(best, labels, rng.integers(0, len(labels), size=drawn.shape), rng)
-    floor = float(np.quantile(again / base, 0.5 + CONFIDENCE / 2)) - 1.0
+    floor = math.log(np.quantile(again / base, 0.5 + CONFIDENCE / 2))
     return Optimum(float(medians[at]), tied, max(floor, 0.0))
 
 

@@ -48,6 +48,10 @@ class Task:
         """A task from objects, their text or ids; ValueError names what is unknown."""
         return cls(operators.resolve_one(operator), machines.get(hardware), backend, space)
 
+    def graph(self) -> ConstructionGraph:
+        """The construction graph of the task."""
+        return ConstructionGraph(self.operator, self.hardware, self.space)
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -102,7 +106,7 @@ class Session:
         self.task = task
         self.budget = budget
         self.backend = get_backend(task.backend, task.hardware)
-        self.graph = ConstructionGraph(task.operator, task.hardware, task.space)
+        self.graph = task.graph()
         self.trace: list[TraceRow] = []
         self.evaluations = 0
         self.measuring = 0.0

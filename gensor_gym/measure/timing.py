@@ -2,9 +2,10 @@
 
 Protocol 2 (1 let threads move): the calling thread stays on one CPU while a CPU's kernels are timed (`affinity`). Warm
 caches (the kernel's own data, left by the call before). Calls are batched so that a sample lasts at least 2 ms, far above
-the clock's resolution and one wake-up of the thread pool. Warm-up lasts at least three calls or 10 ms. Samples are taken
-until the distribution-free 95 percent interval of the median is within 1 percent of it on either side, or the budget is
-spent; at least five, unless one call alone outlasts the budget. The median is the result, all samples are kept.
+the clock's resolution and one wake-up of the thread pool. Warm-up lasts at least 10 ms and one call, and three calls
+counting those that verified the kernel on the same buffers before. Samples are taken until the distribution-free 95
+percent interval of the median is within 1 percent of it on either side, or the budget is spent; at least five, unless one
+call alone outlasts the budget. The median is the result, all samples are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Timer = Callable[[int], float]
 class TimingRules:
     """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted."""
 
-    budget: float = 0.2
+    budget: float = 0.1
     sample: float = 2e-3
     warmup: float = 10e-3
     precision: float = 0.01
@@ -41,11 +42,14 @@ class TimingRules:
             raise ValueError(f"timing rules need 1 <= least <= most samples, got {self.least} and {self.most}")
 
 
-def warm_up(timer: Timer, rules: TimingRules) -> float:
-    """Run until warm; returns the estimate of seconds per call, the least seen (the first calls page memory in)."""
+def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
+    """Run until warm; returns the estimate of seconds per call, the least seen (the first calls page memory in).
+
+    `called` counts the kernel's calls on these buffers until now, which paged memory in.
+    """
     estimate = timer(1)
     spent, calls = estimate, 1
-    while spent < rules.warmup or (calls < 3 and spent < rules.budget):
+    while spent < rules.warmup or (called + calls < 3 and spent < rules.budget):
         batch = max(1, min(1 << 16, int(0.25 * rules.warmup / max(estimate, 1e-9))))
         took = timer(batch)
         estimate = min(estimate, took / batch)
@@ -58,9 +62,12 @@ def calls_per_sample(estimate: float, rules: TimingRules) -> int:
     return max(1, min(1 << 20, math.ceil(rules.sample / estimate)))
 
 
-def take_samples(timer: Timer, rules: TimingRules) -> tuple[list[float], int]:
-    """Warm up and sample; returns seconds per call in the order taken, and the calls behind each sample."""
-    estimate = warm_up(timer, rules)
+def take_samples(timer: Timer, rules: TimingRules, called: int = 0) -> tuple[list[float], int]:
+    """Warm up and sample; returns seconds per call in the order taken, and the calls behind each sample.
+
+    `called` as in `warm_up`.
+    """
+    estimate = warm_up(timer, rules, called)
     calls = calls_per_sample(estimate, rules)
     samples: list[float] = []
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Torch's own kernels, timed in the worker beside generated ones. Only this file and `torch_cuda` import torch."""
+"""Torch's own kernels, timed in the worker beside generated ones. Only `torch_*` files here import torch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.measure.expectation import Draw, decode
+from gensor_gym.measure.torch_prepacked import prepacked_function
 from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Operator
 
@@ -41,6 +42,8 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
     import torch
     from torch.nn import functional
 
+    if op.dtype == "int8":
+        return _integer_body(op, x)
     sizes: dict[str, Any] = dict(op.arguments)
     window: dict[str, Any] = {"stride": sizes.get("stride", 1), "padding": sizes.get("padding", 0)}
     kernel = (sizes.get("r", 0), sizes.get("s", 0))
@@ -60,6 +63,36 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
     if op.name not in table:
         raise ValueError(f"no torch baseline for {op.name!r}; there is one for {sorted(table)}")
     return table[op.name]
+
+
+def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
+    """An int8 operator with int32 results, where torch has one call for that (a matrix at a time in a batch).
+
+    Torch's other int8 operators give int8 (they overflow) or round to a scale, so nothing is compared with them.
+    """
+    import torch
+
+    if op.name == "gemv":
+        column = x[1].reshape(-1, 1)
+        return lambda: torch._int_mm(x[0], column).reshape(-1)
+    table: dict[str, Callable[[], Any]] = {
+        "gemm": lambda: torch._int_mm(x[0], x[1]),
+        "batched_gemm": lambda: _batched(x[0], x[1]),
+        "reduce_sum": lambda: torch.sum(x[0], dim=1, dtype=torch.int32),
+    }
+    if op.name not in table:
+        raise ValueError(f"no torch baseline for {op.name!r} of int8; there is one for {sorted([*table, 'gemv'])}")
+    return table[op.name]
+
+
+def _batched(a: Any, b: Any) -> Any:
+    """int32 products [B, M, N] of int8 [B, M, K] and [B, K, N]."""
+    import torch
+
+    out = a.new_empty((a.shape[0], a.shape[1], b.shape[2]), dtype=torch.int32)
+    for i in range(len(out)):
+        torch._int_mm(a[i], b[i], out=out[i])
+    return out
 
 
 _ELEMENTWISE: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
@@ -124,15 +157,15 @@ def keep_freed_memory() -> None:
 class TorchBaseline:
     """Torch's kernel for an operator on given inputs, with a set number of threads, on the CPU."""
 
-    def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int) -> None:
-        """Import torch and copy the inputs (bfloat16 travels as bits)."""
+    def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, prepacked: bool = False) -> None:
+        """Import torch, copy the inputs (bfloat16 travels as bits) and, where told so, prepack the weights."""
         import torch
 
         keep_freed_memory()
         torch.set_num_threads(threads)
         self._torch = torch
         self._dtype = op.output.dtype
-        self._function = torch_function(op, tensors_of(op, inputs))
+        self._function = (prepacked_function if prepacked else torch_function)(op, tensors_of(op, inputs))
 
     def output(self) -> np.ndarray:
         """The result of one call, as kernels hold it."""

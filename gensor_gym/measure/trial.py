@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from gensor_gym.operators.types import Operator
 
 Announce = Callable[[str], None]
 """Tells the harness which stage begins, so that a crash or a hang is placed."""
+
+
+BaselineKind = Literal["torch", "torch.compile", "torch.prepacked"]
+"""Torch's own kernel, torch.compile's, or oneDNN's on prepacked weights: names in the results of a comparison."""
 
 
 class LaunchError(Exception):
@@ -69,8 +73,8 @@ class Device(Protocol):
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
 
-    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, compiled: bool) -> Baseline:
-        """Torch's kernel on this device; `compiled` asks for torch.compile's."""
+    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, kind: BaselineKind) -> Baseline:
+        """Torch's kernel on this device; ValueError for a kind that it does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
         """What holds while something is timed."""
@@ -104,9 +108,7 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
         return Measurement(Status.LAUNCH_ERROR, error=str(error), digest=kernel.digest)
 
 
-def _measure(
-    device: Device, loaded: Loaded, draws: tuple[Draw, ...], request: TrialRequest, announce: Announce
-) -> Measurement:
+def _measure(device: Device, loaded: Loaded, draws: tuple[Draw, ...], request: TrialRequest, announce: Announce) -> Measurement:
     """The trial on a loaded kernel."""
     kernel = request.built.kernel
     dtype = kernel.operator.output.dtype
@@ -114,7 +116,8 @@ def _measure(
     def wrong(fault: str, when: str) -> Measurement:
         return Measurement(Status.WRONG_ANSWER, error=f"{when}: {fault}", digest=kernel.digest)
 
-    for draw in (draws[1], draws[0]):  # the draw that is timed comes last, so its inputs stand in the buffers
+    before = (draws[1], draws[0])  # the draw that is timed comes last, so its inputs stand in the buffers
+    for draw in before:
         announce("verify")
         loaded.write(draw.inputs)
         loaded.time(1)
@@ -124,7 +127,7 @@ def _measure(
     with timing_lock(), device.steady():
         announce("time")
         loaded.poison()
-        samples, calls = take_samples(loaded.time, request.rules)
+        samples, calls = take_samples(loaded.time, request.rules, called=len(before))
         conditions = _conditions(loaded, request, calls)
     announce("check")
     if fault := check(loaded, dtype, draws[0]):
@@ -147,6 +150,7 @@ def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, 
         "threads": request.threads,
         "protocol": PROTOCOL,
         "cache": "warm",
+        **({"prepacked": True} if request.built.kernel.prepacked else {}),
         "calls_per_sample": calls,
         "compiler": request.built.compiler,
         "compile_seconds": request.built.compile_seconds,

@@ -1,0 +1,52 @@
+"""Hill climbing by measurement, with restarts: the plain local search of auto-tuners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class LocalSearch:
+    """Climb from random programs: go to the first neighbour, in random order, that is faster.
+
+    A neighbour that is as fast and was not visited in this climb is gone to where none is faster, so that actions that
+    leave the program as it is (a change of level) do not end a climb.
+    """
+
+    space: str = "extended"
+    patience: int = 100
+    """Climbs in a row without a new trial, after which the space counts as exhausted."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Climb, restart."""
+        idle = 0
+        while idle < self.patience:
+            before = session.trials
+            self._climb(session, rng)
+            idle = 0 if session.trials > before else idle + 1
+
+    def _climb(self, session: Session, rng: np.random.Generator) -> None:
+        """One climb to a local optimum."""
+        node: Any = session.graph.random_schedule(rng)
+        seconds = session.measure([node])[0].seconds
+        visited = {str(node)}
+        while True:
+            beside = None
+            faster = None
+            near = list(session.graph.successors(node).values())
+            for i in rng.permutation(len(near)):
+                found = session.measure([near[i]])[0].seconds
+                if found < seconds:
+                    faster = (near[i], found)
+                    break
+                if found == seconds and str(near[i]) not in visited:
+                    beside = beside or (near[i], found)
+            if (step := faster or beside) is None:
+                return
+            node, seconds = step
+            visited.add(str(node))

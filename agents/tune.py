@@ -1,0 +1,60 @@
+"""The front door to recorded spaces: search one, and say how far from its optimum the result is."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+from agents.optimize import run
+from agents.strategy import Strategy, get_strategy
+from gensor_gym.measure.session import Budget, TraceRow
+from gensor_gym.measure.tuning import TuningSession, TuningSpace, load_space
+from gensor_gym.measure.tuning.values import Value
+
+STRATEGIES_OF_SPACES = ("exhaustive", "random_walk", "local_search")
+"""Strategies that use nothing of constructions. `random_walk` is a random search there."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search of a recorded space found."""
+
+    configuration: dict[str, Value]
+    seconds: float
+    regret: float
+    """log(T / T*), T* being the best recorded time."""
+    in_optimal_set: bool
+    """Whether the configuration is statistically tied with the best."""
+    trace: tuple[TraceRow, ...]
+
+
+def tune(
+    space: TuningSpace | str | os.PathLike[str],
+    strategy: str | Strategy = "local_search",
+    trials: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    timing: str = "reported",
+    **hyperparameters: object,
+) -> Tuned:
+    """Search a recorded space (or its file) with a budget of trials and of recorded seconds, None being no limit.
+
+    ValueError names what is unknown. RuntimeError if no trial ended OK.
+    """
+    if not isinstance(space, TuningSpace):
+        space = load_space(space)
+    if isinstance(strategy, str):
+        if strategy not in STRATEGIES_OF_SPACES:
+            raise ValueError(f"strategy {strategy!r} does not search recorded spaces; these do: {STRATEGIES_OF_SPACES}")
+        strategy = get_strategy(strategy, **hyperparameters)
+    session = TuningSession(space, Budget(len(space) if trials is None else trials, seconds=seconds), timing)
+    run(strategy, session, seed)
+    if session.best is None:
+        raise RuntimeError(f"no configuration of {space.source} ran well in {session.trials} trials")
+    found = session.best[0].index  # type: ignore[attr-defined]
+    times = space.seconds(timing)
+    regret = math.log(times[found] / times[session.optimum])
+    return Tuned(
+        space.configuration(found), float(times[found]), regret, bool(space.optimal(timing)[found]), tuple(session.trace)
+    )

@@ -1,0 +1,78 @@
+"""Prepacked kernels against prepacked oneDNN: both keep the weights in a layout of their own from call to call.
+
+The candidates are the best programs of the ordinary search, with the weights packed where they were not. Nothing here is
+compared with a kernel, or with a torch, that packs its weights in every call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from agents import get_strategy
+from agents.optimize import run as search
+from experiments.benches.lines import Steal
+from experiments.summary import interval, ratio
+from gensor_gym.codegen.build import generate
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.layout import KNOB
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.legality import is_legal
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.process import WorkerLost
+from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.operators.types import Operator
+
+CANDIDATES = 10
+"""Programs of the search that are tried prepacked."""
+KERNEL, TORCH = "kernel", "torch.prepacked"
+
+
+def shape(op: Operator, settings: DictConfig, seed: int, store: str, backend: NativeBackend, hw: Hardware) -> dict[str, Any]:
+    """One line: search, try the best programs prepacked, time the fastest beside oneDNN on every thread count up to ours."""
+    strategy, row = get_strategy(settings.strategy), {"operator": str(op), "prepacked": True}
+    session = Session(Task(op, hw, backend, strategy.space), Budget(trials=settings.trials), store)
+    search(strategy, session, seed)
+    good = sorted((trial for trial in session.trace if trial.status == "OK"), key=lambda trial: trial.seconds)
+    schedules = [packed(Schedule.parse(trial.schedule)) for trial in good[:CANDIDATES]]
+    kernels = [(schedule, k) for schedule in schedules if (k := _kernel(op, schedule, hw)) is not None]
+    built = backend.compile([kernel for _, kernel in kernels])
+    tried = [(backend.trial(b, hw), schedule, b) for b, (schedule, _) in zip(built, kernels, strict=True)]
+    best = min(tried, key=lambda trial: trial[0].seconds, default=None)
+    if best is None or isinstance(best[2], Measurement) or not np.isfinite(best[0].seconds):
+        return {**row, "error": f"no prepacked kernel ran well: {[trial[0].status for trial in tried]}"}
+    steal = Steal()
+    try:
+        found = {
+            threads: backend.compare({KERNEL: best[2].kernel}, hw, settings.rounds, torch=True, torch_threads=threads)
+            for threads in sorted({hw.units, 1})
+        }
+    except (ValueError, RuntimeError, WorkerLost) as error:
+        return {**row, "error": str(error).strip().splitlines()[-1]}
+    threads = min(found, key=lambda count: float(np.median(found[count][TORCH])))
+    ours, theirs = found[threads][KERNEL], found[threads][TORCH]
+    row |= {"kernel": interval(ours), "torch_prepacked": interval(theirs), "torch_threads": threads}
+    row |= {"over_prepacked_torch": ratio(theirs, ours), "flops_per_second": op.flops / float(np.median(ours))}
+    return {**row, "stolen": steal.share(), "schedule": str(best[1])}
+
+
+def packed(schedule: Schedule) -> Schedule:
+    """The schedule with its second operand packed."""
+    row = schedule.row.copy()
+    row[KNOB + KNOB_INDEX["pack_b"]] = 1
+    return Schedule(row)
+
+
+def _kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | None:
+    """The prepacked kernel of a schedule, None where it is not legal or keeps no packed weights."""
+    if not is_legal(op, schedule, hw):
+        return None
+    try:
+        return generate(op, schedule, hw, prepacked=True)
+    except ValueError:
+        return None

@@ -1,0 +1,134 @@
+"""The x86 intrinsics that generated C uses, defined in a line each for gcc.
+
+Reading `immintrin.h` takes gcc 12 longer than compiling most kernels (0.1 s), so a source defines the few intrinsics it
+uses, with the built-in functions that gcc's own header defines them with. Other compilers, versions of gcc that lack one
+of these functions, and names that have no definition here read the header.
+"""
+
+from __future__ import annotations
+
+import re
+
+_WIDTHS = {"_mm512": 16, "_mm256": 8, "_mm": 4}
+_NAME = re.compile(r"\b(_mm512|_mm256|_mm)_(\w+)\(")
+
+_PLAIN = {
+    "set1_ps": "(x)|((x) - ({f}){0})",
+    "set1_epi32": "(x)|((x) - ({i}){0})",
+    "setr_epi32": "(...)|(({i}){__VA_ARGS__})",
+    "add_epi32": "(a, b)|((a) + (b))",
+    "and_si{bits}": "(a, b)|((a) & (b))",
+    "cmpgt_epi32": "(a, b)|(({i})((a) > (b)))",
+    "srai_epi16": "(a, n)|(({i})(({h})(a) >> n))",
+    "slli_epi16": "(a, n)|(({i})(({h})(a) << n))",
+    "srli_epi16": "(a, n)|(({i})(({u})(a) >> n))",
+}
+"""Name without its prefix -> parameters and expansion, in plain vector arithmetic."""
+
+_WIDE = {
+    "cmplt_epu32_mask": ("ucmpd{bits}_mask", "(a, b)|{call}(a, b, 1, -1)"),
+    "mask_loadu_ps": ("loadups{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
+    "mask_storeu_ps": ("storeups{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
+    "mask_loadu_epi32": ("loaddqusi{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
+    "mask_storeu_epi32": ("storedqusi{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
+}
+"""Those of AVX-512 (with VL below 512 bits) -> built-in function, and parameters and expansion."""
+
+_NARROW = {
+    "maskload_ps": ("__AVX__", "maskloadps{n}", "(p, keep)|{call}((const {f} *)(p), keep)"),
+    "maskstore_ps": ("__AVX__", "maskstoreps{n}", "(p, keep, x)|{call}(({f} *)(p), keep, x)"),
+    "maskload_epi32": ("__AVX2__", "maskloadd{n}", "(p, keep)|{call}((const {i} *)(p), keep)"),
+    "maskstore_epi32": ("__AVX2__", "maskstored{n}", "(p, keep, x)|{call}(({i} *)(p), keep, x)"),
+    "blendv_ps": ("{avx}", "blendvps{n}", "(a, b, keep)|{call}(a, b, keep)"),
+    "blendv_epi8": ("{avx2}", "pblendvb{bits}", "(a, b, keep)|(({i}){call}(({c})(a), ({c})(b), ({c})(keep)))"),
+    "max_ps": ("{sse}", "maxps{n}", "(a, b)|{call}(a, b)"),
+    "madd_epi16": ("{sse2}", "pmaddwd{bits}", "(a, b)|(({i}){call}(({h})(a), ({h})(b)))"),
+    "dpbusd_avx_epi32": ("__AVXVNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
+    "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
+}
+"""Those of 256 and 128 bits -> macro of the instruction set, built-in function, parameters and expansion."""
+
+_LARGEST = {
+    "max_ps": ("__AVX512F__", "maxps512_mask", "(a, b)|{call}(a, b, ({f}){0}, -1, 4)"),
+    "madd_epi16": ("__AVX512BW__", "pmaddwd512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({i}){0}, -1))"),
+    "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v16si", "(sum, a, b)|{call}(sum, a, b)"),
+}
+"""Those of 512 bits, likewise."""
+
+_TYPES = """typedef float {f} __attribute__((vector_size({bytes}), may_alias));
+typedef int {i} __attribute__((vector_size({bytes}), may_alias));
+typedef short {h} __attribute__((vector_size({bytes})));
+typedef unsigned short {u} __attribute__((vector_size({bytes})));
+typedef char {c} __attribute__((vector_size({bytes})));
+"""
+_MASKS = "typedef unsigned char __mmask8;\ntypedef unsigned short __mmask16;\n"
+
+_CHOICE = """#if defined(__GNUC__) && !defined(__clang__) && defined(__has_builtin)
+#if {condition}
+#define GG_BUILTINS
+#endif
+#endif
+#ifdef GG_BUILTINS
+{definitions}#elif defined(__SSE__)
+#include <immintrin.h>
+#endif
+"""
+_HEADER = """#ifdef __SSE__
+#include <immintrin.h>
+#endif
+"""
+
+
+def intrinsics(text: str) -> str:
+    """What a C text needs before it for the intrinsics that it calls; empty when it calls none."""
+    names = sorted(set(_NAME.findall(text)))
+    if not names:
+        return ""
+    found = [_definition(prefix, name) for prefix, name in names]
+    if None in found:
+        return _HEADER
+    definitions = [item for item in found if item is not None]
+    used = [_WIDTHS[prefix] for prefix, _ in names]
+    types = [_TYPES.format(**_words(prefix)) for prefix, width in _WIDTHS.items() if width in used]
+    conditions = sorted({condition for _, condition in definitions if condition})
+    body = "".join([*types, _MASKS, *(text for text, _ in definitions)])
+    return _CHOICE.replace("{condition}", " && \\\n    ".join(conditions) or "1").replace("{definitions}", body)
+
+
+def _words(prefix: str) -> dict[str, object]:
+    """What stands for the names in braces at one width."""
+    width = _WIDTHS[prefix]
+    bits, wide = 32 * width, width == 8
+    kinds = {"f": f"__m{bits}", "i": f"__m{bits}i"}
+    kinds |= {"h": f"gg_short_{width}", "u": f"gg_ushort_{width}", "c": f"gg_char_{width}"}
+    sets = {"sse": "__SSE__", "sse2": "__SSE2__", "avx": "__SSE4_1__", "avx2": "__SSE4_1__"}
+    if wide:
+        sets = {"sse": "__AVX__", "sse2": "__AVX2__", "avx": "__AVX__", "avx2": "__AVX2__"}
+    return {"bits": bits, "bytes": bits // 8, "w": width, "n": "256" if wide else "", **kinds, **sets}
+
+
+def _definition(prefix: str, name: str) -> tuple[str, str] | None:
+    """(definition, condition on the compiler) of one intrinsic; None when this module has none."""
+    words = _words(prefix)
+    plain = {key.format(**words): text for key, text in _PLAIN.items()}
+    if name in plain:
+        return _define(prefix, name, plain[name], words), ""
+    if name in _WIDE:
+        macro = "__AVX512F__" if prefix == "_mm512" else "__AVX512VL__"
+        builtin, text = _WIDE[name]
+    else:
+        table = _LARGEST if prefix == "_mm512" else _NARROW
+        if name not in table:
+            return None
+        macro, builtin, text = table[name]
+    call = "__builtin_ia32_" + builtin.format(**words)
+    macro = macro.format(**words)
+    return _define(prefix, name, text.replace("{call}", call), words), f"(!defined({macro}) || __has_builtin({call}))"
+
+
+def _define(prefix: str, name: str, text: str, words: dict[str, object]) -> str:
+    """The line that defines it."""
+    for key, value in words.items():
+        text = text.replace("{" + key + "}", str(value))
+    parameters, expansion = text.split("|", 1)
+    return f"#define {prefix}_{name}{parameters} {expansion}\n"

@@ -1,0 +1,52 @@
+"""oneDNN with weights in its own layout, as torch's compiler calls it for a frozen model: the baseline of prepacked kernels.
+
+The weights are reordered once, before anything is timed. A convolution's result is left in the layout that oneDNN chose
+(channels last), which spares it a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gensor_gym.operators.types import Operator
+
+
+def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
+    """The operator on prepacked weights: gemm or conv2d of float32, then a bias and one of relu and gelu if there are any.
+
+    ValueError for anything else.
+    """
+    stages = [stage.name for stage in op.epilogue]
+    bias = x[2] if stages[:1] == ["bias"] else None
+    rest = stages[1:] if bias is not None else stages
+    if op.name not in ("gemm", "conv2d") or op.dtype != "float32" or rest not in ([], ["relu"], ["gelu"]):
+        raise ValueError(f"no prepacked torch baseline for {op}; there is one for gemm and conv2d of float32, +bias, +relu|gelu")
+    after: tuple[str, list[Any], str] = (rest[0] if rest else "none", [], "none" if rest == ["gelu"] else "")
+    return _linear(op, x, bias, after) if op.name == "gemm" else _convolution(op, x, bias, after)
+
+
+def _linear(op: Operator, x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
+    """A matrix product; oneDNN takes B transposed and chooses its layout for the rows of A."""
+    import torch
+
+    call = torch.ops.mkldnn._linear_pointwise
+    weights = torch.ops.mkldnn._reorder_linear_weight(x[1].t().contiguous(), x[0].shape[0])
+    return lambda: call(x[0], weights, bias, *after)
+
+
+def _convolution(op: Operator, x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
+    """A convolution."""
+    import torch
+
+    sizes: dict[str, Any] = dict(op.arguments)
+    padding, stride, dilation = (_pair(sizes.get(name, low)) for name, low in (("padding", 0), ("stride", 1), ("dilation", 1)))
+    window = (padding, stride, dilation, sizes.get("groups", 1))
+    call = torch.ops.mkldnn._convolution_pointwise
+    weights = torch.ops.mkldnn._reorder_convolution_weight(x[1], *window, list(x[0].shape))
+    return lambda: call(x[0], weights, bias, *window, *after)
+
+
+def _pair(value: Any) -> list[int]:
+    """(height, width) of one integer or a pair."""
+    return [value, value] if isinstance(value, int) else list(value)

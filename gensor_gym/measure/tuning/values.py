@@ -1,0 +1,79 @@
+"""Numbers and parameter values as they stand in files of other tuners: checked, converted, put in order."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+
+Value = bool | int | float | str | None | list | dict
+"""Value of a parameter: whatever JSON has."""
+
+PER_SECOND = {
+    "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0,
+    "ms": 1e3, "millisecond": 1e3, "milliseconds": 1e3, "milisecond": 1e3, "miliseconds": 1e3,
+    "us": 1e6, "microsecond": 1e6, "microseconds": 1e6,
+    "ns": 1e9, "nanosecond": 1e9, "nanoseconds": 1e9,
+}  # fmt: skip
+"""Name of a unit -> how many are in a second. Published T4 files say "miliseconds"."""
+
+
+def per_second(unit: object, where: str) -> float:
+    """How many of `unit` are in a second; ValueError names the units there are."""
+    if not isinstance(unit, str) or unit.strip().lower() not in PER_SECOND:
+        raise ValueError(f"{where}: time unit {unit!r} is not one of {sorted(PER_SECOND)}")
+    return PER_SECOND[unit.strip().lower()]
+
+
+def number(value: object, where: str) -> float:
+    """A finite number, or the text of one; ValueError otherwise."""
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"{where} is {value!r}; it takes a finite number")
+    return found
+
+
+def duration(value: object, where: str) -> float:
+    """A number of 0 or more; nothing at all counts as 0."""
+    found = 0.0 if value is None else number(value, where)
+    if found < 0.0:
+        raise ValueError(f"{where} is {found!r}; a duration is 0 or more")
+    return found
+
+
+def runtime(value: object, where: str) -> float:
+    """A number above 0."""
+    found = number(value, where)
+    if found <= 0.0:
+        raise ValueError(f"{where} is {found!r}; a run time is above 0")
+    return found
+
+
+def runtimes(values: object, where: str) -> tuple[float, ...]:
+    """A list of numbers above 0; nothing at all counts as empty."""
+    if values is None:
+        return ()
+    if not isinstance(values, list):
+        raise ValueError(f"{where} is {values!r}; it takes a list of numbers")
+    return tuple(runtime(value, f"{where}[{i}]") for i, value in enumerate(values))
+
+
+def identity(value: Value) -> tuple[int, object]:
+    """What makes two values the same, and the order of values: numbers by size, then text, then the rest.
+
+    1 and 1.0 are the same, true and 1 are not.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (0, value)
+    if isinstance(value, str):
+        return (1, value)
+    return (2, json.dumps(value, sort_keys=True))
+
+
+def ordered(values: Iterable[Value]) -> tuple[Value, ...]:
+    """Distinct values in their order: it does not depend on where in a file they stand."""
+    distinct = {identity(value): value for value in values}
+    return tuple(distinct[key] for key in sorted(distinct))  # type: ignore[type-var]
