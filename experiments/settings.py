@@ -18,7 +18,6 @@ from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
-from gensor_gym.measure.recorded import RecordedBackend
 from gensor_gym.measure.session import Budget
 from gensor_gym.operators.types import Operator
 
@@ -125,12 +124,8 @@ def code_digest() -> str:
 
 
 def _backend(name: str, hw: Hardware, recording: str | None) -> Backend:
-    """The backend; `recorded` reads the file named by `recording`."""
-    if name != "recorded":
-        return get_backend(name, hw)
-    if recording is None:
-        raise ValueError("backend=recorded needs recording=FILE, a file of recorded timings")
-    return RecordedBackend(recording)
+    """The backend; `recorded` reads the table named by `recording`, by default those shipped for the hardware."""
+    return get_backend(f"recorded:{recording}" if name == "recorded" and recording is not None else name, hw)
 
 
 def _seeds(value: object) -> list[int]:

@@ -33,7 +33,7 @@ def test_every_file_composes(group: str, name: str) -> None:
 
 def test_there_is_a_file_for_everything_registered() -> None:
     assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == set(hardware.names())
-    assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", *BACKENDS}
+    assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", "recorded", *BACKENDS}
     assert {path.stem for path in (CONF / "strategy").glob("*.yaml")} == set(STRATEGIES)
 
 
@@ -100,7 +100,7 @@ def test_sweeps_over_operators_stay_sweeps() -> None:
         (["rounds=0"], "rounds 0"),
         (["budget.trials=0"], "budget trials"),
         (["hardware=h200", "backend=cpu"], "cannot run"),
-        (["backend=recorded"], "recording=FILE"),
+        (["backend=recorded", "hardware=h200"], "no table of h200"),
         (["wandb.mode=loud"], "wandb.mode"),
     ],
 )

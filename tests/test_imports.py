@@ -27,7 +27,9 @@ LAZY = {"gensor_gym/measure/cuda_device.py": {"cupy"}, "gensor_gym/env/sb3.py": 
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
 HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
-    "hydra": tuple(f"experiments/{name}.py" for name in ("arguments", "bench", "compare", "reproduce", "train", "tune")),
+    "hydra": tuple(
+        f"experiments/{name}.py" for name in ("arguments", "bench", "compare", "record", "reproduce", "train", "tune")
+    ),
     "torch": (
         "gensor_gym/measure/torch_baseline.py",
         "gensor_gym/measure/torch_cuda.py",

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.recorded import read_records, write_records
-from gensor_gym.measure.store import Store
+from gensor_gym.measure.store import Selection, Store
+from gensor_gym.measure.tables import read_table, write_table
 
 OK = Measurement(Status.OK, (1e-3, 2e-3, 1.5e-3), {"device": "d", "threads": 2}, "", "abc")
 
@@ -29,8 +29,8 @@ def test_round_trip(tmp_path: Path) -> None:
     crash = Measurement(Status.CRASHED, error="SIGSEGV", digest="def")
     store.put("cpu", "gemm(m=1)", "tile[2]", crash)
     assert [r.measurement for r in store.records()] == [OK, crash]
-    assert [r.schedule for r in store.records(operator="gemm(m=1)", device="cpu")] == ["tile[..]", "tile[2]"]
-    assert list(store.records(operator="other")) == []
+    assert [r.schedule for r in store.records(Selection(operator="gemm(m=1)", device="cpu"))] == ["tile[..]", "tile[2]"]
+    assert list(store.records(Selection("other"))) == []
     assert len(store) == 2
 
 
@@ -115,10 +115,10 @@ def test_forked_child_uses_its_own_connection(tmp_path: Path) -> None:
 def test_records_as_json_lines(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.put("cpu", "op", "s", OK)
-    assert write_records(tmp_path / "t.jsonl", store.records()) == 1
-    (record,) = read_records(tmp_path / "t.jsonl")
+    assert write_table(tmp_path / "t.jsonl", store.records()) == 1
+    (record,) = read_table(tmp_path / "t.jsonl").records
     assert (record.device, record.operator, record.schedule) == ("cpu", "op", "s")
     assert record.measurement.samples == OK.samples
     (tmp_path / "bad.jsonl").write_text('{"operator": "x"}\n')
     with pytest.raises(ValueError, match="line 1"):
-        list(read_records(tmp_path / "bad.jsonl"))
+        read_table(tmp_path / "bad.jsonl")

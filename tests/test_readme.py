@@ -91,7 +91,7 @@ def first_column(text: str, head: str) -> list[str]:
 def test_readme_names_what_is_registered() -> None:
     text = README.read_text(encoding="utf-8")
     assert set(first_column(text, "strategy")) == set(STRATEGIES)
-    assert set(first_column(text, "backend")) == set(BACKENDS)
+    assert set(first_column(text, "backend")) == {*BACKENDS, "recorded"}
     assert all(f"`{name}`" in text for name in hardware.names())
     assert all(f"`{name}`" in text for name in operators.names())
     extras = re.search(r"optional-dependencies\]\n(.*?)\n\[", (ROOT / "pyproject.toml").read_text(), re.DOTALL)

@@ -1,26 +1,31 @@
 """Stage 3: tables of space `compact`, schedule by schedule with raw samples; what was recorded before is not repeated.
 
 First come random samples of every operator in turn, so that the fit has all of them however short the time; then the
-tables are completed one after the other. The file is one that backend `recorded` reads.
+tables are completed one after the other. The file is one that backend `recorded` and `experiments.store import` read. There
+is one pass: time on such a machine is short. Tables to ship are made by `experiments.record`.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from experiments.gpu_stages.context import Context, Journal, read_rows
 from experiments.gpu_stages.table import read_table
-from experiments.gpu_stages.trials import SEARCH, Work, device_backends, facts, run_trials
+from experiments.gpu_stages.trials import SEARCH, Work, device_backends, run_trials
+from experiments.passes import schedules_of
 from gensor_gym import hardware
-from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.cuda_presence import device_name
 from gensor_gym.measure.native import make_kernel
+from gensor_gym.measure.store import Record
+from gensor_gym.measure.tables import to_row
 from gensor_gym.operators.types import Operator
 
 FILE = "recorded.jsonl"
@@ -38,7 +43,8 @@ def run(context: Context) -> dict[str, object]:
     try:
         work = _work(read_table().tables, hw, context.seed, journal)
         for (key, op, schedule), measurement in run_trials(backend, hw, work, lambda: context.left > 0, batch=28):
-            journal.put(key, {"operator": op, "schedule": schedule, "device": device, **facts(measurement)})
+            short = replace(measurement, error=measurement.error[-600:])
+            journal.put(key, to_row(Record(device, op, schedule, short, time.time())))
     finally:
         backend.close()
     return digest(Path(context.out), context.run)
@@ -58,8 +64,8 @@ def _work(ops: tuple[Operator, ...], hw: Hardware, seed: int, journal: Journal) 
 
 def _order(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
     """Every legal schedule of the space in a random order that is always the same."""
-    rows = np.concatenate(list(ConstructionGraph(op, hw, SPACE).enumerate()))
-    return [Schedule(row) for row in rows[np.random.default_rng(seed).permutation(len(rows))]]
+    found = schedules_of(op, hw, SPACE)
+    return [found[i] for i in np.random.default_rng(seed).permutation(len(found))]
 
 
 def digest(out: Path, run: str) -> dict[str, object]:

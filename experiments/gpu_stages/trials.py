@@ -57,10 +57,10 @@ def run_trials(
             for name, built in ready:
                 if not more():
                     return
-                yield name, _trial(backend, built, hw)
+                yield name, one_trial(backend, built, hw)
 
 
-def _trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
+def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
     """One trial; an error of the worker's own, which a search would raise, costs this trial and not the stage."""
     try:
         return backend.trial(built, hw)

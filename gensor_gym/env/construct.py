@@ -37,7 +37,8 @@ class ConstructEnv(TextSpec, gymnasium.Env):
 
     ## Rewards
     discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`, R = max(0, log(T_cap / T)), T_cap 1000
-    times the roofline floor, T the latency in the reward tier (`backend`), R = 0 when its status is not OK.
+    times the roofline floor, T the latency in the reward tier (`backend`), R = 0 when its status is not OK. With a complete
+    recorded table `info["regret"]` says at the end how far the program is from the best.
 
     ## Starting State
     Every tile 1, the register level under construction. `reset(options={"operator": .., "schedule": ..})` starts anywhere.
@@ -110,6 +111,8 @@ class ConstructEnv(TextSpec, gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; options "operator" and "schedule" (Schedule or text) choose task and first state."""
         super().reset(seed=seed)
+        if seed is not None:
+            self.final.restart()
         task, row = starting_state(self.tasks, options, lambda: self.tasks.draw(self.np_random))
         self._running = True
         self._task = task

@@ -11,7 +11,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend, get_backend, registered_name
+from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_name
 from gensor_gym.measure.measurement import Measurement, Status
 
 
@@ -35,8 +35,18 @@ class FinalReward:
         """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already."""
         if self.backend is None:
             return [(0.0, {"runtime_s": seconds, "status": "OK"}) for seconds in latencies]
-        measured = [self._measure(self.backend, graph, Schedule(row)) for graph, row in zip(graphs, rows, strict=True)]
-        return [(reward(graph, m), facts(m)) for graph, m in zip(graphs, measured, strict=True)]
+        found = []
+        for graph, row in zip(graphs, rows, strict=True):
+            schedule = Schedule(row)
+            measurement = self._measure(self.backend, graph, schedule)
+            regret = self.backend.regret(graph, schedule) if isinstance(self.backend, Replay) else None
+            found.append((reward(graph, measurement), facts(measurement, regret)))
+        return found
+
+    def restart(self) -> None:
+        """Give the same noise again, where it is made from a seed: an environment that is seeded starts anew."""
+        if isinstance(self.backend, Replay):
+            self.backend.restart()
 
     def _measure(self, backend: Backend, graph: ConstructionGraph, schedule: Schedule) -> Measurement:
         """Measure one program, or recall it: schedules of one kernel digest are one program."""
@@ -68,6 +78,7 @@ def reward(graph: ConstructionGraph, measurement: Measurement) -> float:
     return max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / measurement.seconds))
 
 
-def facts(measurement: Measurement) -> dict[str, Any]:
-    """What `info` says of a measurement."""
-    return {"runtime_s": measurement.seconds, "status": measurement.status.value}
+def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:
+    """What `info` says of a measurement; `regret` only where a complete table knows the best."""
+    known = {} if regret is None else {"regret": regret}
+    return {"runtime_s": measurement.seconds, "status": measurement.status.value, **known}

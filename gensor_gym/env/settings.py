@@ -67,7 +67,8 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
         if isinstance(value, Operator):
             return str(value)
         if isinstance(value, Hardware):
-            return value.name if value.name in machines.names() and machines.get(value.name) == value else value
+            known = (*machines.names(), *machines.recorded_names())
+            return value.name if value.name in known and machines.get(value.name) == value else value
         if isinstance(value, os.PathLike):
             return os.fspath(value)
         if isinstance(value, np.generic):

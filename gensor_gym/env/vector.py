@@ -125,6 +125,8 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
         chosen = self._chosen(options)
+        if any(seeds[i] is not None for i in chosen):
+            self.final.restart()
         for i in chosen:
             if seeds[i] is not None:
                 self._rngs[i] = gymnasium.utils.seeding.np_random(seeds[i])[0]
@@ -219,6 +221,7 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         outcomes = self.final.of(graphs, [self._rows[i] for i in ended], self._scalars[ended, process.LATENCY].tolist())
         runtime, status = np.zeros(self.num_envs), np.full(self.num_envs, None, dtype=object)
         steps, present = np.zeros(self.num_envs, dtype=np.int64), np.zeros(self.num_envs, dtype=np.bool_)
+        regret = np.full(self.num_envs, np.nan)
         for i, (gain, facts) in zip(ended, outcomes, strict=True):
             self._rewards[i] += gain
             runtime[i], status[i], steps[i], present[i] = (
@@ -227,8 +230,10 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
                 self._scalars[i, STEPS],
                 True,
             )
+            regret[i] = facts.get("regret", np.nan)
         named = {"runtime_s": runtime, "status": status, "steps": steps}
-        return named | {f"_{key}": present.copy() for key in named}
+        known = {} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)}
+        return named | {f"_{key}": present.copy() for key in named} | known
 
     def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
         """SAME_STEP: move the last observation and info aside and begin the next episode."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from gensor_gym.hardware.cpu import CPUS
+from gensor_gym.hardware.described import from_json, recorded_machine, recorded_names, to_json
 from gensor_gym.hardware.host import detect
 from gensor_gym.hardware.nvidia import GPUS
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
-__all__ = ["Hardware", "MemoryLevel", "get", "names"]
+__all__ = ["Hardware", "MemoryLevel", "from_json", "get", "names", "recorded_names", "to_json"]
 
 _KNOWN = {hardware.name: hardware for hardware in (*GPUS, *CPUS)}
 
 
 def names() -> tuple[str, ...]:
-    """Names that `get` accepts: the constants, then `host`."""
+    """The constants, then `host`; `get` also accepts `recorded_names()`."""
     return (*_KNOWN, "host")
 
 
@@ -21,13 +22,15 @@ def get(name: str | Hardware) -> Hardware:
     """The hardware of that name, upper or lower case; `host` is the CPU this runs on; a Hardware passes through.
 
     Raises:
-        ValueError: for a name that is not one of `names()`.
+        ValueError: for a name that is none of `names()` and `recorded_names()`.
     """
     if isinstance(name, Hardware):
         return name
     key = name.strip().lower() if isinstance(name, str) else None
     if key == "host":
         return detect()
-    if key not in _KNOWN:
-        raise ValueError(f"unknown hardware {name!r}; accepted: {', '.join(names())}")
-    return _KNOWN[key]
+    if key in _KNOWN:
+        return _KNOWN[key]
+    if key in recorded_names():
+        return recorded_machine(key)
+    raise ValueError(f"unknown hardware {name!r}; accepted: {', '.join((*names(), *recorded_names()))}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement
@@ -34,6 +36,17 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End worker processes. The backend may be used again and starts what it needs."""
+
+
+@runtime_checkable
+class Replay(Protocol):
+    """What a backend of earlier timings has beside a Backend's."""
+
+    def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
+        """log(T / T of the best program), and zero if they cannot be told apart; None if unknown."""
+
+    def restart(self) -> None:
+        """From now on give the same answers again as from the beginning."""
 
 
 _INSTEAD = "choose backend analytic, recorded or emulated"
@@ -67,18 +80,13 @@ def _emulated() -> Backend:
     return EmulatedBackend()
 
 
-def _recorded() -> Backend:
-    raise ValueError("backend 'recorded' needs its table: pass RecordedBackend(path) instead of the name")
-
-
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "analytic": _analytic,
-    "recorded": _recorded,
     "cpu": _cpu,
     "cuda": _cuda,
     "emulated": _emulated,
 }
-"""Name -> factory; add an entry to register a backend of your own."""
+"""Name -> factory; add an entry to register a backend of your own. `recorded`, which takes a table, is none of these."""
 
 _live: dict[tuple[str, int], Backend] = {}
 
@@ -87,24 +95,35 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     """The backend of that name for the hardware; a Backend passes through. One of each is kept per process.
 
     `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` where that very device is present. `cuda` by name
-    takes whatever CUDA device there is.
+    takes whatever CUDA device there is. `recorded` takes the shipped tables of that hardware; see
+    `recorded.open_recorded` for other tables and for noise. It is made anew each time: how often it was asked for a
+    program is its own.
 
     Raises:
         ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` or `cuda` without the device.
     """
     if not isinstance(backend, str):
         if not callable(getattr(backend, "measure", None)):
-            raise ValueError(f"no backend {backend!r}; accepted: a Backend, auto, {', '.join(BACKENDS)}")
+            raise ValueError(f"no backend {backend!r}; accepted: a Backend, {_names()}")
         return backend
+    if re.match(r"recorded(?![^:?])", backend):
+        from gensor_gym.measure.recorded import open_recorded
+
+        return open_recorded(backend, hw)
     name = _auto(hw) if backend == "auto" else backend
     if name not in BACKENDS:
-        raise ValueError(f"no backend {backend!r}; accepted: auto, {', '.join(BACKENDS)}")
+        raise ValueError(f"no backend {backend!r}; accepted: {_names()}")
     if (name, hw.kind) in (("cpu", "gpu"), ("cuda", "cpu"), ("emulated", "cpu")):
         raise ValueError(f"backend {name!r} cannot run {hw.name}, which is a {hw.kind}")
     key = (name, os.getpid())
     if key not in _live:
         _live[key] = BACKENDS[name]()
     return _live[key]
+
+
+def _names() -> str:
+    """What names of backends there are, in words."""
+    return f"auto, {', '.join(BACKENDS)}, recorded[:FILE]"
 
 
 def registered_name(backend: Backend) -> str | None:

@@ -1,115 +1,243 @@
-"""The `recorded` backend: timings taken earlier, from a JSON-lines file or a store, looked up by the program."""
+"""The `recorded` backend: timings taken earlier, looked up by the program. Nothing runs.
+
+Replay is exact, or draws anew from the raw samples (noise as it really was): `resample` samples each time, decided by seed,
+program and how often it was asked for, and by nothing else.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
 
+import numpy as np
+
+from gensor_gym import hardware
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.analytic import program_digest
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.optimum import Optimum, find_optimum
 from gensor_gym.measure.store import Record, Store
+from gensor_gym.measure.tables import Table, file_name, read_table
 from gensor_gym.operators.types import Operator
 
-
-def write_records(path: str | Path, records: Iterable[Record]) -> int:
-    """Write JSON lines (operator, schedule, status, samples in seconds, device, conditions); returns how many."""
-    lines = []
-    for record in records:
-        m = record.measurement
-        row = {
-            "operator": record.operator,
-            "schedule": record.schedule,
-            "status": m.status.value,
-            "samples": list(m.samples),
-            "device": record.device,
-            "conditions": m.conditions,
-            "error": m.error,
-        }
-        lines.append(json.dumps(row) + "\n")
-    Path(path).write_text("".join(lines), encoding="utf-8")
-    return len(lines)
+Source = str | Path | Store | Iterable[Record]
 
 
-def read_records(path: str | Path) -> Iterator[Record]:
-    """Records of a JSON-lines file; ValueError names the line that does not read."""
-    with Path(path).open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                row = json.loads(line)
-                measurement = Measurement(
-                    Status(row["status"]), tuple(row["samples"]), row.get("conditions", {}), row.get("error", "")
-                )
-                yield Record(row.get("device", ""), row["operator"], row["schedule"], measurement, 0.0)
-            except (KeyError, ValueError) as error:
-                raise ValueError(f"{path}, line {number}: not a record ({error})") from error
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """One file: measurements by (operator, program), their device, the machine where the file describes it."""
+
+    measurements: Mapping[tuple[str, bytes], Measurement]
+    device: str
+    hardware: Hardware | None
 
 
 class RecordedBackend:
-    """A table of earlier timings. What is not in it is NOT_RECORDED; nothing runs."""
+    """A table of earlier timings. What is not in it is NOT_RECORDED."""
 
     name = "recorded"
     stored = False
 
-    def __init__(self, source: str | Path | Store | Iterable[Record], device: str | None = None) -> None:
-        """Read JSON lines, a store (`.db`, `.sqlite` or a Store) or records; `device` keeps those of one device."""
-        self._table: dict[tuple[str, bytes], Measurement] = {}
-        self._devices: set[str] = set()
-        for record in _open(source):
-            if device is None or record.device == device:
-                self._table[record.operator, _program(Schedule.parse(record.schedule))] = record.measurement
-                self._devices.add(record.device)
-        if len(self._devices) > 1:
-            raise ValueError(f"the table mixes devices {sorted(self._devices)}; pass device= to choose one")
+    def __init__(self, source: Source, device: str | None = None, resample: int | None = None, seed: int = 0) -> None:
+        """`source` is a file of timings (see `tables`), a folder of tables, a Store or records; `device` keeps one's.
+
+        `resample` is None for exact replay, else how many samples are drawn each time, with `seed`.
+
+        Raises:
+            ValueError: for a missing or unreadable file, mixed devices or protocols, or a bad count of samples.
+        """
+        if resample is not None and resample < 1:
+            raise ValueError(f"resample={resample!r}: expected 1 or more samples a measurement, or None for exact replay")
+        self._path = Path(source) if isinstance(source, str | Path) else None
+        self._only, self._resample, self._seed = device, resample, seed
+        self._asked: dict[str, int] = {}
+        self._optima: dict[tuple[str, str], tuple[dict[bytes, int], Optimum] | None] = {}
+        self._parts: dict[str, _Part] = {}
+        if self._path is None:
+            table = Table(list(source.records() if isinstance(source, Store) else source))  # type: ignore[arg-type]
+            self._parts[""] = _part(table, "the table", device)
+        elif not self._path.is_dir():
+            self._parts[""] = _read(self._path, self._path.stat().st_mtime_ns if self._path.exists() else 0, device)
+        elif not any(self._path.glob("*.parquet")):
+            raise ValueError(f"folder {self._path} holds no recorded table (*.parquet)")
 
     def __len__(self) -> int:
-        """Programs in the table."""
-        return len(self._table)
+        """Programs in the table, of a folder those of the operators asked for so far."""
+        return sum(len(part.measurements) for part in self._parts.values())
 
     def device(self, hw: Hardware) -> str:
         """Where the table was recorded."""
-        return next(iter(self._devices), "nothing recorded")
+        if not self._parts and self._path is not None:
+            first = min(self._path.glob("*.parquet"))
+            return _read(first, first.stat().st_mtime_ns, self._only).device
+        return next((part.device for part in self._parts.values()), "")
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """See `analytic.program_digest`."""
-        return program_digest(op, schedule, hw)
+        """Digest of the kernel that was timed; of what is not recorded see `analytic.program_digest`."""
+        found = self._find(op, schedule, hw)
+        return found.digest if found is not None and found.digest else program_digest(op, schedule, hw)
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
-        """What the table holds for each schedule."""
+        """What the table holds for each schedule; ValueError when it was recorded on another machine than `hw`."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
         """As `measure`, one after the other."""
         for schedule in schedules:
             digest = self.digest(op, schedule, hw)
-            found = self._table.get((str(op), _program(schedule)))
+            found = self._find(op, schedule, hw)
             if found is None:
                 yield Measurement(Status.NOT_RECORDED, error=f"not in the table: {op} {schedule!r}", digest=digest)
             else:
-                yield Measurement(found.status, found.samples, found.conditions, found.error, digest)
+                yield dataclasses.replace(found, samples=self._samples(found, digest), digest=digest)
+
+    def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
+        """Regret of a program in its task, zero in the set that is tied with the best, infinite where it failed.
+
+        None where the table lacks a schedule of the task's space: then nobody knows the best.
+        """
+        key = (str(graph.operator), graph.space)
+        if key not in self._optima:
+            self._optima[key] = self._find_optimum(graph)
+        known = self._optima[key]
+        if known is None or _program(schedule) not in known[0]:
+            return None
+        found = self._find(graph.operator, schedule, graph.hardware)
+        assert found is not None
+        return known[1].regret(known[0][_program(schedule)], found.seconds)
+
+    def restart(self) -> None:
+        """Forget how often programs were asked for: the same noise comes again."""
+        self._asked.clear()
 
     def close(self) -> None:
         """Nothing to end."""
 
+    def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
+        """Place of every program of the space, and their optimum; None if one is not recorded or none is OK."""
+        rows = [Schedule(row) for batch in graph.enumerate() for row in batch]
+        found = [self._find(graph.operator, schedule, graph.hardware) for schedule in rows]
+        whole = [m for m in found if m is not None and m.status is not Status.NOT_RECORDED]
+        if len(whole) < len(rows) or not any(m.status is Status.OK for m in whole):
+            return None
+        samples = [m.samples if m.status is Status.OK else () for m in whole]
+        places = {_program(schedule): i for i, schedule in enumerate(rows)}
+        return places, find_optimum(samples, [passes_of(m) for m in whole])
+
+    def _samples(self, found: Measurement, digest: str) -> tuple[float, ...]:
+        """All samples, or some drawn from them."""
+        if self._resample is None or not found.samples:
+            return found.samples
+        times = self._asked.get(digest, 0)
+        self._asked[digest] = times + 1
+        rng = np.random.default_rng([self._seed, int(digest[:16], 16), times])
+        return tuple(found.samples[i] for i in rng.integers(0, len(found.samples), size=self._resample))
+
+    def _find(self, op: Operator, schedule: Schedule, hw: Hardware) -> Measurement | None:
+        """The measurement of a program; ValueError for a table of another machine."""
+        part = self._part(op)
+        if part is None:
+            return None
+        if part.hardware is not None and dataclasses.replace(hw, name=part.hardware.name) != part.hardware:
+            raise ValueError(
+                f"recorded on {part.hardware.name}, whose figures are not those of {hw.name!r}: take the hardware that the "
+                "table describes (hardware.get of a shipped machine's name, or hardware.from_json of hardware.json)"
+            )
+        return part.measurements.get((str(op), _program(schedule)))
+
+    def _part(self, op: Operator) -> _Part | None:
+        """The table that holds an operator; files of a folder are read when they are needed."""
+        if "" in self._parts:
+            return self._parts[""]
+        name = file_name(op)
+        if name not in self._parts:
+            assert self._path is not None
+            path = self._path / f"{name}.parquet"
+            if not path.exists():
+                return None
+            self._parts[name] = _read(path, path.stat().st_mtime_ns, self._only)
+        return self._parts[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tables of files are read again by a copy, not copied."""
+        return self.__dict__ | {"_optima": {}, **({"_parts": {}} if self._path is not None else {})}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See `__getstate__`."""
+        self.__dict__.update(state)
+        if self._path is not None and not self._path.is_dir():
+            self._parts[""] = _read(self._path, self._path.stat().st_mtime_ns, self._only)
+
+
+def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
+    """The backend of a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]`.
+
+    WHAT is a file or folder, or a name below the shipped tables (`zen5_2c`, `zen5_2c/gemv_m1024_k1024`); without it,
+    the shipped tables of `hw`.
+
+    Raises:
+        ValueError: for another text, or where there is no such table.
+    """
+    place, mark, query = text.partition("?")
+    what = place.removeprefix("recorded").removeprefix(":")
+    try:
+        options = {name: int(value) for name, value in parse_qsl(query, strict_parsing=True)} if mark else {}
+    except ValueError as error:
+        raise ValueError(f"backend {text!r}: {error}; expected recorded:WHAT?resample=COUNT&seed=NUMBER") from error
+    if set(options) - {"resample", "seed"}:
+        raise ValueError(f"backend {text!r}: expected no other options than resample and seed")
+    return RecordedBackend(_place(what, hw), **options)  # type: ignore[arg-type]
+
+
+def passes_of(measurement: Measurement) -> Sequence[int]:
+    """The pass of every sample, empty where nobody counted them."""
+    passes = measurement.conditions.get("passes", ())
+    return passes if isinstance(passes, list | tuple) else ()
+
+
+def _place(what: str, hw: Hardware) -> Path:
+    """File or folder of a table."""
+    shipped = RECORDINGS / (what or hw.name)
+    for path in (shipped, shipped.with_name(f"{shipped.name}.parquet")):
+        if path.exists():
+            return path
+    if what and Path(what).exists():
+        return Path(what)
+    known = ", ".join(hardware.recorded_names()) or "none"
+    if not what:
+        raise ValueError(f"no table of {hw.name} is shipped (there are tables of: {known}); name one: backend='recorded:FILE'")
+    raise ValueError(f"no recorded table at {what}, nor among those shipped (machines: {known})")
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, _changed: int, device: str | None) -> _Part:
+    """A file's content; read again when it has changed."""
+    return _part(read_table(path), str(path), device)
+
+
+def _part(table: Table, name: str, device: str | None) -> _Part:
+    """Measurements by program; ValueError for several devices or protocols."""
+    records = [record for record in table.records if device is None or record.device == device]
+    devices, protocols = {record.device for record in records}, {record.protocol for record in records}
+    if len(devices) > 1:
+        raise ValueError(f"{name} mixes devices {sorted(devices)}; pass device= to choose one")
+    if len(protocols) > 1:
+        raise ValueError(f"{name} mixes timing protocols {sorted(protocols)}, whose numbers do not compare")
+    found = {(r.operator, _program(Schedule.parse(r.schedule))): r.measurement for r in records}
+    machine = table.about.get("hardware")
+    return _Part(found, next(iter(devices), "nothing recorded"), None if machine is None else hardware.from_json(machine))
+
 
 def _program(schedule: Schedule) -> bytes:
     """The row without the level under construction, which is no part of the program."""
-    from gensor_gym.graph.layout import LEVEL
-
     row = schedule.row.copy()
     row[LEVEL] = 0
     return row.tobytes()
-
-
-def _open(source: str | Path | Store | Iterable[Record]) -> Iterable[Record]:
-    """Records of whatever was given."""
-    if isinstance(source, Store):
-        return source.records()
-    if isinstance(source, (str, Path)):
-        path = Path(source)
-        if not path.exists():
-            raise ValueError(f"no recorded table at {path}")
-        return list(Store(path).records()) if path.suffix in (".db", ".sqlite") else read_records(path)
-    return source

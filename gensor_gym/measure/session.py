@@ -87,8 +87,9 @@ class Session:
 
     A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session is
     answered free. A kernel that only the store knows is a trial like any other, so that a search does not depend on
-    what the store holds. Elapsed time is the session's own clock plus, for an answer of the store, the seconds that the
-    trial took when it was made (`trial_seconds` in its conditions): a budget in seconds is then spent as without it.
+    what the store holds. Elapsed time is the session's own clock plus, for an answer of the store or of a recorded
+    table, the seconds that the trial took when it was made (`trial_seconds` in its conditions): a budget in seconds is
+    then spent as if it were made now.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Session:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the first use, with those credited for answers of the store."""
+        """Seconds since the first use, with those credited for answers made earlier."""
         return 0.0 if self._start is None else time.perf_counter() - self._start + self._credited
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
@@ -232,9 +233,8 @@ class Session:
                 before = time.perf_counter()
                 found = next(stream)
                 self._put(schedule, found, time.perf_counter() - before)
-            else:
-                seconds = found.conditions.get("trial_seconds")
-                self._credited += seconds if isinstance(seconds, float) else 0.0
+            seconds = found.conditions.get("trial_seconds")  # only an answer that was made earlier carries them
+            self._credited += seconds if isinstance(seconds, float) else 0.0
             self._record(digest, schedule, found)
             done.add(digest)
         return done

@@ -1,0 +1,217 @@
+"""A recording as a table: the records of a Parquet file, what it says about itself, and a data card in Markdown."""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gensor_gym
+from experiments.passes import Recording
+from gensor_gym import hardware, operators
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.optimum import find_optimum
+from gensor_gym.measure.recorded import passes_of
+from gensor_gym.measure.store import Record
+from gensor_gym.measure.tables import file_name, write_table
+from gensor_gym.measure.timing import PROTOCOL
+
+LICENCE = "Apache-2.0"
+CACHED = 5e-3
+"""Seconds: what compiled faster came out of the cache of compiled kernels."""
+_KEPT = ("passes", "compile_seconds", "trial_seconds", "calls_per_sample", "lost")
+_SHARED = ("device", "threads", "cache", "compiler", "driver")
+_DIGITS = 16
+
+
+def write(recording: Recording, folder: Path) -> dict[str, Any]:
+    """Write `<operator>.parquet` and its card `<operator>.md`; returns what the table says about itself."""
+    records = table_records(recording)
+    about = about_table(recording, records)
+    path = folder / f"{file_name(recording.plan.operator)}.parquet"
+    write_table(path, records, about)
+    path.with_suffix(".md").write_text(card(about), encoding="utf-8")
+    return about
+
+
+def table_records(recording: Recording) -> list[Record]:
+    """A record for each schedule that was measured, in the order of enumeration.
+
+    Samples are kept to single precision (a part in ten million), digests to sixteen digits, which keeps the file small.
+    """
+    op = str(recording.plan.operator)
+    created = {r.measurement.digest: r.created for r in recording.stored()}
+    compiled = [_seconds(m, "compile_seconds") for m in recording.known.values() if m.status is Status.OK]
+    usual = statistics.median([s for s in compiled if s >= CACHED] or [0.0])
+    records = []
+    for schedule, digest in zip(recording.schedules, recording.digests, strict=True):
+        found = recording.known.get(digest)
+        if found is not None:
+            slim = _slim(found, usual)
+            records.append(Record(recording.device, op, str(schedule), slim, float(int(created[digest])), PROTOCOL))
+    return records
+
+
+def about_table(recording: Recording, records: list[Record]) -> dict[str, Any]:
+    """What the table says about itself: values of JSON."""
+    plan, measured = recording.plan, [record.measurement for record in records]
+    good = [m for m in measured if m.status is Status.OK]
+    least = min((len(m.samples) for m in good), default=0)
+    whole = plan.complete and len(records) == len(recording.schedules) and least >= plan.passes * plan.samples
+    times = [record.created for record in records]
+    conditions = next((m.conditions for m in recording.known.values() if m.status is Status.OK), {})
+    return {
+        "format": 1,
+        "operator": str(plan.operator),
+        "part": operators.part_of(plan.operator),
+        "space": plan.space,
+        "complete": whole,
+        "schedules": len(records),
+        "programs": len({m.digest for m in measured}),
+        "statuses": dict(Counter(m.status.value for m in measured)),
+        "machine": plan.hardware.name,
+        "hardware": hardware.to_json(plan.hardware),
+        "conditions": {name: conditions[name] for name in _SHARED if name in conditions} | {"device": recording.device},
+        "protocol": PROTOCOL,
+        "passes": plan.passes,
+        "samples": least,
+        "from": _date(min(times, default=0.0)),
+        "to": _date(max(times, default=0.0)),
+        "cached_compilations": sum(
+            _seconds(m, "compile_seconds") < CACHED for m in recording.known.values() if m.status is Status.OK
+        ),
+        "trial_seconds": sum({m.digest: _seconds(m, "trial_seconds") for m in measured}.values()),
+        "noise": _noise(good),
+        "optimum": _optimum(records),
+        "anchor": _anchor(recording.anchors),
+        "fingerprint": fingerprint(),
+        "version": gensor_gym.__version__,
+        "licence": LICENCE,
+    }
+
+
+def card(about: dict[str, Any]) -> str:
+    """The data card."""
+    noise, best, anchor = about["noise"], about["optimum"], about["anchor"]
+    kind = "complete: every schedule of the space" if about["complete"] else "**not complete**: the best is not known"
+    lines = [
+        f"# {about['operator']} on {about['machine']}",
+        "",
+        f"Timings of space `{about['space']}`, {kind}. Part of split v1: {about['part']}. Licence: {about['licence']}.",
+        "Recorded by `python -m experiments.record`, read by backend `recorded`.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| schedules, different kernels | {about['schedules']}, {about['programs']} |",
+        f"| statuses | {', '.join(f'{k} {v}' for k, v in about['statuses'].items())} |",
+        f"| raw samples a schedule, at least | {about['samples']}, in {about['passes']} passes |",
+        f"| taken (UTC) | {about['from']} to {about['to']} |",
+        *(f"| {name} | {value} |" for name, value in about["conditions"].items()),
+        f"| timing protocol | {about['protocol']} |",
+        f"| all trials, compiling included | {about['trial_seconds']:.0f} s |",
+        f"| compiled before, charged with the median of the others | {about['cached_compilations']} |",
+        f"| gensor_gym, fingerprint | {about['version']}, {about['fingerprint']} |",
+    ]
+    if best is not None:
+        lines += [
+            "",
+            "## Best and noise",
+            "",
+            f"Fastest: {best['best_s'] * 1e6:.2f} us (median of all samples), slowest {best['slowest_s'] * 1e6:.0f} us. "
+            f"**{best['tied']} schedules cannot be told from the fastest** (95 % block bootstrap of the ratio of medians); "
+            f"regret is zero for all of them. Noise floor of a regret: {best['floor']:.2%}.",
+            "",
+            f"`{best['schedule']}`",
+            "",
+            "Standard deviation over mean of a schedule's samples: "
+            + ", ".join(f"{value:.2%} at quantile {name}" for name, value in noise["cv"].items())
+            + ". Median of a pass over the median of all passes, in the median over schedules: "
+            + ", ".join(f"{value:.4f}" for value in noise["passes"])
+            + ".",
+        ]
+    if anchor is not None:
+        lines += [
+            "",
+            f"One kernel was timed again {anchor['times']} times in between: medians from {anchor['least_s'] * 1e6:.2f} to "
+            f"{anchor['most_s'] * 1e6:.2f} us, last over first {anchor['last_over_first']:.3f}.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _slim(found: Measurement, usual: float) -> Measurement:
+    """A measurement as the table keeps it."""
+    conditions: dict[str, Any] = {name: found.conditions[name] for name in _KEPT if name in found.conditions}
+    if _seconds(found, "compile_seconds") < CACHED and "compile_seconds" in conditions:
+        conditions["trial_seconds"] += usual - conditions["compile_seconds"]
+        conditions["compile_seconds"] = usual
+    for name in ("compile_seconds", "trial_seconds"):
+        if name in conditions:
+            conditions[name] = round(conditions[name], 5)
+    samples = tuple(float(np.float32(value)) for value in found.samples)
+    return replace(found, samples=samples, conditions=conditions, error=found.error[:200], digest=found.digest[:_DIGITS])
+
+
+def _noise(good: list[Measurement]) -> dict[str, Any]:
+    """Quantiles of standard deviation over mean within a schedule, and each pass over all passes."""
+    if not good:
+        return {"cv": {}, "passes": []}
+    spread = [statistics.pstdev(m.samples) / statistics.fmean(m.samples) for m in good]
+    numbers = sorted({number for m in good for number in passes_of(m)})
+    shifts = [
+        statistics.median(
+            statistics.median(mine) / m.seconds
+            for m in good
+            if (mine := [s for s, p in zip(m.samples, passes_of(m), strict=True) if p == number])
+        )
+        for number in numbers
+    ]
+    return {"cv": {q: float(np.quantile(spread, float(q))) for q in ("0.5", "0.9", "0.99")}, "passes": shifts}
+
+
+def _optimum(records: list[Record]) -> dict[str, Any] | None:
+    """The best schedule and how many are tied with it; None if none is OK."""
+    measured = [record.measurement for record in records]
+    samples = [m.samples if m.status is Status.OK else () for m in measured]
+    if not any(samples):
+        return None
+    found = find_optimum(samples, [passes_of(m) for m in measured])
+    medians = [m.seconds for m in measured]
+    return {
+        "best_s": found.best,
+        "slowest_s": max(s for s in medians if s < float("inf")),
+        "tied": int(found.tied.sum()),
+        "floor": found.floor,
+        "schedule": records[int(np.argmin(medians))].schedule,
+    }
+
+
+def _anchor(rows: list[dict]) -> dict[str, Any] | None:
+    """The anchor's medians over time."""
+    series = [(row["at"], statistics.median(row["samples"])) for row in rows if row["status"] == "OK"]
+    if not series:
+        return None
+    seconds = [s for _, s in series]
+    return {
+        "times": len(series),
+        "least_s": min(seconds),
+        "most_s": max(seconds),
+        "last_over_first": seconds[-1] / seconds[0],
+        "series": [[round(at), float(f"{s:.6g}")] for at, s in series],
+    }
+
+
+def _seconds(measurement: Measurement, name: str) -> float:
+    """A condition in seconds, 0 where there is none."""
+    value = measurement.conditions.get(name, 0.0)
+    return value if isinstance(value, float) else 0.0
+
+
+def _date(seconds: float) -> str:
+    """To the minute."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M")

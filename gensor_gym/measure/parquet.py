@@ -1,0 +1,86 @@
+"""Rows of timings as Parquet. The only file that needs pyarrow (extra `lab`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+KEY = b"gensor_gym"
+"""Under which the file's metadata holds what the table says about itself, as JSON."""
+_LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
+"""Conditions with a column of their own; the others stand together as JSON."""
+_REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
+"""Columns that mostly repeat a value."""
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
+    """Write rows (see `tables.to_row`); readers find the old file or the whole new one. ImportError without pyarrow."""
+    arrow, parquet = _arrow()
+    schema = _schema(arrow).with_metadata({KEY: json.dumps(about, default=str).encode()})
+    table = arrow.Table.from_pylist([_flat(row) for row in rows], schema=schema)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    os.close(descriptor)
+    parquet.write_table(
+        table,
+        name,
+        compression="zstd",
+        compression_level=12,
+        use_dictionary=_REPEATED,
+        column_encoding={"samples.list.element": "BYTE_STREAM_SPLIT"},
+    )
+    os.chmod(name, 0o644)
+    os.replace(name, path)
+
+
+def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
+    """Rows and what the table says about itself. ValueError for another kind of file, ImportError without pyarrow."""
+    arrow, parquet = _arrow()
+    try:
+        table = parquet.read_table(path)
+        table = table.cast(_schema(arrow))
+    except (arrow.ArrowInvalid, ValueError, KeyError) as error:
+        raise ValueError(f"{path} is no Parquet file of timings: {error}") from error
+    about = json.loads((table.schema.metadata or parquet.read_metadata(path).metadata or {}).get(KEY, b"{}"))
+    if not about:
+        about = json.loads((parquet.read_metadata(path).metadata or {}).get(KEY, b"{}"))
+    return map(_nested, table.to_pylist()), about
+
+
+def _schema(arrow: Any) -> Any:
+    """Columns."""
+    text, number = arrow.string(), arrow.float64()
+    return arrow.schema(
+        {
+            "operator": text, "schedule": text, "digest": text, "device": text, "protocol": arrow.int32(), "status": text,
+            "samples": arrow.list_(arrow.field("element", number)), "passes": arrow.list_(arrow.field("element", arrow.int8())),
+            "compile_seconds": number, "trial_seconds": number, "conditions": text, "error": text, "created": number,
+        }
+    )  # fmt: skip
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as the file has it."""
+    conditions = dict(row["conditions"])
+    lifted = {name: conditions.pop(name) for name, kind in _LIFTED.items() if isinstance(conditions.get(name), kind)}
+    return {**row, **lifted, "conditions": json.dumps(conditions, default=str, sort_keys=True)}
+
+
+def _nested(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as `tables.from_row` takes it."""
+    lifted = {name: value for name in _LIFTED if (value := row.pop(name)) is not None}
+    return {**row, "conditions": {**json.loads(row["conditions"]), **lifted}}
+
+
+def _arrow() -> tuple[Any, Any]:
+    """The modules, imported when they are needed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("tables in Parquet are read and written with pyarrow: pip install 'gensor_gym[lab]'") from error
+    return pyarrow, pyarrow.parquet
