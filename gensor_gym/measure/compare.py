@@ -18,6 +18,9 @@ from gensor_gym.operators.types import Operator
 _PAUSE = 5e-3
 """Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds)."""
 
+ANCHOR = "anchor"
+"""Name of the drift anchor's samples, where it is timed along."""
+
 
 class WrongInComparison(ValueError):
     """A candidate gave a wrong answer; a comparison with it would mean nothing."""
@@ -55,9 +58,18 @@ def run_comparison(
         for kind in kinds:
             announce("start")
             timers[kind] = _torch_timer(device, op, draw, request.torch_threads or 1, kind)
+        if request.anchor:
+            timers[ANCHOR] = _anchor(device, timers)
         announce("wait")
         with timing_lock(), device.steady():
             return _interleave(timers, request.rounds, request.rules, request.seed, announce)
+
+
+def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
+    """The device's anchor; ValueError where it has none or a kernel took its name."""
+    if device.anchor is None or ANCHOR in timers:
+        raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
+    return device.anchor.timer
 
 
 def _baselines(request: CompareRequest, prepacked: bool) -> list[BaselineKind]:

@@ -34,7 +34,7 @@ class CompareRequest:
     """Time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
 
     `torch_threads` of None leaves torch out; `torch_compile` adds torch.compile's kernel. `name -> samples` comes back,
-    torch under `torch`, torch.compile under `torch.compile`.
+    torch under `torch`, torch.compile under `torch.compile`, and the device's anchor under `anchor` where that is asked for.
     """
 
     built: tuple[tuple[str, Built], ...]
@@ -43,6 +43,7 @@ class CompareRequest:
     seed: int = 0
     torch_threads: int | None = None
     torch_compile: bool = False
+    anchor: bool = False
     rules: TimingRules = field(default_factory=TimingRules)
 
 

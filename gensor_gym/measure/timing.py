@@ -25,7 +25,10 @@ Timer = Callable[[int], float]
 
 @dataclass(frozen=True)
 class TimingRules:
-    """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted."""
+    """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted.
+
+    The anchor (`measure/anchor.py`) is timed again after `anchor_every` trials of a worker.
+    """
 
     budget: float = 0.2
     sample: float = 2e-3
@@ -33,6 +36,7 @@ class TimingRules:
     precision: float = 0.01
     least: int = 5
     most: int = 200
+    anchor_every: int = 8
 
     def __post_init__(self) -> None:
         """ValueError for settings that no timing could follow."""
@@ -40,6 +44,8 @@ class TimingRules:
             raise ValueError(f"timing rules need positive seconds, got {self}")
         if not 1 <= self.least <= self.most:
             raise ValueError(f"timing rules need 1 <= least <= most samples, got {self.least} and {self.most}")
+        if self.anchor_every < 1:
+            raise ValueError(f"anchor_every={self.anchor_every}: expected 1 or more trials")
 
 
 def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:

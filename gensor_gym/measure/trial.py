@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from gensor_gym.measure.anchor import Anchor
 from gensor_gym.measure.expectation import Draw, ExpectationCache, decode
 from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.measurement import Measurement, Status
@@ -70,6 +71,9 @@ class Baseline(Protocol):
 class Device(Protocol):
     """What a worker runs kernels on."""
 
+    anchor: Anchor | None
+    """Its drift anchor; None where conditions name the clock instead."""
+
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
 
@@ -126,9 +130,11 @@ def _measure(device: Device, loaded: Loaded, draws: tuple[Draw, ...], request: T
     announce("wait")
     with timing_lock(), device.steady():
         announce("time")
+        if device.anchor is not None:
+            device.anchor.refresh(request.rules)
         loaded.poison()
         samples, calls = take_samples(loaded.time, request.rules, called=len(before))
-        conditions = _conditions(loaded, request, calls)
+        conditions = _conditions(loaded, request, calls) | (device.anchor.conditions() if device.anchor else {})
     announce("check")
     if fault := check(loaded, dtype, draws[0]):
         return wrong(fault, "after timing")
