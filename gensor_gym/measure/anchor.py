@@ -12,7 +12,7 @@ import numpy as np
 
 from gensor_gym.codegen.compile import compile_text
 from gensor_gym.codegen.runtime import ARCH, runtime, time_calls
-from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, warm_up
+from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
 
 _SIZE = 48
 _SAMPLES = 5
@@ -32,7 +32,7 @@ class Anchor:
         """Count a trial, and time the anchor if it is due. Call it where nothing else is timed."""
         if self._seconds is None or self._trials >= rules.anchor_every:
             calls = calls_per_sample(warm_up(self.timer, rules), rules)
-            self._seconds = statistics.median(self.timer(calls) / calls for _ in range(_SAMPLES))
+            self._seconds = statistics.median(sample(self.timer, calls) for _ in range(_SAMPLES))
             self._when, self._trials = time.time(), 0
         self._trials += 1
 

@@ -11,7 +11,7 @@ import numpy as np
 from gensor_gym.measure.expectation import Draw, ExpectationCache
 from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.requests import CompareRequest
-from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, warm_up
+from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
 from gensor_gym.measure.trial import BaselineKind, Device, check, opened
 from gensor_gym.operators.types import Operator
 
@@ -103,7 +103,7 @@ def _interleave(
             announce("time")
             time.sleep(_PAUSE)
             timers[name](max(1, calls[name] // 4))
-            samples[name].append(timers[name](calls[name]) / calls[name])
+            samples[name].append(sample(timers[name], calls[name]))
             # Looked at each round: on a busy machine a call can become a hundred times slower than at warm-up.
             # Small changes are left alone, since a GPU captures a graph for every count.
             fitting = calls_per_sample(samples[name][-1], rules)
