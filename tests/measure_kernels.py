@@ -107,7 +107,8 @@ BODIES = {
 
 def kernel(name: str, op: Operator = GEMM, tag: str = "") -> Kernel:
     """The kernel of that name; `tag` makes another digest of the same code."""
-    source = _FRAME.format(m=M, n=N, k=K, body=BODIES[name], helpers=_THREADS if name == "races" else "") + f"/* {name} {tag} */\n"
+    helpers = _THREADS if name == "races" else ""
+    source = _FRAME.format(m=M, n=N, k=K, body=BODIES[name], helpers=helpers) + f"/* {name} {tag} */\n"
     return Kernel(op, "c", "native", source, (Launch("entry"),), 17 if "workspace" in name else 0)
 
 

@@ -2,8 +2,8 @@
 
 A run is a worker process of its own that times all kernels, single-threaded, in rounds of random order, with the anchor
 among them, while another process keeps the last core busy. The second run also times kernels that do five percent more
-iterations: an entry that calls the kernel 21 times instead of 20. Verdicts are made of the raw samples, and of samples
-divided by the anchor's of the same round.
+iterations: an entry that calls the kernel 21 times instead of 20. The verdict on kernels of separate runs is `quiet`; the
+others stand beside it to show what rounds and the anchor are worth there. Within a run it is `paired`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.builders import build_c
 from gensor_gym.measure.compare import ANCHOR
-from gensor_gym.measure.intervals import ratio_interval
+from gensor_gym.measure.intervals import quiet_ratio_interval, ratio_interval
 from gensor_gym.measure.native import make_kernel
 from gensor_gym.measure.process import WorkerProcess
 from gensor_gym.measure.requests import CompareRequest
@@ -35,6 +35,8 @@ from gensor_gym.measure.verdict import Verdict, verdict_of
 
 ITERATIONS = 20
 """Calls of the kernel in an entry; one more makes five percent."""
+WAYS = ("quiet", "paired", "anchored")
+"""Low quantiles of each run; medians over rounds; medians over rounds divided by the anchor of the round."""
 TARGET = 0.9
 """Share of verdicts that have to be right."""
 _NEIGHBOUR = """
@@ -68,16 +70,16 @@ def run(config: DictConfig, emit: Lines) -> None:
                 row = _pair(name, second, other, run_of_other, settings.tolerance)
                 emit(kind=kind, kernel=other, seconds=float(np.median(second[name])) / ITERATIONS, **row)
                 verdicts[kind].append({way: row[way]["verdict"] for way in row})
-    drift = ratio_interval(second[ANCHOR], first[ANCHOR])
     emit(
-        kind="verdicts", tolerance=settings.tolerance, rounds=settings.rounds, stolen=steal.share(), anchor_ratio=drift,
+        kind="verdicts", tolerance=settings.tolerance, rounds=settings.rounds, stolen=steal.share(), anchor=_pair(ANCHOR, second, ANCHOR, first, settings.tolerance)["quiet"],
         **{kind: _counts(found, Verdict.SAME if kind == "same" else Verdict.SLOWER) for kind, found in verdicts.items()},
     )  # fmt: skip
 
 
 def draw(text: str, hw: Hardware, count: int, seed: int) -> list[Kernel]:
     """Different kernels of random schedules of an operator."""
-    op, rng, found = operators.parse(text), np.random.default_rng(seed), {}
+    op, rng = operators.parse(text), np.random.default_rng(seed)
+    found: dict[str, Kernel] = {}
     graph = ConstructionGraph(op, hw, "extended")
     while len(found) < count:
         made = make_kernel(op, graph.random_schedule(rng), hw)
@@ -120,20 +122,21 @@ def _run(kernels: dict[str, Kernel], rounds: int, seed: int) -> dict[str, list[f
 
 
 def _pair(name: str, run_a: dict, other: str, run_b: dict, tolerance: float) -> dict[str, dict]:
-    """Ratio of one kernel to another, its interval and the verdict: raw, and with each round divided by its anchor."""
-    rows = {}
-    for way in ("raw", "anchored"):
-        left, right = (
-            np.array(samples[kernel]) / (np.array(samples[ANCHOR]) if way == "anchored" else 1.0)
-            for kernel, samples in ((name, run_a), (other, run_b))
-        )
-        ratio, low, high = ratio_interval(left, right)
-        rows[way] = {"ratio": ratio, "low": low, "high": high, "verdict": verdict_of(low, high, tolerance)}
-    return rows
+    """Ratio of one kernel to another, its interval and the verdict, in every way of WAYS."""
+    a, b = np.array(run_a[name]), np.array(run_b[other])
+    found = {
+        "quiet": quiet_ratio_interval(a, b),
+        "paired": ratio_interval(a, b),
+        "anchored": ratio_interval(a / np.array(run_a[ANCHOR]), b / np.array(run_b[ANCHOR])),
+    }
+    return {
+        way: {"ratio": ratio, "low": low, "high": high, "verdict": verdict_of(low, high, tolerance)}
+        for way, (ratio, low, high) in found.items()
+    }
 
 
 def _counts(verdicts: list[dict[str, Verdict]], wanted: Verdict) -> dict[str, object]:
     """How many are as they should be, of how many, and how many should be; then all of them by verdict."""
-    ways = {way: Counter(found[way] for found in verdicts) for way in ("raw", "anchored")}
+    ways = {way: Counter(found[way] for found in verdicts) for way in WAYS}
     found = {way: counts[wanted] for way, counts in ways.items()}
     return {**found, "of": len(verdicts), "target": math.ceil(TARGET * len(verdicts)), "all": ways}

@@ -16,7 +16,8 @@ from gensor_gym.measure.trial import BaselineKind, Device, check, opened
 from gensor_gym.operators.types import Operator
 
 _PAUSE = 5e-3
-"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds)."""
+"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds).
+Where everything runs on one thread there is none."""
 
 ANCHOR = "anchor"
 """Name of the drift anchor's samples, where it is timed along."""
@@ -62,7 +63,8 @@ def run_comparison(
             timers[ANCHOR] = _anchor(device, timers)
         announce("wait")
         with timing_lock(), device.steady():
-            return _interleave(timers, request.rounds, request.rules, request.seed, announce)
+            pause = _PAUSE if request.threads > 1 or kinds else 0.0
+            return _interleave(timers, request.rounds, request.rules, request.seed, pause, announce)
 
 
 def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
@@ -89,7 +91,7 @@ def _torch_timer(device: Device, op: Operator, draw: Draw, threads: int, kind: B
 
 
 def _interleave(
-    timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, announce: Callable[[str], None]
+    timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, pause: float, announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
     """Rounds over all timers in random order; each is woken by an untimed call before its sample."""
     rng = np.random.default_rng(seed)
@@ -101,7 +103,7 @@ def _interleave(
     for _ in range(rounds):
         for name in rng.permutation(list(timers)):
             announce("time")
-            time.sleep(_PAUSE)
+            time.sleep(pause)
             timers[name](max(1, calls[name] // 4))
             samples[name].append(sample(timers[name], calls[name]))
             # Looked at each round: on a busy machine a call can become a hundred times slower than at warm-up.

@@ -6,10 +6,10 @@ import enum
 
 import numpy as np
 
-from gensor_gym.measure.intervals import ratio_interval
+from gensor_gym.measure.intervals import quiet_ratio_interval, ratio_interval
 
-TOLERANCE = 0.02
-"""Two kernels whose times are within 2 percent of one another are the same for every purpose here."""
+TOLERANCE = 0.025
+"""Half of the five percent that have to be told apart: two kernels whose times are closer are the same here."""
 
 
 class Verdict(enum.StrEnum):
@@ -32,6 +32,17 @@ def verdict(
     ValueError for lists of different lengths, or a tolerance that is not above 0.
     """
     _, low, high = ratio_interval(list(a), list(b), confidence)
+    return verdict_of(low, high, tolerance)
+
+
+def verdict_apart(
+    a: np.ndarray | list[float] | tuple[float, ...],
+    b: np.ndarray | list[float] | tuple[float, ...],
+    tolerance: float = TOLERANCE,
+    confidence: float = 0.95,
+) -> Verdict:
+    """How kernel `a` stands to `b` by seconds per call from two separate runs; see `quiet_ratio_interval`."""
+    _, low, high = quiet_ratio_interval(list(a), list(b), confidence)
     return verdict_of(low, high, tolerance)
 
 
