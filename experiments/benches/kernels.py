@@ -8,6 +8,7 @@ GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed bes
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +32,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.measure.verdict import verdict
 from gensor_gym.operators.types import Operator
 
 Winners = dict[str, tuple[Schedule, float]]
@@ -77,8 +79,7 @@ def _overall(timed: list[dict[str, Any]]) -> dict[str, object]:
     line: dict[str, object] = {
         "over_torch": geometric_mean(row["over_torch"]["median"] for row in timed),
         "least_over_torch": min(row["over_torch"]["median"] for row in timed),
-        "faster": sum(row["over_torch"]["low"] > 1 for row in timed),
-        "slower": sum(row["over_torch"]["high"] < 1 for row in timed),
+        "verdicts": Counter(row["verdict"] for row in timed),
         "by_class": {name: geometric_mean(r["over_torch"]["median"] for r in rows) for name, rows in by_class.items()},
     }
     if all("over_float32" in row for row in timed):
@@ -146,6 +147,7 @@ def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: f
     ours, torch = compared[best].samples[KERNEL], compared[best].samples[TORCH]
     row: dict[str, Any] = {
         "kernel": interval(ours), "torch": interval(torch), "torch_threads": best, "over_torch": ratio(torch, ours),
+        "verdict": verdict(ours, torch),
         "of_roofline": floor / float(np.median(ours)), "flops_per_second": op.flops / float(np.median(ours)),
     }  # fmt: skip
     if op.body == "multiply_add" and op.dtype == "float32":

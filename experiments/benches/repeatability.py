@@ -71,7 +71,8 @@ def run(config: DictConfig, emit: Lines) -> None:
                 emit(kind=kind, kernel=other, seconds=float(np.median(second[name])) / ITERATIONS, **row)
                 verdicts[kind].append({way: row[way]["verdict"] for way in row})
     emit(
-        kind="verdicts", tolerance=settings.tolerance, rounds=settings.rounds, stolen=steal.share(), anchor=_pair(ANCHOR, second, ANCHOR, first, settings.tolerance)["quiet"],
+        kind="verdicts", tolerance=settings.tolerance, rounds=settings.rounds, stolen=steal.share(),
+        anchor=_pair(ANCHOR, second, ANCHOR, first, settings.tolerance)["quiet"],
         **{kind: _counts(found, Verdict.SAME if kind == "same" else Verdict.SLOWER) for kind, found in verdicts.items()},
     )  # fmt: skip
 
