@@ -17,7 +17,7 @@ from gensor_gym import fingerprint as marks
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.backend import Backend, get_backend, ray_backend
 from gensor_gym.measure.recorded import RecordedBackend
 from gensor_gym.measure.session import Budget
 from gensor_gym.operators.types import Operator
@@ -25,6 +25,8 @@ from gensor_gym.operators.types import Operator
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUTS = Path("outputs")
 WANDB_MODES = ("offline", "online", "disabled")
+
+POOLS = ("local", "ray")
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def settings_of(config: DictConfig) -> Settings:
     plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
     hw = machines.get(plain["hardware"])
-    backend = _backend(plain["backend"], hw, plain["recording"])
+    backend = _backend(plain["backend"], hw, plain["recording"], plain.get("measure") or {})
     budget = Budget(**plain["budget"])
     device = backend.device(hw)
     jobs = tuple(
@@ -124,8 +126,13 @@ def code_digest() -> str:
     return marks.digest_of(ROOT, (path for path in files if path.suffix in (".py", ".c", ".h", ".json")))[:16]
 
 
-def _backend(name: str, hw: Hardware, recording: str | None) -> Backend:
-    """The backend; `recorded` reads the file named by `recording`."""
+def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> Backend:
+    """The backend; `recorded` reads the file named by `recording`, `measure` says who measures."""
+    pool = measure.get("pool", "local")
+    if pool not in POOLS:
+        raise ValueError(f"measure.pool {pool!r}: expected one of {', '.join(POOLS)}")
+    if pool == "ray":
+        return ray_backend(name, hw, measure.get("workers"))
     if name != "recorded":
         return get_backend(name, hw)
     if recording is None:

@@ -37,6 +37,10 @@ class WorkerLost(Exception):
         super().__init__(text)
         self.status = status
 
+    def __reduce__(self) -> tuple[type[WorkerLost], tuple[Status, str]]:
+        """Pickled with both, so that it comes back from another machine."""
+        return type(self), (self.status, str(self))
+
 
 class WorkerProcess:
     """One worker, started when first needed and replaced after a loss or after `restart_after` requests.
