@@ -99,7 +99,7 @@ def test_configuration_names_the_pool(cluster: None) -> None:
     from experiments.settings import settings_of
     from gensor_gym.measure.ray_pool import RayPool
 
-    base = ["operator='gemm(m=24, n=32, k=16)'", "strategy=[random_walk]", "measure.pool=ray", "measure.workers=2"]
+    base = ["operator=gemm(m=24, n=32, k=16)", "strategy=[random_walk]", "measure.pool=ray", "measure.workers=2"]
     backend = settings_of(compose(base, "config")).backend
     assert isinstance(backend.pool, RayPool)
     backend.close()
