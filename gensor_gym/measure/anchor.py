@@ -12,6 +12,7 @@ import numpy as np
 
 from gensor_gym.codegen.compile import compile_text
 from gensor_gym.codegen.runtime import ARCH, runtime, time_calls
+from gensor_gym.measure.buffers import GuardedBuffer
 from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
 
 _SIZE = 48
@@ -46,7 +47,11 @@ def cpu_anchor() -> Timer:
     """The anchor on a CPU, single-threaded; compiled at the first call on a machine."""
     source = Path(__file__).with_name("anchor.c").read_text("utf-8")
     library = ctypes.CDLL(str(compile_text(source, ARCH)))
-    a, b = (np.random.default_rng(seed).standard_normal((_SIZE, _SIZE)).astype(np.float32) for seed in (0, 1))
-    output, workspace = np.zeros((_SIZE, _SIZE), np.float32), np.zeros(1, np.uint8)
+    # Buffers like those of a kernel: where an array of NumPy's lies to the byte differs from process to process.
+    buffers = [GuardedBuffer((_SIZE, _SIZE), np.float32) for _ in range(3)]
+    a, b, output = (buffer.array for buffer in buffers)
+    for number, array in enumerate((a, b)):
+        array[...] = np.random.default_rng(number).standard_normal((_SIZE, _SIZE))
+    workspace = np.zeros(1, np.uint8)
     runtime(1)  # made now, not within the first timing
     return lambda calls: time_calls(library.gg_anchor, (a, b), output, workspace, 1, calls)
