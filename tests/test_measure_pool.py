@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
+import signal
 import subprocess
+import sys
 import threading
-from collections import Counter
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_faults_at_random(compiler: Compiler, trials: int) -> None:
     faults = [name for name in STATUS if name != "right"]
     names = ["right" if rng.random() > 0.1 else str(rng.choice(faults)) for _ in range(trials)]
     before, files = children(), len(os.listdir("/proc/self/fd"))
-    pool = LocalPool(compiler, [WorkerProcess("cpu", restart_after=100, stage_seconds=SHORT)])
+    pool = LocalPool(compiler, [WorkerProcess("cpu", restart_after=100, stage_seconds=SHORT) for _ in range(2)])
     wanted = [trial(name, number) for number, name in enumerate(names)]
     found, memory = [], []
     for measurement in pool.stream(wanted):
@@ -93,7 +94,7 @@ def test_faults_at_random(compiler: Compiler, trials: int) -> None:
     assert [pair for pair in zip(names, (status for status, _ in found), strict=True) if pair[1] not in STATUS[pair[0]]] == []
     assert children() == before and len(os.listdir("/proc/self/fd")) == files
     assert memory[-1] - memory[0] < 8 << 20, memory
-    print(Counter(names), memory, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    print(f"{trials} trials, {len(set(names))} kinds, resident MiB {[size >> 20 for size in memory]}")
 
 
 def resident() -> int:
@@ -135,6 +136,42 @@ def test_several_workers_answer_in_order(compiler: Compiler) -> None:
     assert [m.digest for m in found] == [one.kernel.digest for one in wanted]
     assert all(m.status in STATUS[name] for name, m in zip(names, found, strict=True))
     assert all(worker.pid is None for worker in workers)
+
+
+INTERRUPTED = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background inherits it ignored
+from pathlib import Path
+from gensor_gym.measure.pool import LocalPool
+from gensor_gym.measure.process import WorkerProcess
+from gensor_gym.measure.requests import Trial
+from tests.measure_kernels import build, kernel
+folder = Path(sys.argv[1])
+workers = [WorkerProcess("cpu", stage_seconds={"verify": 100.0}) for _ in range(int(sys.argv[2]))]
+pool = LocalPool(lambda wanted: build(wanted, folder), workers)
+names = ["right"] * 4 + ["infinite loop"] * 4
+try:
+    for number, _ in enumerate(pool.stream(Trial(kernel(n, tag=str(i)), 1, 0.0) for i, n in enumerate(names))):
+        if number == 3:
+            print(*[worker.pid for worker in workers if worker.pid], flush=True)
+except KeyboardInterrupt:
+    pool.close()
+    sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_interrupt_ends_everything_at_once(tmp_path: Path, workers: int) -> None:
+    """Ctrl-C while kernels hang, long before their deadline."""
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(workers)]
+    harness = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    with harness:
+        pids = [int(pid) for pid in harness.stdout.readline().split()]
+        time.sleep(0.5)
+        harness.send_signal(signal.SIGINT)
+        assert harness.wait(timeout=20) == 5
+    assert len(pids) == workers
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def test_a_comparison_names_what_does_not_compile(compiler: Compiler) -> None:

@@ -154,6 +154,10 @@ class LocalPool:
             try:
                 for future in futures:
                     yield future.result()
+            except KeyboardInterrupt:
+                threads.shutdown(wait=False, cancel_futures=True)
+                for worker in self.workers:
+                    worker.kill()  # a kernel may hang: do not wait for its deadline
+                raise
             finally:
-                for future in futures:
-                    future.cancel()
+                threads.shutdown(cancel_futures=True)

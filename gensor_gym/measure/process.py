@@ -102,6 +102,12 @@ class WorkerProcess:
             self._live.finalizer()
         self._live = None
 
+    def kill(self) -> None:
+        """Kill the process, from any thread: a request under way ends with WorkerLost, the next one starts another."""
+        live = self._live
+        if live is not None and live.owner == os.getpid() and live.process.poll() is None:
+            os.killpg(live.process.pid, signal.SIGKILL)
+
     def _running(self) -> _Live:
         """The live worker, started if there is none or it belongs to the process that forked this one."""
         if self._live is None or self._live.owner != os.getpid():
