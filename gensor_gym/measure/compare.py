@@ -62,7 +62,7 @@ def run_comparison(
         if request.anchor:
             timers[ANCHOR] = _anchor(device, timers)
         announce("wait")
-        with timing_lock(), device.steady():
+        with timing_lock(device.lock), device.steady():
             pause = _PAUSE if request.threads > 1 or kinds else 0.0
             return _interleave(timers, request.rounds, request.rules, request.seed, pause, announce)
 

@@ -27,6 +27,7 @@ class CpuDevice:
     def __init__(self) -> None:
         """No kernel is loaded yet but the anchor."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
+        self.lock = ""
         self._operator: Operator | None = None
         self._inputs: list[GuardedBuffer] = []
 

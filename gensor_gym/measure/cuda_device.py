@@ -76,7 +76,9 @@ class CudaDevice:
         """Make the context and read what the conditions will say."""
         index = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(index)
-        self.nvml = Nvml(cupy.cuda.runtime.deviceGetPCIBusId(index))
+        address = cupy.cuda.runtime.deviceGetPCIBusId(index)
+        self.nvml = Nvml(address)
+        self.lock = f"-{address}"
         self.description = {
             "device": properties["name"].decode(),
             "driver": cupy.cuda.runtime.driverGetVersion(),

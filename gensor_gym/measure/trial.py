@@ -76,6 +76,8 @@ class Device(Protocol):
 
     anchor: Anchor | None
     """Its drift anchor; None where conditions name the clock instead."""
+    lock: str
+    """What tells its timing lock from those of other devices of the machine."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
@@ -133,7 +135,7 @@ def _measure(device: Device, loaded: Loaded, draws: tuple[Draw, ...], request: T
         if fault := check(loaded, dtype, draw):
             return wrong(fault, "before timing")
     announce("wait")
-    with timing_lock(), device.steady():
+    with timing_lock(device.lock), device.steady():
         announce("time")
         if device.anchor is not None:
             device.anchor.refresh(request.rules)
