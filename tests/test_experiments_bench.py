@@ -92,7 +92,7 @@ def test_measure(tmp_path: Path) -> None:
 
 
 def test_repeatability(tmp_path: Path) -> None:
-    _, *pairs, whole = _run("repeatability", tmp_path)
+    *pairs, whole = _run("repeatability", tmp_path)
     kinds = [row["kind"] for row in pairs]
     assert kinds == ["same"] * 3 + ["longer", "longer_same_run"] * 2
     for row in pairs:
