@@ -8,6 +8,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from gensor_gym.measure.verdict import TOLERANCE
+
 COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
 
 
@@ -30,7 +32,7 @@ def cells(row: dict) -> tuple[str, ...]:
     if row["retimed"] is None:
         return (row["label"], row["status"] if row["status"] != "DONE" else "no kernel", "-", "-", *_costs(row))
     return (
-        row["label"], spread(row["retimed"], seconds_text), factor(row["over_torch"]), _gap(row["gap_to_best"]),
+        row["label"], spread(row["retimed"], seconds_text), _over_torch(row), _gap(row["gap_to_best"]),
         *_costs(row),
     )  # fmt: skip
 
@@ -61,6 +63,11 @@ def factor(value: dict[str, float] | None) -> str:
     return "-" if value is None else f"{value['median']:.2f}x [{value['low']:.2f}, {value['high']:.2f}]"
 
 
+def _over_torch(row: dict) -> str:
+    """Speed-up over torch, with the verdict."""
+    return factor(row["over_torch"]) if row["verdict"] is None else f"{factor(row['over_torch'])} {row['verdict']}"
+
+
 def _gap(value: dict[str, float]) -> str:
     """How much longer than the best, in percent."""
     percent = 100.0 * (value["median"] - 1.0)
@@ -88,8 +95,9 @@ def markdown(summary: dict, figures: list[str]) -> str:
         f"Hardware {summary['hardware']} ({summary['device']}), backend {summary['backend']}: {nature}. "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
         "Times are medians of interleaved rounds of all winners together, with 95 % intervals by order statistics; "
-        "ratios are medians of paired ratios, with intervals by block bootstrap. Torch ran in the same process with as "
-        "many threads.", "",
+        "ratios are medians of paired ratios, with intervals by block bootstrap. A kernel is the SAME as torch's when the "
+        f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
+        "in the same process with as many threads.", "",
     ]  # fmt: skip
     lines += _overall(summary)
     for op, facts in summary["operators"].items():
@@ -116,7 +124,8 @@ def _overall(summary: dict) -> list[str]:
 
 def overall_cells(line: dict) -> tuple[str, ...]:
     """One line of the table of strategies."""
-    over = f"{line['over_torch']:.2f}x" if line["over_torch"] else "-"
+    counts = ", ".join(f"{count} {name}" for name, count in line["verdicts"].items())
+    over = f"{line['over_torch']:.2f}x" + (f" ({counts})" if counts else "") if line["over_torch"] else "-"
     gap = f"{100 * (line['gap_to_best'] - 1):+.1f} %" if line["gap_to_best"] else "-"
     return (
         line["strategy"], f"{line['timed']}/{line['jobs']}", over, gap, seconds_text(line["construction_s"] or None),

@@ -17,13 +17,15 @@ from gensor_gym import fingerprint as marks
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.backend import Backend, get_backend, ray_backend
 from gensor_gym.measure.session import Budget
 from gensor_gym.operators.types import Operator
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUTS = Path("outputs")
 WANDB_MODES = ("offline", "online", "disabled")
+
+POOLS = ("local", "ray")
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def settings_of(config: DictConfig) -> Settings:
     plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
     hw = machines.get(plain["hardware"])
-    backend = _backend(plain["backend"], hw, plain["recording"])
+    backend = _backend(plain["backend"], hw, plain["recording"], plain.get("measure") or {})
     budget = Budget(**plain["budget"])
     device = backend.device(hw)
     jobs = tuple(
@@ -123,8 +125,13 @@ def code_digest() -> str:
     return marks.digest_of(ROOT, (path for path in files if path.suffix in (".py", ".c", ".h", ".json")))[:16]
 
 
-def _backend(name: str, hw: Hardware, recording: str | None) -> Backend:
-    """The backend; `recorded` reads the table named by `recording`, by default those shipped for the hardware."""
+def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> Backend:
+    """The backend; `recorded` reads the table `recording`, else those shipped; `measure` says who measures."""
+    pool = measure.get("pool", "local")
+    if pool not in POOLS:
+        raise ValueError(f"measure.pool {pool!r}: expected one of {', '.join(POOLS)}")
+    if pool == "ray":
+        return ray_backend(name, hw, measure.get("workers"))
     return get_backend(f"recorded:{recording}" if name == "recorded" and recording is not None else name, hw)
 
 

@@ -15,6 +15,7 @@ from experiments.settings import Job, Settings
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.intervals import median_interval, ratio_interval
+from gensor_gym.measure.verdict import Verdict, verdict
 
 Interval = dict[str, float]
 """{"median": .., "low": .., "high": ..}: 95 percent, no distribution assumed."""
@@ -98,6 +99,7 @@ def _row(
         "retimed": None,
         "over_torch": None,
         "gap_to_best": None,
+        "verdict": None,
         "searched_s": outcome.seconds,
         "construction_s": outcome.construction_s,
         "elapsed_s": outcome.elapsed_s,
@@ -113,6 +115,7 @@ def _row(
         row["gap_to_best"] = ratio(samples, _best(comparison))
         if TORCH in comparison.samples:
             row["over_torch"] = ratio(comparison.samples[TORCH], samples)
+            row["verdict"] = verdict(samples, comparison.samples[TORCH])
     return row
 
 
@@ -135,6 +138,7 @@ def _strategies(rows: list[dict]) -> list[dict[str, object]]:
                 "jobs": len(mine),
                 "timed": len(timed),
                 "over_torch": geometric_mean(row["over_torch"]["median"] for row in timed if row["over_torch"]),
+                "verdicts": {v: count for v in Verdict if (count := sum(row["verdict"] == v for row in timed))},
                 "gap_to_best": geometric_mean(row["gap_to_best"]["median"] for row in timed),
                 "construction_s": sum(row["construction_s"] for row in mine),
                 "evaluations": sum(row["evaluations"] for row in mine),

@@ -24,7 +24,7 @@ def test_every_file_composes(group: str, name: str) -> None:
     config = compose([f"{group}={name}"])
     assert set(config) == {
         "operators", "strategies", "hardware", "backend", "budget", "seed", "rounds", "output", "store", "recording",
-        "figures", "wandb",
+        "figures", "wandb", "measure",
     }  # fmt: skip
     assert operators.resolve(_plain(config.operators))
     assert hardware.get(config.hardware)

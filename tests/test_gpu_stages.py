@@ -17,8 +17,10 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.pool import LocalPool
+from gensor_gym.measure.process import WorkerProcess
 from gensor_gym.measure.recorded import RecordedBackend
-from gensor_gym.measure.requests import Built
+from gensor_gym.measure.requests import Built, Trial
 from gensor_gym.measure.timing import TimingRules
 
 HW = hardware.get("h200")
@@ -35,7 +37,7 @@ class InstantDevice(NativeBackend):
     trials = 0
 
     def __init__(self, rules: TimingRules) -> None:
-        super().__init__("cuda", lambda kernel: Built(kernel, ""), lambda hw: "NVIDIA H200", rules)
+        super().__init__("cuda", instant, lambda hw: "NVIDIA H200", rules, pool=InstantPool(self))
 
     def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
         if isinstance(built, Measurement):
@@ -54,6 +56,21 @@ class InstantDevice(NativeBackend):
             raise RuntimeError(self.fail)
         names = (["torch"] if torch else []) + (["torch.compile"] if torch_compile else [])
         return {n: [seconds_of(k)] * rounds for n, k in kernels.items()} | {n: [1e-6] * rounds for n in names}
+
+
+def instant(kernel: Kernel) -> Built:
+    return Built(kernel, "")
+
+
+class InstantPool(LocalPool):
+    """Asks the device above instead of a worker."""
+
+    def __init__(self, device: InstantDevice) -> None:
+        super().__init__(instant, [WorkerProcess("cuda")])
+        self.device = device
+
+    def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
+        return self.device.trial(built, HW)
 
 
 def seconds_of(kernel: Kernel) -> float:

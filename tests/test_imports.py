@@ -23,7 +23,11 @@ LAYERS = (
 """Inside gensor_gym, from the bottom. Modules beside these are its face: nothing in a layer imports them."""
 TOP = {"numpy", "numba", "gymnasium"}
 """What gensor_gym may import at the top of a module, besides the standard library and itself."""
-LAZY = {"gensor_gym/measure/cuda_device.py": {"cupy"}, "gensor_gym/env/sb3.py": {"stable_baselines3"}}
+LAZY = {
+    "gensor_gym/measure/cuda_device.py": {"cupy"},
+    "gensor_gym/measure/ray_pool.py": {"ray"},
+    "gensor_gym/env/sb3.py": {"stable_baselines3"},
+}
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
 HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),

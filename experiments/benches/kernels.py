@@ -32,6 +32,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.measure.verdict import verdict
 from gensor_gym.operators.types import Operator
 
 Winners = dict[str, tuple[Schedule, float]]
@@ -127,6 +128,7 @@ def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: f
     fastest = min(found, key=lambda name: float(np.median(samples[name])))
     row: dict[str, Any] = {
         "kernel": interval(ours), "torch": interval(torch), "torch_threads": best, "over_torch": ratio(torch, ours),
+        "verdict": verdict(ours, torch),
         "of_roofline": floor / float(np.median(ours)), "flops_per_second": op.flops / float(np.median(ours)),
     }  # fmt: skip
     if op.body == "multiply_add" and op.dtype == "float32":

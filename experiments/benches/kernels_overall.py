@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,8 +31,7 @@ def overall(timed: list[Row]) -> dict[str, object]:
     """The line over all shapes; `best` are those of the fastest kernel of all searches, where references were asked for."""
     line: dict[str, object] = {
         **_summary(timed, "over_torch"),
-        "faster": sum(row["over_torch"]["low"] > 1 for row in timed),
-        "slower": sum(row["over_torch"]["high"] < 1 for row in timed),
+        "verdicts": Counter(row["verdict"] for row in timed),
     }
     if all("over_float32" in row for row in timed):
         line |= {"over_float32": _mean(timed, "over_float32"), "least_over_float32": _least(timed, "over_float32")}

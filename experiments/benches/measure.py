@@ -1,4 +1,4 @@
-"""Measuring itself: trials per second, where their time goes, how long kernels compile, and how well a timing repeats.
+"""Measuring itself: trials per second, where their time goes, and how long kernels compile.
 
 Compiled kernels are kept in a folder that is empty when the suite begins, so that every trial compiles its kernel.
 """
@@ -33,7 +33,7 @@ CHOICES = 10
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Lines for the rate of trials, for their repeatability, and for compilation by operator and in all."""
+    """Lines for the rate of trials, and for compilation by operator and in all."""
     settings = config.measure
     hw = hardware.get("host")
     emit(kind="machine", compiler=find_compiler().version, calibration_loop_per_second=calibration(), **machine())
@@ -42,10 +42,8 @@ def run(config: DictConfig, emit: Lines) -> None:
     rng = np.random.default_rng(config.seed)
     schedules = [graph.random_schedule(rng) for _ in range(settings.trials)]
     with _empty_cache():
-        measured = _rate("random", op, schedules, hw, emit)
+        _rate("random", op, schedules, hw, emit)
         _rate("ranked", op, _ranked(graph, rng, settings.trials), hw, emit)
-        best = sorted((m.seconds, i) for i, m in enumerate(measured) if m.status is Status.OK)[: settings.repeated]
-        _repeat(op, [schedules[i] for _, i in best], [measured[i] for _, i in best], hw, emit)
         _compile(settings.compile, hw, rng, emit)
 
 
@@ -70,11 +68,11 @@ def _ranked(graph: ConstructionGraph, rng: np.random.Generator, count: int) -> l
     return [drawn[i] for i in np.argsort(seconds, kind="stable")[:count]]
 
 
-def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit: Lines) -> list[Measurement]:
+def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit: Lines) -> None:
     """Measure all of one kind of schedules; the worker is started by the first one beforehand."""
     backend = cpu_backend()
     try:
-        first = backend.measure(op, schedules[:1], hw)
+        backend.measure(op, schedules[:1], hw)
         steal = Steal()
         begin = time.perf_counter()
         measured = backend.measure(op, schedules[1:], hw)
@@ -90,7 +88,6 @@ def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit
         compile_s={"median": _middle(compiling), "largest": max(compiling, default=None)},
         sampling_share=kernel / wall, stolen=steal.share(),
     )  # fmt: skip
-    return [*first, *measured]
 
 
 def _middle(values: list[float]) -> float | None:
@@ -102,24 +99,6 @@ def _condition(measurement: Measurement, name: str) -> float:
     """A number among the conditions of a measurement."""
     value: Any = measurement.conditions[name]
     return float(value)
-
-
-def _repeat(op: Operator, schedules: list[Schedule], before: list[Measurement], hw: Hardware, emit: Lines) -> None:
-    """The same kernels in a new worker: ratio of the medians, and of the widths of the samples."""
-    second = cpu_backend()
-    try:
-        after = second.measure(op, schedules, hw)
-    finally:
-        second.close()
-    pairs = [(a, b) for a, b in zip(before, after, strict=True) if b.status is Status.OK]
-    ratios = [b.seconds / a.seconds for a, b in pairs]
-    within = [float(np.quantile(m.samples, 0.75) / np.quantile(m.samples, 0.25)) - 1 for pair in pairs for m in pair]
-    emit(
-        kind="repeatability", operator=str(op), kernels=len(pairs), ratios=ratios,
-        median_deviation=float(np.median(np.abs(np.log(ratios)))) if ratios else None,
-        largest_deviation=float(np.max(np.abs(np.log(ratios)))) if ratios else None,
-        median_interquartile_range=float(np.median(within)) if within else None,
-    )  # fmt: skip
 
 
 def _compile(settings: DictConfig, hw: Hardware, rng: np.random.Generator, emit: Lines) -> None:

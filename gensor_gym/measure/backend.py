@@ -121,6 +121,26 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     return _live[key]
 
 
+def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backend:
+    """`cpu` or `cuda` (or what `auto` stands for) on a Ray cluster; `workers` as in `ray_pool.RayPool`.
+
+    ValueError for another backend, or without Ray or a cluster.
+    """
+    name = "cpu" if hw.kind == "cpu" else "cuda"
+    if backend not in ("auto", name):
+        raise ValueError(f"backend {backend!r} over Ray: expected auto or {name} for {hw.name}")
+    try:
+        from gensor_gym.measure.ray_pool import RayPool
+    except ModuleNotFoundError as error:
+        raise ValueError(f"measure.pool=ray needs Ray: pip install 'gensor_gym[ray]' ({error})") from error
+    from gensor_gym.measure.native import cpu_backend, cuda_backend
+
+    pool = RayPool(name, workers)
+    made = (cpu_backend if name == "cpu" else cuda_backend)(pool=pool)
+    made.device = pool.device
+    return made
+
+
 def _names() -> str:
     """What names of backends there are, in words."""
     return f"auto, {', '.join(BACKENDS)}, recorded[:FILE]"

@@ -11,12 +11,16 @@ import numpy as np
 from gensor_gym.measure.expectation import Draw, ExpectationCache
 from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.requests import CompareRequest
-from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, warm_up
+from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
 from gensor_gym.measure.trial import BaselineKind, Device, check, opened
 from gensor_gym.operators.types import Operator
 
 _PAUSE = 5e-3
-"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds)."""
+"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds).
+Where everything runs on one thread there is none."""
+
+ANCHOR = "anchor"
+"""Name of the drift anchor's samples, where it is timed along."""
 
 
 class WrongInComparison(ValueError):
@@ -55,9 +59,19 @@ def run_comparison(
         for kind in kinds:
             announce("start")
             timers[kind] = _torch_timer(device, op, draw, request.torch_threads or 1, kind)
+        if request.anchor:
+            timers[ANCHOR] = _anchor(device, timers)
         announce("wait")
-        with timing_lock(), device.steady():
-            return _interleave(timers, request.rounds, request.rules, request.seed, announce)
+        with timing_lock(device.lock), device.steady():
+            pause = _PAUSE if request.threads > 1 or kinds else 0.0
+            return _interleave(timers, request.rounds, request.rules, request.seed, pause, announce)
+
+
+def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
+    """The device's anchor; ValueError where it has none or a kernel took its name."""
+    if device.anchor is None or ANCHOR in timers:
+        raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
+    return device.anchor.timer
 
 
 def _baselines(request: CompareRequest, prepacked: bool) -> list[BaselineKind]:
@@ -77,7 +91,7 @@ def _torch_timer(device: Device, op: Operator, draw: Draw, threads: int, kind: B
 
 
 def _interleave(
-    timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, announce: Callable[[str], None]
+    timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, pause: float, announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
     """Rounds over all timers in random order; each is woken by an untimed call before its sample."""
     rng = np.random.default_rng(seed)
@@ -89,9 +103,9 @@ def _interleave(
     for _ in range(rounds):
         for name in rng.permutation(list(timers)):
             announce("time")
-            time.sleep(_PAUSE)
+            time.sleep(pause)
             timers[name](max(1, calls[name] // 4))
-            samples[name].append(timers[name](calls[name]) / calls[name])
+            samples[name].append(sample(timers[name], calls[name]))
             # Looked at each round: on a busy machine a call can become a hundred times slower than at warm-up.
             # Small changes are left alone, since a GPU captures a graph for every count.
             fitting = calls_per_sample(samples[name][-1], rules)

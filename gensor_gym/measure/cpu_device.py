@@ -13,6 +13,7 @@ import numpy as np
 
 from gensor_gym.codegen.runtime import load_runtime, runtime
 from gensor_gym.measure.affinity import pinned
+from gensor_gym.measure.anchor import Anchor, cpu_anchor
 from gensor_gym.measure.buffers import GuardedBuffer
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.requests import Built
@@ -24,7 +25,9 @@ class CpuDevice:
     """The processor this runs on. Buffers of the last operator are kept for the next kernel of it."""
 
     def __init__(self) -> None:
-        """Nothing is loaded yet."""
+        """No kernel is loaded yet but the anchor."""
+        self.anchor: Anchor | None = Anchor(cpu_anchor())
+        self.lock = ""
         self._operator: Operator | None = None
         self._inputs: list[GuardedBuffer] = []
 

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import cupy
 import numpy as np
 
+from gensor_gym.measure.anchor import Anchor
 from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.nvml import Nvml
 from gensor_gym.measure.requests import Built
@@ -75,7 +76,9 @@ class CudaDevice:
         """Make the context and read what the conditions will say."""
         index = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(index)
-        self.nvml = Nvml(cupy.cuda.runtime.deviceGetPCIBusId(index))
+        address = cupy.cuda.runtime.deviceGetPCIBusId(index)
+        self.nvml = Nvml(address)
+        self.lock = f"-{address}"
         self.description = {
             "device": properties["name"].decode(),
             "driver": cupy.cuda.runtime.driverGetVersion(),
@@ -83,6 +86,7 @@ class CudaDevice:
             "cupy": cupy.__version__,
             "l2_bytes": properties["l2CacheSize"],
         }
+        self.anchor: Anchor | None = None  # the SM clock stands in the conditions of every trial
         self._operator: Operator | None = None
         self._inputs: list[DeviceBuffer] = []
 

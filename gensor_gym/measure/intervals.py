@@ -61,12 +61,36 @@ def ratio_interval(
     if left.shape != right.shape or left.ndim != 1 or left.size == 0:
         raise ValueError(f"ratio_interval takes two equally long lists of timings, got shapes {left.shape} and {right.shape}")
     logs = np.log(left / right)
-    count = logs.size
-    block = max(1, round(count ** (1 / 3)))
-    index = block_resamples(count, block, resamples, np.random.default_rng(seed))
+    index = block_resamples(logs.size, _block(logs.size), resamples, np.random.default_rng(seed))
     medians = np.median(logs[index], axis=1)
     low, high = np.quantile(medians, [0.5 - confidence / 2, 0.5 + confidence / 2])
     return float(np.exp(np.median(logs))), float(np.exp(low)), float(np.exp(high))
+
+
+QUIET = 0.05
+"""Quantile of a run's samples that stands for the quiet machine: others only ever add time."""
+
+
+def quiet_ratio_interval(
+    a: np.ndarray | list[float],
+    b: np.ndarray | list[float],
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """Ratio a/b of timings from two separate runs as (ratio, low, high), by a moving-block bootstrap of each run.
+
+    Nothing pairs the samples of separate runs, so drift does not cancel. What repeats from run to run is the quiet
+    machine: the ratio is that of the `QUIET` quantiles. ValueError for fewer than two samples of either.
+    """
+    left, right = (np.log(np.asarray(samples, dtype=np.float64)) for samples in (a, b))
+    if left.ndim != 1 or right.ndim != 1 or min(left.size, right.size) < 2:
+        raise ValueError(f"quiet_ratio_interval takes two lists of timings, got shapes {left.shape} and {right.shape}")
+    rng = np.random.default_rng(seed)
+    above, below = (np.quantile(x[block_resamples(x.size, _block(x.size), resamples, rng)], QUIET, axis=1) for x in (left, right))
+    low, high = np.quantile(above - below, [0.5 - confidence / 2, 0.5 + confidence / 2])
+    ratio = np.quantile(left, QUIET) - np.quantile(right, QUIET)
+    return float(np.exp(ratio)), float(np.exp(low)), float(np.exp(high))
 
 
 def block_resamples(count: int, block: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -74,3 +98,8 @@ def block_resamples(count: int, block: int, resamples: int, rng: np.random.Gener
     starts = rng.integers(0, count, size=(resamples, -(-count // block)))
     index = (starts[:, :, None] + np.arange(block)) % count
     return index.reshape(resamples, -1)[:, :count]
+
+
+def _block(count: int) -> int:
+    """Length of blocks, about the cube root of the count: neighbouring samples are correlated."""
+    return max(1, round(count ** (1 / 3)))

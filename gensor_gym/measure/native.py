@@ -1,36 +1,23 @@
-"""Backends that run real kernels: parallel compilation here, loading, verification and timing in one worker process."""
+"""Backends that run real kernels: code is generated here; a pool compiles it and has workers load, verify and time it."""
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, runtime_checkable
 
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.builders import CompileFailed, build_c
+from gensor_gym.measure.builders import build_c
 from gensor_gym.measure.floor import MARGIN, warm_floor
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.process import WorkerLost, WorkerProcess
-from gensor_gym.measure.requests import Built, CompareRequest, TrialRequest
+from gensor_gym.measure.pool import Compile, LocalPool, Pool, timed
+from gensor_gym.measure.process import WorkerProcess
+from gensor_gym.measure.requests import Built, Comparison, Trial
 from gensor_gym.measure.timing import TimingRules
 from gensor_gym.operators.types import Operator
-
-Compile = Callable[[Kernel], Built]
-
-
-@runtime_checkable
-class Closing(Protocol):
-    """A compiler that has something to end."""
-
-    def close(self) -> None:
-        """End it."""
-
 
 _REMEMBERED = 4096
 GPU_WARMUP = 30e-3
@@ -38,7 +25,7 @@ GPU_WARMUP = 30e-3
 
 
 class NativeBackend:
-    """Generates, compiles, verifies and times kernels. One worker, started at the first trial, replaced when lost."""
+    """Generates kernels, and has a pool compile, verify and time them."""
 
     stored = True
 
@@ -50,14 +37,18 @@ class NativeBackend:
         rules: TimingRules | None = None,
         seed: int = 0,
         worker: WorkerProcess | None = None,
+        pool: Pool | None = None,
     ) -> None:
-        """`compile_kernel` makes a file or raises CompileFailed; `device` names what a Hardware runs on here."""
+        """`compile_kernel` makes a file or raises CompileFailed; `device` names what a Hardware runs on.
+
+        Kernels are measured by one worker of this machine, unless a `pool` is given.
+        """
         self.name = name
         self.rules = rules or TimingRules()
         self.seed = seed
-        self.worker = worker or WorkerProcess(name)
+        self.local = LocalPool(compile_kernel, [worker or WorkerProcess(name)], overlap=name == "cuda")
+        self.pool: Pool = pool or self.local
         self.device = device
-        self._compile = compile_kernel
         self._kernels: OrderedDict[tuple[Operator, bytes, Hardware], Kernel | Measurement] = OrderedDict()
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
@@ -69,33 +60,27 @@ class NativeBackend:
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, each result as soon as it is there. All kernels are compiled before the first is timed."""
+        """As `measure`, each result as soon as it is there."""
         made = [self._generate(op, schedule, hw) for schedule in schedules]
         kernels = {k.digest: k for k in made if isinstance(k, Kernel)}
+        results = self.pool.stream(self._trial(kernel, hw) for kernel in kernels.values())
         done: dict[str, Measurement] = {k.digest: k for k in made if isinstance(k, Measurement)}
-        built = dict(zip(kernels, self.compile(list(kernels.values())), strict=True))
         for item in made:
             if item.digest not in done:
-                done[item.digest] = self.trial(built[item.digest], hw)
+                done[item.digest] = next(results)
             yield done[item.digest]
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Built | Measurement]:
-        """Compile in parallel; a failure is its measurement."""
-        if not kernels:
-            return []
-        with ThreadPoolExecutor(max_workers=min(len(kernels), os.cpu_count() or 1)) as pool:
-            return list(pool.map(self._compile_one, kernels))
+        """Compile on this machine, in parallel; a failure is its measurement."""
+        return self.local.compile(kernels)
 
     def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
-        """Verify and time one compiled kernel; the worker's death is the trial's status."""
-        if isinstance(built, Measurement):
-            return built
-        floor = MARGIN * warm_floor(built.kernel.operator, hw)
-        request = TrialRequest(built, _threads(hw), floor, self.seed, self.rules)
-        try:
-            return self.worker.ask(request)
-        except WorkerLost as loss:
-            return Measurement(loss.status, error=str(loss), digest=built.kernel.digest)
+        """Verify and time one compiled kernel on this machine; the worker's death is the trial's status."""
+        return built if isinstance(built, Measurement) else timed(self.local.workers[0], self._trial(built.kernel, hw), built)
+
+    def _trial(self, kernel: Kernel, hw: Hardware) -> Trial:
+        """The trial of a kernel."""
+        return Trial(kernel, _threads(hw), MARGIN * warm_floor(kernel.operator, hw), self.seed, self.rules)
 
     def compare(
         self,
@@ -120,28 +105,16 @@ class NativeBackend:
         """
         if torch and "torch" in kernels:
             raise ValueError("the name 'torch' is taken by the baseline; give the kernel another name")
-        pairs: list[tuple[str, Built]] = []
-        for name, item in zip(kernels, self.compile(list(kernels.values())), strict=True):
-            if isinstance(item, Measurement):
-                raise ValueError(f"{name} cannot be compared: {item.status.value}: {item.error}")
-            pairs.append((name, item))
         threads = _threads(hw)
         theirs = (torch_threads or threads) if torch else None
-        request = CompareRequest(tuple(pairs), threads, rounds, seed, theirs, torch_compile, self.rules)
-        return self.worker.ask(request)
+        return self.pool.compare(
+            Comparison(tuple(kernels.items()), threads, rounds, seed, theirs, torch_compile, self.rules)
+        )
 
     def close(self) -> None:
-        """End the worker, and the compiler's where there are some."""
-        self.worker.close()
-        if isinstance(self._compile, Closing):
-            self._compile.close()
-
-    def _compile_one(self, kernel: Kernel) -> Built | Measurement:
-        """One kernel."""
-        try:
-            return self._compile(kernel)
-        except CompileFailed as error:
-            return Measurement(Status.COMPILE_ERROR, error=str(error), digest=kernel.digest)
+        """End the processes of the pool, and those here."""
+        self.pool.close()
+        self.local.close()
 
     def _generate(self, op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | Measurement:
         """The kernel of a schedule, or why there is none; the last few thousand are remembered."""
@@ -175,16 +148,20 @@ def _threads(hw: Hardware) -> int:
     return hw.units if hw.kind == "cpu" else 1
 
 
-def cpu_backend(rules: TimingRules | None = None, worker: WorkerProcess | None = None) -> NativeBackend:
-    """The `cpu` backend: C kernels on the processor this runs on."""
+def cpu_backend(
+    rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
+) -> NativeBackend:
+    """The `cpu` backend: C kernels on the processor this runs on, or those of the pool."""
     from gensor_gym.measure.cpu_device import processor_name
 
-    return NativeBackend("cpu", build_c, lambda hw: f"{processor_name()} x{hw.units}", rules, worker=worker)
+    return NativeBackend("cpu", build_c, lambda hw: f"{processor_name()} x{hw.units}", rules, worker=worker, pool=pool)
 
 
-def cuda_backend(rules: TimingRules | None = None, worker: WorkerProcess | None = None) -> NativeBackend:
-    """The `cuda` backend: CUDA kernels on the GPU of this machine."""
+def cuda_backend(
+    rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
+) -> NativeBackend:
+    """The `cuda` backend: CUDA kernels on the GPU of this machine, or those of the pool."""
     from gensor_gym.measure.compile_pool import CompilePool
     from gensor_gym.measure.cuda_presence import device_name
 
-    return NativeBackend("cuda", CompilePool(), device_name, rules or TimingRules(warmup=GPU_WARMUP), worker=worker)
+    return NativeBackend("cuda", CompilePool(), device_name, rules or TimingRules(warmup=GPU_WARMUP), worker=worker, pool=pool)

@@ -37,6 +37,10 @@ class WorkerLost(Exception):
         super().__init__(text)
         self.status = status
 
+    def __reduce__(self) -> tuple[type[WorkerLost], tuple[Status, str]]:
+        """Pickled with both, so that it comes back from another machine."""
+        return type(self), (self.status, str(self))
+
 
 class WorkerProcess:
     """One worker, started when first needed and replaced after a loss or after `restart_after` requests.
@@ -97,6 +101,12 @@ class WorkerProcess:
         if self._live is not None and self._live.owner == os.getpid():
             self._live.finalizer()
         self._live = None
+
+    def kill(self) -> None:
+        """Kill the process, from any thread: a request under way ends with WorkerLost, the next one starts another."""
+        live = self._live
+        if live is not None and live.owner == os.getpid() and live.process.poll() is None:
+            os.killpg(live.process.pid, signal.SIGKILL)
 
     def _running(self) -> _Live:
         """The live worker, started if there is none or it belongs to the process that forked this one."""

@@ -34,7 +34,7 @@ class CompareRequest:
     """Time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
 
     `torch_threads` of None leaves torch out; `torch_compile` adds torch.compile's kernel. `name -> samples` comes back,
-    torch under `torch`, torch.compile under `torch.compile`.
+    torch under `torch`, torch.compile under `torch.compile`, and the device's anchor under `anchor` where that is asked for.
     """
 
     built: tuple[tuple[str, Built], ...]
@@ -43,7 +43,41 @@ class CompareRequest:
     seed: int = 0
     torch_threads: int | None = None
     torch_compile: bool = False
+    anchor: bool = False
     rules: TimingRules = field(default_factory=TimingRules)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A kernel to be compiled, verified and timed; see `TrialRequest`, which it becomes."""
+
+    kernel: Kernel
+    threads: int
+    floor: float
+    seed: int = 0
+    rules: TimingRules = field(default_factory=TimingRules)
+
+    def request(self, built: Built) -> TrialRequest:
+        """What a worker is asked once the kernel is compiled."""
+        return TrialRequest(built, self.threads, self.floor, self.seed, self.rules)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Kernels of one operator by name, to be compiled and timed together; see `CompareRequest`, which it becomes."""
+
+    kernels: tuple[tuple[str, Kernel], ...]
+    threads: int
+    rounds: int
+    seed: int = 0
+    torch_threads: int | None = None
+    torch_compile: bool = False
+    rules: TimingRules = field(default_factory=TimingRules)
+
+    def request(self, built: tuple[tuple[str, Built], ...]) -> CompareRequest:
+        """What a worker is asked once the kernels are compiled."""
+        theirs, compile_it = self.torch_threads, self.torch_compile
+        return CompareRequest(built, self.threads, self.rounds, self.seed, theirs, compile_it, rules=self.rules)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,16 @@ Timer = Callable[[int], float]
 """Runs the kernel that many times in a row and returns the seconds that took in all."""
 
 
+class ClockFault(Exception):
+    """A clock said that a kernel took no time or less (events on a lost or reset device do); no sample can be believed."""
+
+
 @dataclass(frozen=True)
 class TimingRules:
-    """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted."""
+    """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted.
+
+    The anchor (`measure/anchor.py`) is timed again after `anchor_every` trials of a worker.
+    """
 
     budget: float = 0.1
     sample: float = 2e-3
@@ -33,6 +40,7 @@ class TimingRules:
     precision: float = 0.01
     least: int = 5
     most: int = 200
+    anchor_every: int = 8
 
     def __post_init__(self) -> None:
         """ValueError for settings that no timing could follow."""
@@ -40,6 +48,8 @@ class TimingRules:
             raise ValueError(f"timing rules need positive seconds, got {self}")
         if not 1 <= self.least <= self.most:
             raise ValueError(f"timing rules need 1 <= least <= most samples, got {self.least} and {self.most}")
+        if self.anchor_every < 1:
+            raise ValueError(f"anchor_every={self.anchor_every}: expected 1 or more trials")
 
 
 def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
@@ -47,14 +57,30 @@ def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
 
     `called` counts the kernel's calls on these buffers until now, which paged memory in.
     """
-    estimate = timer(1)
+    estimate = _elapsed(timer, 1)
     spent, calls = estimate, 1
     while spent < rules.warmup or (called + calls < 3 and spent < rules.budget):
         batch = max(1, min(1 << 16, int(0.25 * rules.warmup / max(estimate, 1e-9))))
-        took = timer(batch)
+        took = _elapsed(timer, batch)
         estimate = min(estimate, took / batch)
         spent, calls = spent + took, calls + batch
     return max(estimate, 1e-9)
+
+
+def sample(timer: Timer, calls: int) -> float:
+    """Seconds per call of one sample. ClockFault when that is not above 0."""
+    seconds = _elapsed(timer, calls)
+    if seconds == 0.0:
+        raise ClockFault(f"the clock says 0 s for {calls} calls")
+    return seconds / calls
+
+
+def _elapsed(timer: Timer, calls: int) -> float:
+    """Seconds of `calls` calls; one may be too short for the clock. ClockFault for less than nothing."""
+    seconds = timer(calls)
+    if not 0.0 <= seconds < math.inf:
+        raise ClockFault(f"the clock says {seconds:g} s for {calls} calls")
+    return seconds
 
 
 def calls_per_sample(estimate: float, rules: TimingRules) -> int:
@@ -65,14 +91,14 @@ def calls_per_sample(estimate: float, rules: TimingRules) -> int:
 def take_samples(timer: Timer, rules: TimingRules, called: int = 0) -> tuple[list[float], int]:
     """Warm up and sample; returns seconds per call in the order taken, and the calls behind each sample.
 
-    `called` as in `warm_up`.
+    `called` as in `warm_up`. ClockFault when a time is not above 0.
     """
     estimate = warm_up(timer, rules, called)
     calls = calls_per_sample(estimate, rules)
     samples: list[float] = []
     start = time.perf_counter()
     while len(samples) < rules.most:
-        samples.append(timer(calls) / calls)
+        samples.append(sample(timer, calls))
         spent = time.perf_counter() - start
         if len(samples) < rules.least:
             if samples[0] * calls > rules.budget:

@@ -1,0 +1,143 @@
+"""Whether a timing repeats: the same kernels timed in two separate runs beside a busy neighbour, verdict by verdict.
+
+A run is a worker process of its own that times all kernels, single-threaded, in rounds of random order, with the anchor
+among them, while another process keeps the last core busy. The second run also times kernels that do five percent more
+iterations: an entry that calls the kernel 21 times instead of 20. The verdict on kernels of separate runs is `quiet`; the
+others stand beside it to show what rounds and the anchor are worth there. Within a run it is `paired`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.benches.lines import Lines, Steal, machine
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.builders import build_c
+from gensor_gym.measure.compare import ANCHOR
+from gensor_gym.measure.intervals import quiet_ratio_interval, ratio_interval
+from gensor_gym.measure.native import make_kernel
+from gensor_gym.measure.process import WorkerProcess
+from gensor_gym.measure.requests import CompareRequest
+from gensor_gym.measure.verdict import Verdict, verdict_of
+
+ITERATIONS = 20
+"""Calls of the kernel in an entry; one more makes five percent."""
+WAYS = ("quiet", "paired", "anchored")
+"""Low quantiles of each run; medians over rounds; medians over rounds divided by the anchor of the round."""
+TARGET = 0.9
+"""Share of verdicts that have to be right."""
+_NEIGHBOUR = """
+import os, sys
+import numpy as np
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+a = np.random.default_rng(0).standard_normal((256, 256))
+print(flush=True)
+while os.getppid() == int(sys.argv[1]):
+    a = np.tanh(a @ a)
+"""
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """Lines for the machine, for every pair, and counts beside their targets."""
+    settings = config.repeatability
+    kernels = draw(settings.operator, dataclasses.replace(hardware.get("host"), units=1), settings.kernels, config.seed)
+    same = {f"{i}": repeated(kernel, ITERATIONS) for i, kernel in enumerate(kernels)}
+    longer = {f"{i} longer": repeated(kernel, ITERATIONS + 1) for i, kernel in enumerate(kernels[: settings.tries])}
+    emit(kind="machine", operator=settings.operator, **machine())
+    steal = Steal()
+    with neighbour():
+        first, second = (_run(found, settings.rounds, seed) for seed, found in enumerate((same, same | longer)))
+    verdicts: dict[str, list[dict[str, Verdict]]] = {"same": [], "longer": [], "longer_same_run": []}
+    for name in second:
+        other = name.removesuffix(" longer")
+        pairs = {"same": first} if name == other else {"longer": first, "longer_same_run": second}
+        for kind, run_of_other in pairs.items():
+            if name != ANCHOR:
+                row = _pair(name, second, other, run_of_other, settings.tolerance)
+                emit(kind=kind, kernel=other, seconds=float(np.median(second[name])) / ITERATIONS, **row)
+                verdicts[kind].append({way: row[way]["verdict"] for way in row})
+    emit(
+        kind="verdicts", tolerance=settings.tolerance, rounds=settings.rounds, stolen=steal.share(),
+        anchor=_pair(ANCHOR, second, ANCHOR, first, settings.tolerance)["quiet"],
+        **{kind: _counts(found, Verdict.SAME if kind == "same" else Verdict.SLOWER) for kind, found in verdicts.items()},
+    )  # fmt: skip
+
+
+def draw(text: str, hw: Hardware, count: int, seed: int) -> list[Kernel]:
+    """Different kernels of random schedules of an operator."""
+    op, rng = operators.parse(text), np.random.default_rng(seed)
+    found: dict[str, Kernel] = {}
+    graph = ConstructionGraph(op, hw, "extended")
+    while len(found) < count:
+        made = make_kernel(op, graph.random_schedule(rng), hw)
+        if isinstance(made, Kernel):
+            found[made.digest] = made
+    return list(found.values())
+
+
+def repeated(kernel: Kernel, calls: int) -> Kernel:
+    """A kernel whose entry calls that of a C kernel `calls` times."""
+    entry = kernel.launches[0].entry
+    arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
+    call = f"for (volatile int i = 0; i < {calls}; i++) {entry}(inputs, output, workspace, runtime);"
+    source = f"{kernel.source}\nvoid repeated({arguments}) {{ {call} }}\n"
+    return dataclasses.replace(kernel, source=source, launches=(Launch("repeated"),))
+
+
+@contextmanager
+def neighbour() -> Iterator[None]:
+    """A process that keeps the last core busy meanwhile, and ends with this one."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", _NEIGHBOUR, str(os.getpid())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()  # it runs
+            yield
+        finally:
+            process.kill()
+
+
+def _run(kernels: dict[str, Kernel], rounds: int, seed: int) -> dict[str, list[float]]:
+    """Seconds of every kernel and of the anchor, one a round, from a worker of its own."""
+    worker = WorkerProcess("cpu", stage_seconds={"time": 60.0})
+    try:
+        built = tuple((name, build_c(kernel)) for name, kernel in kernels.items())
+        return worker.ask(CompareRequest(built, 1, rounds, seed, anchor=True))
+    finally:
+        worker.close()
+
+
+def _pair(name: str, run_a: dict, other: str, run_b: dict, tolerance: float) -> dict[str, dict]:
+    """Ratio of one kernel to another, its interval and the verdict, in every way of WAYS."""
+    a, b = np.array(run_a[name]), np.array(run_b[other])
+    found = {
+        "quiet": quiet_ratio_interval(a, b),
+        "paired": ratio_interval(a, b),
+        "anchored": ratio_interval(a / np.array(run_a[ANCHOR]), b / np.array(run_b[ANCHOR])),
+    }
+    return {
+        way: {"ratio": ratio, "low": low, "high": high, "verdict": verdict_of(low, high, tolerance)}
+        for way, (ratio, low, high) in found.items()
+    }
+
+
+def _counts(verdicts: list[dict[str, Verdict]], wanted: Verdict) -> dict[str, object]:
+    """How many are as they should be, of how many, and how many should be; then all of them by verdict."""
+    ways = {way: Counter(found[way] for found in verdicts) for way in WAYS}
+    found = {way: counts[wanted] for way, counts in ways.items()}
+    return {**found, "of": len(verdicts), "target": math.ceil(TARGET * len(verdicts)), "all": ways}
