@@ -92,7 +92,7 @@ def test_faults_at_random(compiler: Compiler, trials: int) -> None:
     pool.close()
     assert [digest for _, digest in found] == [one.kernel.digest for one in wanted]
     assert [pair for pair in zip(names, (status for status, _ in found), strict=True) if pair[1] not in STATUS[pair[0]]] == []
-    assert children() == before and len(os.listdir("/proc/self/fd")) == files
+    assert children() == before and len(os.listdir("/proc/self/fd")) <= files
     assert memory[-1] - memory[0] < 8 << 20, memory
     print(f"{trials} trials, {len(set(names))} kinds, resident MiB {[size >> 20 for size in memory]}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -145,7 +145,3 @@ class TuningSession(Session):
     def elapsed(self) -> float:
         """Recorded seconds of the trials so far."""
         return self._credited
-
-    def _put(self, schedule: Any, measurement: Measurement, seconds: float) -> None:
-        """Nothing is kept in a store; the recorded seconds pass."""
-        self._credited += cast(float, measurement.conditions["trial_seconds"])
