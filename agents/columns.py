@@ -52,7 +52,7 @@ class Columns:
     def neighbours(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Legal programs [N, ROW] that differ from `row` in one column, and their seconds by the model [N]."""
         opened = self.opened(row)
-        rows = np.concatenate([_changed(opened, move) for move in self.moves])
+        rows = np.concatenate([opened[None], *(_changed(opened, move) for move in self.moves)])
         seconds = self.graph.latencies(rows)
         kept = np.isfinite(seconds) & (rows != opened).any(axis=1)
         return rows[kept], seconds[kept]

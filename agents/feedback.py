@@ -8,13 +8,13 @@ rules keep the trials apart: at most so many of one register tile, among program
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from agents.columns import Columns
-from agents.ranking import REGISTER_TILE, STRUCTURE, Construction
+from agents.ranking import STRUCTURE, Construction, tile_of, until_nothing_new
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Status
@@ -25,8 +25,9 @@ FAILED = math.log(4.0)
 SLACK = 1.03
 """Neighbours of the best that the model calls slower than so many times the best are not measured."""
 TRIES = 20
+"""Neighbours drawn until one is new."""
 PRIOR = 0.5
-"""Trials that the ratio 1 counts for: one measurement of a structure moves its prediction two thirds of the way."""
+"""Trials that the best structure's ratio counts for: one measurement moves a structure's prediction two thirds of the way."""
 
 
 def structure_of(schedule: Schedule) -> bytes:
@@ -69,13 +70,7 @@ def measure_with_feedback(
 ) -> None:
     """Construct and measure, again and again, until the budget is spent or nothing new comes."""
     trials = Trials(session, rng, per_register_tile, near)
-    while True:
-        found = construct(session.graph, rng)
-        session.charge(found.evaluations)
-        before = session.trials
-        trials.measure(dict(zip(found.schedules, found.latencies, strict=True)))
-        if session.trials == before:
-            return
+    until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 
 
 class Trials:
@@ -87,7 +82,9 @@ class Trials:
     """
 
     def __init__(self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float) -> None:
-        """Nothing is measured yet."""
+        """Nothing is measured yet. ValueError where no program could ever be chosen."""
+        if per_register_tile < 1 or not near >= 1.0:
+            raise ValueError(f"per_register_tile={per_register_tile}, near={near}: expected 1 or more for both")
         self.session, self.rng, self.per_tile, self.near = session, rng, per_register_tile, near
         self.feedback = Feedback()
         self.columns = Columns(session.graph)
@@ -95,8 +92,9 @@ class Trials:
         self.tiles: dict[bytes, int] = {}
         self.seen: set[Schedule] = set()
 
-    def measure(self, left: dict[Schedule, float]) -> None:
-        """Measure every program of a construction (schedule -> the model's seconds), neighbours among them."""
+    def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
+        """Measure every new program of a construction, whose seconds are the model's, neighbours among them."""
+        left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.seen}
         while left:
             chosen = self._from_ranking(left)
             self._try(chosen, left.pop(chosen))
@@ -133,8 +131,3 @@ class Trials:
         self.feedback.add(schedule, model, measured.seconds if measured.status is Status.OK else math.inf)
         self.tiles[tile_of(schedule)] = self.tiles.get(tile_of(schedule), 0) + 1
         self.seen.add(schedule)
-
-
-def tile_of(schedule: Schedule) -> bytes:
-    """The register tile."""
-    return schedule.row[REGISTER_TILE].tobytes()

@@ -42,14 +42,33 @@ def measure_rankings(
     per_register_tile: int,
 ) -> None:
     """Construct and measure down the ranking, again and again, until the budget is spent or nothing new comes."""
+
+    def measure(found: Construction) -> None:
+        for schedule in diverse(found.schedules, per_register_tile):
+            session.measure([schedule])
+
+    until_nothing_new(construct, session, rng, measure)
+
+
+def until_nothing_new(
+    construct: Callable[[ConstructionGraph, np.random.Generator], Construction],
+    session: Session,
+    rng: np.random.Generator,
+    measure: Callable[[Construction], None],
+) -> None:
+    """Construct and have the construction measured until that makes no trial; BudgetSpent passes through."""
     while True:
         found = construct(session.graph, rng)
         session.charge(found.evaluations)
         before = session.trials
-        for schedule in diverse(found.schedules, per_register_tile):
-            session.measure([schedule])
+        measure(found)
         if session.trials == before:
             return
+
+
+def tile_of(schedule: Schedule) -> bytes:
+    """The register tile."""
+    return schedule.row[REGISTER_TILE].tobytes()
 
 
 def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -76,7 +95,7 @@ def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Sch
     first: list[Schedule] = []
     later: list[Schedule] = []
     for schedule in schedules:
-        tile = schedule.row[REGISTER_TILE].tobytes()
+        tile = tile_of(schedule)
         seen[tile] = seen.get(tile, 0) + 1
         (first if seen[tile] <= per_register_tile else later).append(schedule)
     return first + later

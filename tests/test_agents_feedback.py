@@ -121,11 +121,28 @@ def test_nothing_is_measured_twice_and_neighbours_are_new(graph: ConstructionGra
     machine = Machine(graph, 1.0)
     left = dict(sorted(ranking(graph).items(), key=lambda pair: pair[1])[:12])
     known = set(left)
-    Trials(machine, np.random.default_rng(0), 2, 1.3).measure(left)  # type: ignore[arg-type]
+    trials = Trials(machine, np.random.default_rng(0), 2, 1.3)  # type: ignore[arg-type]
+    for _ in range(2):  # the second time there is nothing new
+        trials.measure(list(left), list(left.values()))
     schedules = [schedule for schedule, _ in machine.tried]
     assert len(set(schedules)) == len(schedules) and known <= set(schedules)
     assert set(schedules) - known
     assert all(graph.is_legal(schedule) for schedule in schedules)
+
+
+@pytest.mark.parametrize(("per_tile", "near"), [(0, 1.3), (2, 0.9), (2, math.nan)])
+def test_rules_that_no_program_meets_are_refused(graph: ConstructionGraph, per_tile: int, near: float) -> None:
+    with pytest.raises(ValueError, match="expected 1 or more"):
+        Trials(Machine(graph, 1.0), np.random.default_rng(0), per_tile, near)  # type: ignore[arg-type]
+
+
+def test_a_program_without_a_choice_has_no_neighbours() -> None:
+    """One multiplication, and no knobs: nothing fails, nothing is found."""
+    one = ConstructionGraph("gemm(m=1, n=1, k=1)", "cascade_lake", "gensor")
+    columns = Columns(one)
+    rows, seconds = columns.neighbours(one.initial().row)
+    assert len(rows) == len(seconds) == 0
+    assert columns.descend(one.initial().row)[1] == pytest.approx(one.latency(one.initial()))
 
 
 def test_columns_change_whole_columns_and_keep_what_they_are_told_to(graph: ConstructionGraph) -> None:

@@ -63,7 +63,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         "loss_before": loss(fitted_on), "loss_after": loss(after),
     }  # fmt: skip
     _write(Path(settings.fits), config.fit, parameters, values, hw.name, entry)
-    emit(kind="fit", file=str(settings.fits), **entry)
+    emit(kind="fit", file=Path(settings.fits).name, **entry)
 
 
 def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, name: str, entry: dict) -> None:
