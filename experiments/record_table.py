@@ -119,22 +119,7 @@ def card(about: dict[str, Any]) -> str:
         f"| gensor_gym, fingerprint | {about['version']}, {about['fingerprint']} |",
     ]
     if best is not None:
-        lines += [
-            "",
-            "## Best and noise",
-            "",
-            f"Fastest: {best['best_s'] * 1e6:.2f} us (median of all samples), slowest {best['slowest_s'] * 1e6:.0f} us. "
-            f"**{best['tied']} schedules cannot be told from the fastest** (95 % block bootstrap of the ratio of medians); "
-            f"regret is zero for all of them. Noise floor of a regret: {best['floor']:.2%}.",
-            "",
-            f"`{best['schedule']}`",
-            "",
-            "Standard deviation over mean of a schedule's samples: "
-            + ", ".join(f"{value:.2%} at quantile {name}" for name, value in noise["cv"].items())
-            + ". Median of a pass over the median of all passes, in the median over schedules: "
-            + ", ".join(f"{value:.4f}" for value in noise["passes"])
-            + ".",
-        ]
+        lines += _best_and_noise(best, noise)
     if anchor is not None:
         lines += [
             "",
@@ -142,6 +127,26 @@ def card(about: dict[str, Any]) -> str:
             f"{anchor['most_s'] * 1e6:.2f} us, last over first {anchor['last_over_first']:.3f}.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _best_and_noise(best: dict[str, Any], noise: dict[str, Any]) -> list[str]:
+    """Lines of the card on the optimum."""
+    return [
+        "",
+        "## Best and noise",
+        "",
+        f"Fastest: {best['best_s'] * 1e6:.2f} us (median of all samples), slowest {best['slowest_s'] * 1e6:.0f} us. "
+        f"**{best['tied']} schedules cannot be told from the fastest** (95 % block bootstrap of the ratio of medians); "
+        f"regret is zero for all of them. Noise floor of a regret: {best['floor']:.2%}.",
+        "",
+        f"`{best['schedule']}`",
+        "",
+        "Standard deviation over mean of a schedule's samples: "
+        + ", ".join(f"{value:.2%} at quantile {name}" for name, value in noise["cv"].items())
+        + ". Median of a pass over the median of all passes, in the median over schedules: "
+        + ", ".join(f"{value:.4f}" for value in noise["passes"])
+        + ".",
+    ]
 
 
 def _slim(found: Measurement, usual: float) -> Measurement:

@@ -194,20 +194,13 @@ def make_plan(program: Program, prepacked: bool = False) -> Plan:
     reads = tuple(operand(*three) for three in zip(op.reads, names, packs, strict=False))
     extra = iter(names[len(op.reads) :])
     stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra), shift) for s in op.epilogue)
+    output = _plain(op, vector, op.write, names[-1], shift)
+    chunks = vector_chunks(tiles[0][vector], program.hardware.lanes)
+    threads = max(1, program.hardware.units)
     return Plan(
-        program=program,
-        axes=axes,
-        tiles=tiles,
-        vector=vector,
-        chunks=vector_chunks(tiles[0][vector], program.hardware.lanes),
-        reads=reads,
-        stages=stages,
-        output=_plain(op, vector, op.write, names[-1], shift),
-        splits=splits,
-        threads=max(1, program.hardware.units),
-        shift=shift,
-        group=group,
-    )
+        program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
+        splits=splits, threads=threads, shift=shift, group=group,
+    )  # fmt: skip
 
 
 def weights(op: Operator) -> Access | None:
