@@ -121,8 +121,9 @@ def tile_bytes_out(row, ints):  # noqa: ANN001, ANN201
 def _block(row, work, latency, arrival, ints, floats):  # noqa: ANN001, ANN201
     """Cycles of a block alone: (a step, its first loads, its last stores); a step's own work takes it `work` cycles.
 
-    The first step's tiles arrive at all blocks of a wave at once, which takes `arrival` cycles. Loads take the latency of memory; with more stages they were sent off so many steps before. Fragments that are not
-    loaded ahead wait for shared memory at every turn of the loop.
+    The first step's tiles arrive at all blocks of a wave at once, which takes `arrival` cycles. Loads take the latency of
+    memory; with more stages they were sent off so many steps before. Fragments that are not loaded ahead wait for shared
+    memory at every step.
     """
     near = floats[SHARED_LATENCY] * floats[CLOCK]
     wait = (latency + 3 * near) * floats[COEFFICIENT + EXPOSED]
