@@ -16,6 +16,7 @@ import numpy as np
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.load import checked
 from gensor_gym.codegen.nvrtc import compile_cubin
+from gensor_gym.operators.types import ARRAY_DTYPE
 
 if TYPE_CHECKING:
     import cupy
@@ -48,7 +49,7 @@ class LoadedKernel:
         """The output for host arrays shaped and typed as the operator's inputs."""
         cupy, op = self._cupy, self.kernel.operator
         arrays = [cupy.asarray(array) for array in checked(self.kernel, inputs)]
-        output = cupy.empty(op.output.shape, dtype=op.output.dtype)
+        output = cupy.empty(op.output.shape, dtype=ARRAY_DTYPE[op.output.dtype])
         workspace = cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
         arguments = (*arrays, output, workspace)
         for function, launch in zip(self._functions, self.kernel.launches, strict=True):
