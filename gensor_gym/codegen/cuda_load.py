@@ -18,6 +18,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.load import checked
 from gensor_gym.codegen.nvrtc import compile_cubin
 from gensor_gym.codegen.tensor_map import with_maps
+from gensor_gym.operators.types import ARRAY_DTYPE
 
 if TYPE_CHECKING:
     import cupy
@@ -50,7 +51,7 @@ class LoadedKernel:
         """The output for host arrays shaped and typed as the operator's inputs; TensorMapError where the driver refuses a map."""
         cupy, op = self._cupy, self.kernel.operator
         arrays = [cupy.asarray(array) for array in checked(self.kernel, inputs)]
-        output = cupy.empty(op.output.shape, dtype=op.output.dtype)
+        output = cupy.empty(op.output.shape, dtype=ARRAY_DTYPE[op.output.dtype])
         workspace = cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
         arguments = with_maps(self.kernel.maps, (*arrays, output, workspace))
         for function, launch in zip(self._functions, self.kernel.launches, strict=True):

@@ -15,11 +15,10 @@ import numpy as np
 
 from gensor_gym.codegen.tensor_map import TensorMapError, with_maps
 from gensor_gym.measure.anchor import Anchor
-from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.nvml import Nvml
 from gensor_gym.measure.requests import Built
 from gensor_gym.measure.trial import Baseline, BaselineKind, DeviceLost, LaunchError
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 _GUARD_BYTES = 4096
 _GUARD = 0xA5
