@@ -7,12 +7,11 @@ innermost spatial axis.
 
 from __future__ import annotations
 
-import math
-
 from gensor_gym.codegen.cuda_compute import write_accumulators, write_main
 from gensor_gym.codegen.cuda_plan import Plan, make_plan
 from gensor_gym.codegen.cuda_store import FINISH_THREADS, write_combine, write_finish, write_store
-from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder, total, used_constants
+from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder, used_constants
+from gensor_gym.codegen.cuda_tiles import write_block_tile
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
@@ -24,6 +23,10 @@ def generate_cuda(program: Program) -> Kernel:
     Takes float32 and int8 operators and every structurally valid schedule, whether or not its resources fit the
     hardware. ValueError names a data type, a knob value or a tile that cannot be generated.
     """
+    if program.knob("tensor_core") == 2:
+        from gensor_gym.codegen.wgmma_codegen import generate_wgmma
+
+        return generate_wgmma(program)
     plan = make_plan(program)
     op, entry = plan.op, f"gg_{plan.op.name}"
     source = f"// {op}\n\n" + _main_kernel(plan, entry)
@@ -99,7 +102,7 @@ def _write_positions(out: Writer, plan: Plan) -> None:
     """Where this block and this thread stand: block_<axis>, first_<axis>, slice."""
     if plan.slices > 1:
         _write_slice(out, plan)
-    _write_block_tile(out, plan)
+    write_block_tile(out, plan)
     if plan.threads > 1 or any(tile.loads > 1 for tile in plan.shared if tile):
         out.line("const int thread = threadIdx.x;")
     if plan.reduce_threads > 1:
@@ -126,40 +129,3 @@ def _write_slice(out: Writer, plan: Plan) -> None:
         bounded = f"{bounded} < STEPS ? {bounded} : STEPS"
     out.line(f"const int last_step = {bounded};")
     out.line(f"{kind} *partial = reinterpret_cast<{kind} *>(workspace) + slice * {plan.op.output.size};")
-
-
-def _write_block_tile(out: Writer, plan: Plan) -> None:
-    """First index of the block tile along every axis that has several tiles."""
-    live = [a for a in plan.op.spatial if plan.program.grid[a] > 1]
-    if not live:
-        return
-    out.line("const int tile = blockIdx.x % TILES;" if plan.slices > 1 else "const int tile = blockIdx.x;")
-    rows = plan.program.grid[live[-2]] if len(live) > 1 else 1
-    group = min(plan.program.knob("raster"), rows)
-    divisor = plan.tiles
-    swizzled = live[-2:] if group > 1 else []
-    for a in live:
-        count, name = plan.program.grid[a], plan.names[a]
-        divisor //= count
-        if a not in swizzled:
-            index = remainder("tile", divisor, 0 if a == live[0] else count)
-            out.line(f"const int block_{name} = {total([(1, index)])} * BLOCK_{name.upper()};")
-    if swizzled:
-        _write_raster(out, plan, swizzled, group, outer=len(live) > 2)
-
-
-def _write_raster(out: Writer, plan: Plan, axes: list[int], group: int, outer: bool) -> None:
-    """Tiles of the last two axes in groups of rows, column by column within a group; the last group may be shorter."""
-    (row, column), rest = axes, plan.program.grid[axes[0]] % group
-    rows, columns = plan.program.grid[row], plan.program.grid[column]
-    place = f"tile % {math.prod((rows, columns))}" if outer else "tile"
-    out.line(f"const int place = {place};")
-    out.line(f"const int row_group = place / {group * columns} * {group};  // groups of {group} rows of tiles")
-    height = str(group)
-    if rest:
-        out.line(f"const int group_rows = {rows} - row_group < {group} ? {rows} - row_group : {group};")
-        height = "group_rows"
-    within = f"place % {group * columns}"
-    row_name, column_name = plan.names[row], plan.names[column]
-    out.line(f"const int block_{row_name} = (row_group + {within} % {height}) * BLOCK_{row_name.upper()};")
-    out.line(f"const int block_{column_name} = {within} / {height} * BLOCK_{column_name.upper()};")

@@ -155,8 +155,8 @@ class WgmmaPlan:
 
     @cached_property
     def persistent(self) -> bool:
-        """Whether blocks stay and take one tile after the other."""
-        return self.program.knob("persistent") == 1
+        """Whether blocks stay and take one tile after the other: where there are more than can live at a time."""
+        return self.program.knob("persistent") == 1 and self.work > self.program.hardware.units * self.resident
 
     @cached_property
     def work(self) -> int:
@@ -166,7 +166,7 @@ class WgmmaPlan:
     @cached_property
     def grid(self) -> int:
         """Blocks that are launched."""
-        return min(self.work, self.program.hardware.units * self.resident) if self.persistent else self.work
+        return self.program.hardware.units * self.resident if self.persistent else self.work
 
     def tensor_map(self, read: Access, box: tuple[int, int]) -> TensorMap:
         """Boxes of the last two dimensions of an operand, one matrix of a batch at a time."""
