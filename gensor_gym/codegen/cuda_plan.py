@@ -13,7 +13,7 @@ from gensor_gym.graph.structure import convolution_choices, is_aligned, is_stage
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 WARP = 32
-DTYPES = ("float32", "int8")
+DTYPES = ("float32", "float16", "bfloat16", "tf32", "tf32x3", "int8")
 
 
 @dataclass(frozen=True)
