@@ -56,8 +56,8 @@ def write_puts(out: Writer, plan: MatrixPlan, stage: str) -> None:
         name = plan.op.reads[tile.read].tensor.name
         with ExitStack() as stack:
             box = _enter(out, plan, tile, stack, ["put"])
-            target = _target(plan, tile, box, stage)
-            out.line(f"*reinterpret_cast<{_word(plan, tile)} *>({target}) = {name}_held[{_trip(plan, tile)}];")
+            target = _element(plan, tile, f"{name}_tile[{_target(plan, tile, box, stage)}]")
+            out.line(f"{target} = {name}_held[{_trip(plan, tile)}];")
 
 
 def _write_tile(out: Writer, plan: MatrixPlan, tile: OperandTile, stage: str, held: bool) -> None:
@@ -70,17 +70,16 @@ def _write_tile(out: Writer, plan: MatrixPlan, tile: OperandTile, stage: str, he
         box = _enter(out, plan, tile, stack, ["copy"])
         indices = [total([(1, origin(plan, a)), (1, box.get(a, "0"))]) for a in range(len(plan.names))]
         conditions = plan.inside(tile, indices)
-        source = f"&{name}[{flat(read, indices)}]"
+        source, target = f"{name}[{flat(read, indices)}]", f"{name}_tile[{_target(plan, tile, box, stage)}]"
         if tile.way == "async":
             inside = " && ".join(conditions) or "true"
             nbytes = tile.width * plan.item
-            out.line(f"copy_async_{nbytes}({_target(plan, tile, box, stage)}, {source}, {inside});")
+            out.line(f"copy_async_{nbytes}(&{target}, &{source}, {inside});")
             return
-        value = f"*reinterpret_cast<const {kind} *>({source})"
+        value = _element(plan, tile, source, "const ")
         if conditions:
-            value = f"{' && '.join(conditions)} ? {value} : {kind}{'{}' if tile.width * plan.item > 4 else '(0)'}"
-        target = f"{name}_held[{_trip(plan, tile)}]" if held else f"*reinterpret_cast<{kind} *>({_target(plan, tile, box, stage)})"
-        out.line(f"{target} = {value};")
+            value = f"{' && '.join(conditions)} ? {value} : {'0' if kind not in ('int2', 'int4') else kind + '{}'}"
+        out.line(f"{f'{name}_held[{_trip(plan, tile)}]' if held else _element(plan, tile, target)} = {value};")
 
 
 def _enter(out: Writer, plan: MatrixPlan, tile: OperandTile, stack: ExitStack, names: list[str]) -> dict[int, str]:
@@ -114,13 +113,12 @@ def _box(out: Writer, plan: MatrixPlan, tile: OperandTile, number: str) -> dict[
 
 
 def _target(plan: MatrixPlan, tile: OperandTile, box: dict[int, str], stage: str) -> str:
-    """Address in shared memory of the copy at `box`."""
-    name = plan.op.reads[tile.read].tensor.name
+    """Element of the tile, in buffer number `stage`, where the copy at `box` begins."""
     row = total((tile.row_stride(a), box.get(a, "0")) for a in tile.axes[:-1])
     if tile.swizzle is not None and " " in row:
         row = f"({row})"
     place = shared_address(tile, plan.item, row, box.get(tile.axes[-1], "0"))
-    return f"&{name}_tile[{total([(tile.stage // plan.item, stage), (1, place)])}]"
+    return total([(tile.stage // plan.item, stage), (1, place)])
 
 
 def _trips(plan: MatrixPlan, tile: OperandTile) -> int:
@@ -135,5 +133,9 @@ def _trip(plan: MatrixPlan, tile: OperandTile) -> str:
 
 def _word(plan: MatrixPlan, tile: OperandTile) -> str:
     """C type of what one copy moves."""
-    nbytes = tile.width * plan.item
-    return _WORDS[nbytes // 4] if nbytes >= 4 else SCALARS[plan.op.reads[tile.read].tensor.dtype].name
+    return SCALARS[plan.op.reads[tile.read].tensor.dtype].name if tile.width == 1 else _WORDS[tile.width * plan.item // 4]
+
+
+def _element(plan: MatrixPlan, tile: OperandTile, element: str, const: str = "") -> str:
+    """An element, or the word that begins there where a copy moves several."""
+    return element if tile.width == 1 else f"*reinterpret_cast<{const}{_word(plan, tile)} *>(&{element})"
