@@ -110,7 +110,7 @@ def neutral(plan: Plan) -> str:
     """What a point outside the reduction contributes, and what accumulators start from."""
     if plan.op.body == "max":
         return LOWEST[plan.op.dtype]
-    return "0.0f" if plan.op.dtype == "float32" else "0"
+    return "0.0f" if plan.op.accumulator == "float32" else "0"
 
 
 def pad_value(plan: Plan) -> str:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged, shared_inner
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 WARP = 32
-DTYPES = ("float32", "int8")
+DTYPES = ("float32", "float16", "bfloat16", "tf32", "tf32x3", "int8")
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,21 @@ class Plan:
     def slices(self) -> int:
         """Parts that the reduction is split into over blocks."""
         return self.program.knob("split_k") if self.op.reduce else 1
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch."""
+        return self.tiles * self.slices
+
+    @property
+    def arch(self) -> str:
+        """Architecture that the text is for."""
+        return self.program.hardware.arch
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """Tensor maps that the kernel takes."""
+        return ()
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:

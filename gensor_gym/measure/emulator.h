@@ -245,8 +245,8 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
       }
 }
 
-// All lanes of the mask meet; afterwards fibers[current].received holds what each brought.
-static void meet(int line, unsigned mask, uint64_t value) {
+// A lane of the mask has come to a warp operation. Returns true for the last one; the others sleep until it wakes them.
+static bool arrive(int line, unsigned mask, uint64_t value) {
   const int lane = current % 32, first = current - lane;
   const int lanes = threads - first < 32 ? threads - first : 32;
   if (!(mask >> lane & 1)) fail("a thread calls a warp operation whose mask does not name it", line);
@@ -261,10 +261,15 @@ static void meet(int line, unsigned mask, uint64_t value) {
     if (!(mask >> l & 1) || l == lane) continue;
     complete = complete && other.state == AT_WARP && other.mask == mask && other.line == line;
   }
-  if (!complete) {
-    leave(AT_WARP);
-    return;
-  }
+  if (!complete) leave(AT_WARP);
+  return complete;
+}
+
+// All lanes of the mask meet; afterwards fibers[current].received holds what each brought.
+static void meet(int line, unsigned mask, uint64_t value) {
+  if (!arrive(line, mask, value)) return;
+  const int first = current - current % 32;
+  const int lanes = threads - first < 32 ? threads - first : 32;
   for (int to = 0; to < lanes; ++to) {
     if (!(mask >> to & 1)) continue;
     for (int from = 0; from < lanes; ++from) fibers[first + to].received[from] = fibers[first + from].value;

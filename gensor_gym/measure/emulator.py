@@ -18,6 +18,7 @@ from types import TracebackType
 
 import numpy as np
 
+from gensor_gym.codegen.cuda_text import SCALARS
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.operators.types import ARRAY_DTYPE, ITEM_BYTES, Tensor
@@ -25,13 +26,6 @@ from gensor_gym.operators.types import ARRAY_DTYPE, ITEM_BYTES, Tensor
 HEADER = Path(__file__).with_name("emulator.h")
 MAX_LINES_OF_ERROR = 40
 
-_C = {
-    "float32": "float",
-    "float16": "unsigned short",
-    "bfloat16": "unsigned short",
-    "int8": "signed char",
-    "int32": "int",
-}
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1")
 _OPTIONS = ("-std=c++17", "-O1", "-fno-strict-aliasing", "-Wno-unknown-pragmas", "-Wno-attributes")
 
@@ -149,7 +143,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
     Arguments of the program: number of the kernel, seed, file of inputs, file for the output.
     """
-    parts = ['#include "emulator.h"\n']
+    parts = ['#define EMULATED\n#include "emulator.h"\n#include "emulator_mma.h"\n']
     if any(kernel.maps for kernel in kernels):
         parts.append('#include "emulator_wgmma.h"\n')
     parts += [_include_text(number, kernel) for number, kernel in enumerate(kernels)]
@@ -173,7 +167,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
     lines.append(f'#include "kernel_{number}.cu"')
     if shared:
         lines.append(f"alignas(16) unsigned char shared_memory[{shared}];")
-    types = [f"const {_C[t.dtype]} *" for t in op.inputs] + [f"{_C[op.output.dtype]} *", "float *"]
+    types = [f"const {SCALARS[t.dtype].name} *" for t in op.inputs] + [f"{SCALARS[op.output.dtype].name} *", "float *"]
     plain = [f"static_cast<{kind}>(a[{i}])" for i, kind in enumerate(types)]
     arguments = ", ".join([f"maps_{number}[{i}]" for i in range(len(kernel.maps))] + plain)
     if kernel.maps:

@@ -1,15 +1,29 @@
-"""Which tile of the output a block computes: the innermost axis fastest, or rows of tiles in groups (knob raster)."""
+"""Text that says where a block stands: its slice of the reduction and its tile of the output."""
 
 from __future__ import annotations
 
 import math
 
 from gensor_gym.codegen.cuda_plan import Plan
-from gensor_gym.codegen.cuda_text import Writer, remainder, total
+from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder, total
+
+
+def write_slice(out: Writer, plan: Plan) -> None:
+    """The range of steps of this block's slice; the last slices may be empty."""
+    each = -(-plan.steps // plan.slices)
+    slice_index = "blockIdx.x / TILES" if plan.tiles > 1 else "blockIdx.x"
+    kind = SCALARS[plan.op.accumulator].name
+    out.line(f"const int slice = {slice_index};")
+    out.line(f"const int first_step = slice * {each};")
+    bounded = f"first_step + {each}"
+    if each * plan.slices > plan.steps:
+        bounded = f"{bounded} < STEPS ? {bounded} : STEPS"
+    out.line(f"const int last_step = {bounded};")
+    out.line(f"{kind} *partial = reinterpret_cast<{kind} *>(workspace) + slice * {plan.op.output.size};")
 
 
 def write_block_tile(out: Writer, plan: Plan, work: str = "blockIdx.x") -> None:
-    """First index of the block tile along every axis that has several tiles, `block_<axis>`; `work` numbers tiles and slices."""
+    """First index of the block tile along every axis that has several tiles; `work` numbers the tiles of all slices."""
     live = [a for a in plan.op.spatial if plan.program.grid[a] > 1]
     if not live:
         return
