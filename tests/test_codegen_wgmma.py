@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,16 +37,20 @@ def wgmma_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware =
 
 def faults(kernels: list[Kernel], seeds: int = 1) -> list[str]:
     """What is wrong with the outputs of kernels compiled together, or how they ended."""
-    found = []
     with EmulatedKernels(kernels) as program:
-        for number, kernel in enumerate(kernels):
-            for seed in range(seeds):
-                draw = make_draws(kernel.operator, seed)[0]
-                try:
-                    fault = draw.fault(decode(program.run(number, draw.inputs, seed), kernel.operator.output.dtype))
-                except EmulatorError as error:
-                    fault = str(error)
-                found += [f"{kernel.operator}: {fault}"] if fault else []
+        return [fault for number in range(len(kernels)) for fault in faults_of(program, number, seeds)]
+
+
+def faults_of(program: EmulatedKernels, number: int, seeds: int) -> list[str]:
+    """What is wrong with one of them, for each of so many seeds that shows a fault."""
+    found, op = [], program.kernels[number].operator
+    for seed in range(seeds):
+        draw = make_draws(op, seed)[0]
+        try:
+            fault = draw.fault(decode(program.run(number, draw.inputs, seed), op.output.dtype))
+        except EmulatorError as error:
+            fault = str(error)
+        found += [f"{op}: {fault}"] if fault else []
     return found
 
 
@@ -139,18 +144,26 @@ FAULTS = {
 }
 
 
-def test_the_kernel_that_is_damaged_is_right() -> None:
+@pytest.fixture(scope="module")
+def damaged() -> Iterator[EmulatedKernels]:
+    """The sound kernel, then one with each fault."""
+    assert all(old in DAMAGED.source for old, _, _ in FAULTS.values())
+    sources = [DAMAGED.source, *(DAMAGED.source.replace(old, new) for old, new, _ in FAULTS.values())]
+    with EmulatedKernels([replace(DAMAGED, source=source) for source in sources]) as program:
+        yield program
+
+
+def test_the_kernel_that_is_damaged_is_right(damaged: EmulatedKernels) -> None:
     """For every seed that the faults are tried with."""
-    assert faults([DAMAGED], seeds=3) == []
+    assert faults_of(damaged, 0, seeds=3) == []
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_planted_faults_are_caught(name: str) -> None:
+def test_planted_faults_are_caught(damaged: EmulatedKernels, name: str) -> None:
     """For every order of events: a wrong answer, or the emulator's words."""
-    old, new, words = FAULTS[name]
-    assert old in DAMAGED.source
-    found = faults([replace(DAMAGED, source=DAMAGED.source.replace(old, new))], seeds=3)
+    found = faults_of(damaged, 1 + list(FAULTS).index(name), seeds=3)
     assert len(found) == 3
+    words = FAULTS[name][2]
     assert all(re.search(words, fault) for fault in found), "\n".join(fault[:300] for fault in found)
 
 

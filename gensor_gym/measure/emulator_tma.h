@@ -57,6 +57,7 @@ static Barrier read_barrier(unsigned address, int line) {
 }
 
 static void write_barrier(unsigned address, const Barrier &barrier, int line) {
+  if (address % 8) fail("a barrier at an address that is no multiple of 8", line);
   const uint64_t bits = barrier.pending | static_cast<uint64_t>(barrier.expected) << 20 |
                         static_cast<uint64_t>(barrier.bytes + BYTES_BIAS) << 40 |
                         static_cast<uint64_t>(barrier.phase) << 61 | static_cast<uint64_t>(barrier.fenced) << 62;
