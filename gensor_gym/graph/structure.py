@@ -1,12 +1,16 @@
 """Facts about an operator that legality, model and code generation must agree on.
 
 Each is a rule on the operator alone, written once here: how many tiling levels a kind of hardware has, which reads are
-staged in shared memory, which axis the CPU's vectors run along, how wide a global load may be.
+staged in shared memory, which axis the CPU's vectors run along, how wide a global load may be, and what tensor cores
+make of a product: which axis is the matrices' m, n and k, and which instructions the hardware has for its data type.
 """
 
 from __future__ import annotations
 
-from gensor_gym.operators.types import Access, Operator
+from dataclasses import dataclass
+
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 LEVELS = {"gpu": 2, "cpu": 3}
 """GPU: register tile, block tile (shared memory). CPU: register tile, L1 tile, task tile (L2)."""
@@ -71,7 +75,9 @@ def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
     """Values of knob `convolution` that mean something for this operator."""
-    return (0, 1, 2) if op.name == "conv2d" and kind == "cpu" else (0,)
+    if op.name != "conv2d":
+        return (0,)
+    return (0, 1, 2) if kind == "cpu" else (0, 3)
 
 
 def needs_copy(op: Operator) -> bool:
@@ -99,3 +105,86 @@ def is_aligned(op: Operator, read: Access, width: int) -> bool:
     row = read.coefficients[-1]
     moving = [a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1]
     return len(moving) == 1 and row[moving[0]] == 1 and read.offset[-1] == 0 and read.view[-1] % width == 0
+
+
+@dataclass(frozen=True)
+class MatrixAxes:
+    """A product as matrices C[m, n] = sum over k of A[m, k] * B[k, n]; all other axes of the operator repeat it."""
+
+    a: int
+    """Index of the read that axis m moves: A of a gemm, the weight of a convolution."""
+    b: int
+    """Index of the read that axis n moves: B of a gemm, the image of a convolution."""
+    m: int
+    n: int
+    k: int
+    """Indices of the operator's axes."""
+
+
+def matrix_axes(op: Operator) -> MatrixAxes | None:
+    """Roles of reads and axes on tensor cores; None where the operator is no product of matrices.
+
+    n is the innermost spatial axis, which moves one read alone (B); m is the spatial axis that moves the other read (A)
+    alone, the innermost where there are several; k is the first reduce axis.
+    """
+    if op.body != "multiply_add":
+        return None
+    n, k = op.spatial[-1], op.reduce[0]
+    strides = [read.axis_strides() for read in op.reads]
+    moved = [t for t in (0, 1) if strides[t][n]]
+    if len(moved) != 1 or not all(read[k] for read in strides):
+        return None
+    b = moved[0]
+    rows = [axis for axis in op.spatial if strides[1 - b][axis] and not strides[b][axis]]
+    return MatrixAxes(1 - b, b, rows[-1], n, k) if rows else None
+
+
+TENSOR_TYPES = {
+    "sm_75": {"float16": 8, "int8": 16},
+    "sm_80": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32},
+}
+"""Elements of the k axis that one mma.sync takes, by data type: Turing, and Ampere and newer (PTX ISA, mma shapes
+m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
+WGMMA_TYPES = ("float16", "bfloat16")
+"""Data types of which wgmma reads both operands as they lie in memory: B[k, n] with n contiguous is read for 16-bit
+elements only (PTX ISA, matrix layouts of wgmma)."""
+SWIZZLE_BYTES = 128
+"""A step of the reduction is one row of this many bytes in a wgmma program's shared memory."""
+
+
+def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
+    """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
+
+    Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction; a
+    tensor map wants rows of whole 16 bytes.
+    """
+    roles = matrix_axes(op)
+    step = _mma_types(hardware).get(op.dtype)
+    if roles is None or step is None or not _fills(op, roles, 16, step):
+        return (0,)
+    whole = all(read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] % 16 == 0 for read in op.reads)
+    product = op.name in ("gemm", "batched_gemm") and op.dtype in WGMMA_TYPES
+    wide = product and hardware.arch == "sm_90" and _fills(op, roles, 64, SWIZZLE_BYTES // ITEM_BYTES[op.dtype])
+    return (0, 1, 2) if wide and whole else (0, 1)
+
+
+def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
+    """Elements of the k axis that one tensor-core instruction takes; ValueError where there is no such instruction."""
+    if tensor_core not in tensor_core_choices(op, hardware) or tensor_core == 0:
+        raise ValueError(f"tensor_core={tensor_core}: {op} on {hardware.name} has {tensor_core_choices(op, hardware)}")
+    return _mma_types(hardware)[op.dtype]
+
+
+def _mma_types(hardware: Hardware) -> dict[str, int]:
+    """Row of `TENSOR_TYPES` for a target; empty for a CPU and before Turing."""
+    if hardware.kind != "gpu" or hardware.arch == "sm_70":
+        return {}
+    return TENSOR_TYPES["sm_75" if hardware.arch == "sm_75" else "sm_80"]
+
+
+def _fills(op: Operator, roles: MatrixAxes, m: int, k: int) -> bool:
+    """Whether tiles of m x 8 x k exist: the longest tile of an axis above 4 is its extent rounded up to a multiple of 8."""
+    return all(
+        extent > 4 and -(-extent // 8) * 8 >= length
+        for extent, length in ((op.axes[roles.m].extent, m), (op.axes[roles.n].extent, 8), (op.axes[roles.k].extent, k))
+    )
