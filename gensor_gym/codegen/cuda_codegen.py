@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.codegen.cuda_compute import write_accumulators, write_main
+from gensor_gym.codegen.cuda_async import ASYNC_FUNCTIONS
+from gensor_gym.codegen.cuda_compute import write_accumulators
+from gensor_gym.codegen.cuda_pipeline import write_main
 from gensor_gym.codegen.cuda_plan import Plan, make_plan
 from gensor_gym.codegen.cuda_store import FINISH_THREADS, write_combine, write_finish, write_store
 from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder, total, used_constants
@@ -63,6 +65,8 @@ def _main_kernel(plan: Plan, entry: str) -> str:
     write_store(out, plan)
     shared = "extern __shared__ __align__(16) unsigned char shared_memory[];\n\n" if plan.shared_bytes else ""
     constants = "".join(f"  {line}\n" for line in used_constants(out.text, _constants(plan)))
+    if any(tile is not None and tile.asynchronous for tile in plan.shared):
+        shared = ASYNC_FUNCTIONS + shared
     return f"{shared}{_signature(plan, entry, plan.threads)} {{\n{constants}{out.text}}}\n"
 
 
