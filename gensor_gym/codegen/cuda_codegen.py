@@ -7,8 +7,9 @@ innermost spatial axis.
 
 from __future__ import annotations
 
-from gensor_gym.codegen.cuda_compute import write_accumulators, write_main
+from gensor_gym.codegen.cuda_compute import write_accumulators
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda_pipeline import write_main
 from gensor_gym.codegen.cuda_place import write_block_tile, write_slice
 from gensor_gym.codegen.cuda_plan import Plan, make_plan
 from gensor_gym.codegen.cuda_store import write_combine, write_store

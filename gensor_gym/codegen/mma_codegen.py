@@ -105,7 +105,7 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
     out.line("#pragma unroll 1")
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         if copies:
-            out.line(f"wait_copies<{ahead - 1}>();")
+            out.line(f"wait_for_copies<{ahead - 1}>();")
         out.line("__syncthreads();  // this step's tiles are complete, every warp is done with those of the step before")
         _write_ahead(out, plan, last, lambda: write_copies(out, plan, "empty", held=True), origin=True)
         if copies:

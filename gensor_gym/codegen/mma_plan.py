@@ -268,12 +268,14 @@ class MatrixPlan(Plan):
 
     @cached_property
     def registers(self) -> int:
-        """Registers of a thread as `graph.resources` counts them: accumulators and fragments."""
-        repeats = {a: self.register[a] for a in self.repeats}
-        fragments = 0
-        for tile, each in ((self.a_tile, 2 * self.units * self.m_tiles), (self.b_tile, self.units * self.n_tiles)):
-            fragments += each * math.prod(size for a, size in repeats.items() if a in tile.axes)
-        return 40 + math.prod(self.register[a] for a in self.op.spatial) // WARP + fragments * (2 if self.buffered else 1)
+        """Registers of a thread as `graph.resources.registers_of` counts them: accumulators and fragments."""
+        total = 40 + math.prod(self.register[a] for a in self.op.spatial) // WARP
+        for read in self.op.reads:
+            strides = read.axis_strides()
+            part = math.prod(self.register[a] for a in self.op.spatial if strides[a])
+            held = -(-part * self.depth * self.item // (4 * WARP))
+            total += self.program.knob("register_buffer") * held * (2 if self.op.dtype == "tf32x3" else 1)
+        return total
 
     @cached_property
     def resident(self) -> int:

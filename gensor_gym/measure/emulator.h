@@ -3,6 +3,8 @@
 // The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, or at a warp operation until
 // every lane that the mask names has arrived. Between two waits the order of the fibers is random (seeded), and shared
 // memory starts as NaN in every block, so that a missing barrier gives a wrong answer. Blocks run one after another.
+// Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
+// once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
 // block at different barriers, a barrier after some thread has returned.
 #pragma once
@@ -26,6 +28,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+#define EMULATOR 1  // generated text leaves its device functions of PTX out
 #define __global__
 #define __device__
 #define __shared__
@@ -55,6 +58,20 @@ static inline float __int_as_float(unsigned bits) {
 
 namespace emulator {
 
+struct Copy {
+  void *to;
+  const void *from;
+  int bytes, read;  // of `bytes` bytes `read` come from memory, the others are zero
+  long group;
+};
+
+// Asynchronous copies of a thread that have not arrived, oldest first.
+struct Copies {
+  Copy *list;
+  int count, room;
+  long group;  // that the next copy belongs to
+};
+
 enum State { READY, AT_BARRIER, AT_WARP, DONE };
 
 struct Fiber {
@@ -65,6 +82,7 @@ struct Fiber {
   unsigned mask;        // lanes it waits for
   uint64_t value;       // what it brought to the warp operation
   uint64_t received[32];  // what every lane brought
+  Copies copies;
 };
 
 constexpr size_t STACK_BYTES = 1 << 18;
@@ -108,11 +126,38 @@ static void leave(State state) {
 #endif
 }
 
+// Queue a copy; what it overwrites may be gone from now on.
+static void start_copy(void *to, const void *from, int bytes, int read) {
+  if (reinterpret_cast<uintptr_t>(to) % bytes || (read && reinterpret_cast<uintptr_t>(from) % bytes))
+    fail("an asynchronous copy is not aligned to its size", 0);
+  Copies &mine = fibers[current].copies;
+  if (mine.count == mine.room) {
+    mine.room = 2 * mine.room + 16;
+    mine.list = static_cast<Copy *>(realloc(mine.list, mine.room * sizeof(Copy)));
+  }
+  memset(to, 0xff, bytes);
+  mine.list[mine.count++] = {to, from, bytes, read, mine.group};
+}
+
+// All copies but those of the newest `left` groups arrive.
+static void finish_copies(long left) {
+  Copies &mine = fibers[current].copies;
+  int done = 0;
+  for (; done < mine.count && mine.list[done].group < mine.group - left; ++done) {
+    const Copy &copy = mine.list[done];
+    memset(copy.to, 0, copy.bytes);
+    if (copy.read) memcpy(copy.to, copy.from, copy.read);
+  }
+  mine.count -= done;
+  if (done) memmove(mine.list, mine.list + done, mine.count * sizeof(Copy));
+}
+
 static void start() {
 #ifdef EMULATOR_ASAN
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
 #endif
   kernel(kernel_arguments);
+  if (fibers[current].copies.count) fail("a thread ends with asynchronous copies under way", 0);
   leave(DONE);
 }
 
@@ -162,6 +207,7 @@ static void run_block() {
     fiber.context.uc_stack.ss_size = STACK_BYTES;
     fiber.context.uc_link = nullptr;
     fiber.state = READY;
+    fiber.copies.group = 0;
     fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
     makecontext(&fiber.context, start, 0);
   }
@@ -306,3 +352,15 @@ static void *read_exactly(FILE *file, size_t bytes) {
 #define __ballot_sync(mask, predicate) emulator::ballot(__LINE__, mask, predicate)
 #define __any_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) != 0)
 #define __all_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) == (mask))
+
+// The device functions of codegen/cuda_async.py, as the PTX documentation describes them.
+template <int BYTES>
+static inline void copy_async(void *to, const void *from, bool inside = true) {
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "an asynchronous copy has 4, 8 or 16 bytes");
+  emulator::start_copy(to, from, BYTES, inside ? BYTES : 0);
+}
+static inline void commit_copies() { ++emulator::fibers[emulator::current].copies.group; }
+template <int LEFT>
+static inline void wait_for_copies() {
+  emulator::finish_copies(LEFT);
+}

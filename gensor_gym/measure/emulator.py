@@ -142,7 +142,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
     Arguments of the program: number of the kernel, seed, file of inputs, file for the output.
     """
-    parts = ['#define EMULATED\n#include "emulator.h"\n#include "emulator_mma.h"\n']
+    parts = ['#include "emulator.h"\n#include "emulator_mma.h"\n']
     parts += [_include_text(number, kernel) for number, kernel in enumerate(kernels)]
     cases = "".join(f"    case {number}: return run_{number}(argv[3], argv[4]);\n" for number in range(len(kernels)))
     parts.append(

@@ -1,12 +1,11 @@
-// Tensor-core instructions and asynchronous copies as generated kernels call them (see codegen/cuda_ptx.py).
+// Instructions of whole warps on matrices, and 16-bit numbers, as generated kernels call them (see codegen/cuda_ptx.py).
 //
 // mma and ldmatrix are executed for the whole warp by the lane that arrives last, with the layouts of the PTX ISA. Sums
 // are exact within one instruction and then rounded towards zero, which is the least accurate that has been seen of
-// tensor cores (Fasi et al. 2021). A copy arrives at once or only when it is waited for, at random.
+// tensor cores (Fasi et al. 2021).
 #pragma once
 
 #include <math.h>
-#include <vector>
 
 #include "emulator.h"
 
@@ -155,56 +154,7 @@ static void multiply_add(int line, Sum *sums, const unsigned *a, const unsigned 
   });
 }
 
-struct Copy {
-  void *to;
-  const void *from;
-  int bytes;
-  bool inside;
-};
-
-static std::vector<std::vector<Copy>> groups[MAX_THREADS];  // of every thread, the last one not committed yet
-
-static void perform(const Copy &copy) {
-  if (copy.inside)
-    memcpy(copy.to, copy.from, copy.bytes);
-  else
-    memset(copy.to, 0, copy.bytes);
-}
-
-static void copy_async(int line, void *to, const void *from, int bytes, bool inside) {
-  if (reinterpret_cast<uintptr_t>(to) % bytes) fail("cp.async: shared memory is not aligned", line);
-  if (inside && reinterpret_cast<uintptr_t>(from) % bytes) fail("cp.async: global memory is not aligned", line);
-  const Copy copy{to, from, bytes, inside};
-  if (random_below(2)) return perform(copy);
-  auto &mine = groups[current];
-  if (mine.empty()) mine.emplace_back();
-  mine.back().push_back(copy);
-}
-
 }  // namespace emulator
-
-static inline void copy_async_4(void *to, const void *from, bool inside, int line = __builtin_LINE()) {
-  emulator::copy_async(line, to, from, 4, inside);
-}
-static inline void copy_async_8(void *to, const void *from, bool inside, int line = __builtin_LINE()) {
-  emulator::copy_async(line, to, from, 8, inside);
-}
-static inline void copy_async_16(void *to, const void *from, bool inside, int line = __builtin_LINE()) {
-  emulator::copy_async(line, to, from, 16, inside);
-}
-static inline void commit_copies() {
-  auto &mine = emulator::groups[emulator::current];
-  if (mine.empty()) mine.emplace_back();
-  mine.emplace_back();
-}
-template <int PENDING>
-static inline void wait_copies() {
-  auto &mine = emulator::groups[emulator::current];
-  while (static_cast<int>(mine.size()) > PENDING + 1) {
-    for (const emulator::Copy &copy : mine.front()) emulator::perform(copy);
-    mine.erase(mine.begin());
-  }
-}
 
 #define LOAD_MATRICES(NAME, TRANSPOSED, COUNT)                                                    \
   static inline void NAME(unsigned *to, const void *from, int line = __builtin_LINE()) {         \
