@@ -25,9 +25,9 @@ def generate_cuda(program: Program) -> Kernel:
     Takes every structurally valid schedule, whether or not its resources fit the hardware. ValueError names a data type,
     a knob value or a tile that cannot be generated.
     """
-    plan = make_plan(program)
     if program.knob("tensor_core") == 1:
         return generate_mma(program)
+    plan = make_plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_body(out, plan)
     return assemble(plan, entry, kernel_text(plan, entry, out, str(plan.threads), sizes(plan)))

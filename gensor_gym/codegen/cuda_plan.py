@@ -232,7 +232,13 @@ class Plan:
 
 
 def make_plan(program: Program) -> Plan:
-    """The plan of a program; ValueError names a data type, knob or tile that cannot be generated."""
+    """The plan of a program without tensor cores; ValueError names a data type, knob or tile that cannot be generated."""
+    check_program(program, 0)
+    return Plan(program)
+
+
+def check_program(program: Program, tensor_core: int) -> None:
+    """ValueError for a data type, a knob or a tile that kernels with this value of knob tensor_core do not take."""
     op = program.operator
     if op.dtype not in DTYPES:
         raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(DTYPES)}")
@@ -240,7 +246,7 @@ def make_plan(program: Program) -> Plan:
         hw = program.hardware
         raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {hw.kind!r} ({hw.name})")
     for knob in KNOBS:
-        value, accepted = program.knob(knob.name), _accepted(program, knob)
+        value, accepted = program.knob(knob.name), _accepted(program, knob, tensor_core)
         if knob.kind in ("gpu", "both") and value not in accepted:
             raise ValueError(f"knob {knob.name}={value}: CUDA code takes {accepted}")
     for a, axis in enumerate(op.axes):
@@ -250,15 +256,14 @@ def make_plan(program: Program) -> Plan:
             raise ValueError(f"axis {axis.name}: {parts}; each must divide the next")
         if axis.kind == "reduce" and virtual != 1:
             raise ValueError(f"axis {axis.name}: {virtual} vthreads; a reduce axis takes 1")
-    return Plan(program)
 
 
-def _accepted(program: Program, knob: Knob) -> tuple[int, ...]:
+def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]:
     """Values of a knob that this family of kernels is written for."""
     if knob.name == "convolution":
         return (0,)
     if knob.name == "tensor_core":
-        return (0,)
+        return (tensor_core,)
     if knob.name == "stages" and not has_async_copies(program.hardware):
         return (1, 2)
     return knob.available

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from gensor_gym.codegen.cuda_index import bounds
-from gensor_gym.codegen.cuda_plan import WARP, Plan, upper_bound
+from gensor_gym.codegen.cuda_plan import WARP, Plan, check_program, upper_bound
 from gensor_gym.codegen.cuda_text import total
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import TENSOR_TYPES, MatrixAxes, matrix_axes
@@ -288,10 +288,8 @@ class MatrixPlan(Plan):
 
 
 def make_matrix_plan(program: Program) -> MatrixPlan:
-    """The plan of a program with tensor_core=1; ValueError names what cannot be generated.
-
-    `cuda_plan.make_plan` has looked at knobs and divisors of tiles.
-    """
+    """The plan of a program with tensor_core=1; ValueError names what cannot be generated."""
+    check_program(program, 1)
     op, hw = program.operator, program.hardware
     types = TENSOR_TYPES["sm_75" if hw.arch == "sm_75" else "sm_80"] if hw.arch != "sm_70" else {}
     roles = matrix_axes(op)
@@ -308,6 +306,4 @@ def make_matrix_plan(program: Program) -> MatrixPlan:
             raise ValueError(f"axis {axis.name}: {program.vthread[a]} vthreads; tensor cores take 1")
     if program.knob("reduce_threads") != 1:
         raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
-    if plan.turing and plan.stages > 2:
-        raise ValueError(f"knob stages={plan.stages}: {hw.arch} has no asynchronous copies and takes 1 or 2")
     return plan
