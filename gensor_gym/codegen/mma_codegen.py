@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
-from gensor_gym.codegen.cuda_place import write_block_tile, write_slice
 from gensor_gym.codegen.cuda_plan import WARP
 from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder
+from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.mma_compute import write_step, write_sums
 from gensor_gym.codegen.mma_copy import write_copies, write_held, write_puts, write_step_origin

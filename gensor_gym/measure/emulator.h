@@ -1,8 +1,9 @@
 // What a generated CUDA kernel needs of the language and of the machine, for a C++ compiler.
 //
-// The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, or at a warp operation until
-// every lane that the mask names has arrived. Between two waits the order of the fibers is random (seeded), and shared
-// memory starts as NaN in every block, so that a missing barrier gives a wrong answer. Blocks run one after another.
+// The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, at a warp operation until
+// every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two
+// waits the order of the fibers is random (seeded), and shared memory starts as NaN in every block, so that a missing
+// barrier gives a wrong answer. Blocks run one after another.
 // Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
 // once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
@@ -72,7 +73,7 @@ struct Copies {
   long group;  // that the next copy belongs to
 };
 
-enum State { READY, AT_BARRIER, AT_WARP, DONE };
+enum State { READY, AT_BARRIER, AT_WARP, AT_EVENT, DONE };
 
 struct Fiber {
   ucontext_t context;
@@ -83,6 +84,7 @@ struct Fiber {
   uint64_t value;       // what it brought to the warp operation
   uint64_t received[32];  // what every lane brought
   Copies copies;
+  bool (*happened)(uint64_t);  // whether the event that it waits for, named by `value`, has happened
 };
 
 constexpr size_t STACK_BYTES = 1 << 18;
@@ -95,6 +97,10 @@ static int current, threads;
 static void (*kernel)(void **);
 static void **kernel_arguments;
 static uint64_t random_state = 1;
+static unsigned char *shared_base;
+static size_t shared_bytes;
+static unsigned long blocks_begun;
+static bool (*advance)();  // lets one thing happen that is under way beside the threads; false where nothing is
 #ifdef EMULATOR_ASAN
 static const void *scheduler_stack;
 static size_t scheduler_stack_bytes;
@@ -179,6 +185,22 @@ static void barrier(int line) {
   leave(AT_BARRIER);
 }
 
+// Waits until `happened(what)`.
+static void await(int line, bool (*happened)(uint64_t), uint64_t what) {
+  Fiber &self = fibers[current];
+  while (!happened(what)) {
+    self.line = line;
+    self.happened = happened;
+    self.value = what;
+    leave(AT_EVENT);
+  }
+}
+
+// Lets others run first, now and then: the order of operations that do not wait is random as well.
+static void pause() {
+  if (random_below(4) == 0) leave(READY);
+}
+
 // Nobody can run: let all pass the barrier, or say what is wrong. Returns false when the block is done.
 static bool release() {
   int done = 0, waiting = 0;
@@ -186,10 +208,14 @@ static bool release() {
     done += fibers[t].state == DONE;
     waiting += fibers[t].state == AT_BARRIER;
   }
-  if (done == threads) return false;
+  if (done == threads) {
+    if (advance != nullptr && advance()) fail("the block ends while a copy into its shared memory is under way", 0);
+    return false;
+  }
   for (int t = 0; t < threads; ++t) {
     const int line = fibers[t].line;
     current = t;
+    if (fibers[t].state == AT_EVENT) fail("deadlock: every thread waits, this one for an event that never comes", line);
     if (fibers[t].state == AT_WARP) fail("deadlock: a lane named in the mask of a warp operation never arrives", line);
     if (fibers[t].state == AT_BARRIER && done) fail("barrier divergence: some threads of the block have returned", line);
     if (line != fibers[0].line) fail("barrier divergence: threads of the block wait at different barriers", line);
@@ -198,8 +224,13 @@ static bool release() {
   return true;
 }
 
+static bool can_run(const Fiber &fiber) {
+  return fiber.state == READY || (fiber.state == AT_EVENT && fiber.happened(fiber.value));
+}
+
 static void run_block() {
   int order[MAX_THREADS];
+  ++blocks_begun;
   for (int t = 0; t < threads; ++t) {
     Fiber &fiber = fibers[t];
     getcontext(&fiber.context);
@@ -215,13 +246,17 @@ static void run_block() {
     for (;;) {
       int ready = 0;
       for (int t = 0; t < threads; ++t)
-        if (fibers[t].state == READY) order[ready++] = t;
-      if (ready == 0) break;
+        if (can_run(fibers[t])) order[ready++] = t;
+      if (ready == 0) {
+        if (advance == nullptr || !advance()) break;
+        continue;
+      }
       for (int left = ready; left > 0; --left) {
         const unsigned pick = random_below(left);
         const int thread = order[pick];
         order[pick] = order[left - 1];
         run(thread);
+        if (advance != nullptr && random_below(16) == 0) advance();
       }
     }
   } while (release());
@@ -242,6 +277,8 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
     }
     stacks = static_cast<char *>(memory);
   }
+  shared_base = shared;
+  shared_bytes = bytes;
   kernel = body;
   kernel_arguments = arguments;
   gridDim = grid;

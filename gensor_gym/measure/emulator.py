@@ -20,7 +20,8 @@ import numpy as np
 
 from gensor_gym.codegen.cuda_text import SCALARS
 from gensor_gym.codegen.kernel import Kernel, Launch
-from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
+from gensor_gym.codegen.tensor_map import TensorMap
+from gensor_gym.operators.types import ARRAY_DTYPE, ITEM_BYTES, Tensor
 
 HEADER = Path(__file__).with_name("emulator.h")
 MAX_LINES_OF_ERROR = 40
@@ -143,6 +144,8 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
     Arguments of the program: number of the kernel, seed, file of inputs, file for the output.
     """
     parts = ['#include "emulator.h"\n#include "emulator_mma.h"\n']
+    if any(kernel.maps for kernel in kernels):
+        parts.append('#include "emulator_wgmma.h"\n')
     parts += [_include_text(number, kernel) for number, kernel in enumerate(kernels)]
     cases = "".join(f"    case {number}: return run_{number}(argv[3], argv[4]);\n" for number in range(len(kernels)))
     parts.append(
@@ -165,7 +168,10 @@ def _include_text(number: int, kernel: Kernel) -> str:
     if shared:
         lines.append(f"alignas(16) unsigned char shared_memory[{shared}];")
     types = [f"const {SCALARS[t.dtype].name} *" for t in op.inputs] + [f"{SCALARS[op.output.dtype].name} *", "float *"]
-    arguments = ", ".join(f"static_cast<{kind}>(a[{i}])" for i, kind in enumerate(types))
+    plain = [f"static_cast<{kind}>(a[{i}])" for i, kind in enumerate(types)]
+    arguments = ", ".join([f"maps_{number}[{i}]" for i in range(len(kernel.maps))] + plain)
+    if kernel.maps:
+        lines.append(f"static TensorMap maps_{number}[{len(kernel.maps)}];")
     for launch in kernel.launches:
         lines.append(f"static void call_{launch.entry}_{number}(void **a) {{ {launch.entry}({arguments}); }}")
     output = len(op.inputs)
@@ -176,6 +182,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
     lines.append("  fclose(file);")
     for i, size in ((output, op.output.nbytes), (output + 1, kernel.workspace_bytes)):
         lines.append(f"  a[{i}] = {f'memset(malloc({size}), 0xff, {size})' if size else 'nullptr'};")
+    lines += [f"  maps_{number}[{i}] = {_map_text(made)};" for i, made in enumerate(kernel.maps)]
     lines += [f"  {_launch_text(number, launch)}" for launch in kernel.launches]
     lines.append('  file = fopen(target, "wb");')
     size = op.output.nbytes
@@ -183,6 +190,14 @@ def _include_text(number: int, kernel: Kernel) -> str:
     lines.append(f"  for (int i = 0; i < {output + 2}; ++i) free(a[i]);\n  return fclose(file);\n}}")
     lines += [f"#undef {name}" for name in names]
     return "\n".join(lines) + "\n"
+
+
+def _map_text(made: TensorMap) -> str:
+    """A tensor map as the emulator takes it, innermost dimension first."""
+    shape, strides, box = (", ".join(str(n) for n in reversed(part)) for part in (made.shape, made.strides, made.box))
+    data = f"static_cast<const unsigned char *>(a[{made.argument}])"
+    rest = f"{len(made.shape)}, {ITEM_BYTES[made.dtype]}, {made.swizzle}"
+    return f"TensorMap{{{data}, {{{strides}}}, {{{shape}}}, {{{box}}}, {rest}}}"
 
 
 def _launch_text(number: int, launch: Launch) -> str:

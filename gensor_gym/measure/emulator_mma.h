@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "emulator.h"
+#include "emulator_half.h"
 
 struct alignas(8) ushort4 { unsigned short x, y, z, w; };
 struct alignas(4) ushort2 { unsigned short x, y; };
@@ -25,29 +26,10 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   return result;
 }
 
-static inline float from_float16(unsigned short bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float value = exponent ? ldexpf(1024 + mantissa, exponent - 25) : ldexpf(mantissa, -24);
-  if (exponent == 31) value = mantissa ? NAN : INFINITY;
-  return bits >> 15 ? -value : value;
-}
-
-static inline unsigned short to_float16(float value) {  // to nearest, ties to even
-  const unsigned short sign = signbit(value) ? 0x8000 : 0;
-  if (isnan(value)) return 0x7fff;
-  const float size = fabsf(value);
-  if (size >= 65520.0f) return sign | 0x7c00;
-  const int exponent = size < 0x1p-14f ? -14 : ilogbf(size);
-  const int units = static_cast<int>(nearbyintf(ldexpf(size, 10 - exponent)));  // 1024 .. 2048 but for subnormals
-  return sign | (exponent == -14 ? units : ((exponent + 14) << 10) + units);
-}
-
-static inline float from_bfloat16(unsigned short bits) { return __int_as_float(static_cast<unsigned>(bits) << 16); }
-
-static inline unsigned short to_bfloat16(float value) {
-  const unsigned bits = __float_as_int(value);
-  return isnan(value) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
+static inline float from_float16(unsigned short bits) { return float_of_float16(bits); }
+static inline float from_bfloat16(unsigned short bits) { return float_of_bfloat16(bits); }
+static inline unsigned short to_float16(float value) { return float16_of_float(value); }
+static inline unsigned short to_bfloat16(float value) { return bfloat16_of_float(value); }
 
 static inline unsigned round_tf32(float value) {  // to nearest, ties away from zero; the low bits mean nothing
   const unsigned bits = __float_as_int(value);
@@ -132,7 +114,7 @@ static inline void add(int &sum, double products) {
 }
 
 template <typename Sum>
-struct Product {
+struct WarpProduct {
   Sum *sums;
   const unsigned *a, *b;
 };
@@ -140,15 +122,15 @@ struct Product {
 // sums[M, 8] += a[M, K] * b[K, 8]
 template <typename Element, int M, int K, typename Sum>
 static void multiply_add(int line, Sum *sums, const unsigned *a, const unsigned *b) {
-  Product<Sum> mine{sums, a, b};
-  together(line, mine, [&](Product<Sum> **lanes) {
+  WarpProduct<Sum> mine{sums, a, b};
+  together(line, mine, [&](WarpProduct<Sum> **lanes) {
     void **all = reinterpret_cast<void **>(lanes);
     for (int m = 0; m < M; ++m)
       for (int n = 0; n < 8; ++n) {
         double products = 0;
         for (int k = 0; k < K; ++k)
-          products += element<Element>([](void *p) { return static_cast<Product<Sum> *>(p)->a; }, all, m, k, M) *
-                      element<Element>([](void *p) { return static_cast<Product<Sum> *>(p)->b; }, all, n, k, 8);
+          products += element<Element>([](void *p) { return static_cast<WarpProduct<Sum> *>(p)->a; }, all, m, k, M) *
+                      element<Element>([](void *p) { return static_cast<WarpProduct<Sum> *>(p)->b; }, all, n, k, 8);
         add(lanes[m % 8 * 4 + n / 2]->sums[m / 8 * 2 + n % 2], products);
       }
   });

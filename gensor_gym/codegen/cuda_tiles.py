@@ -1,4 +1,4 @@
-"""Text that says where a block stands: its slice of the reduction and its tile of the output."""
+"""Which part of the work is a block's: slice of the reduction, tile of the output (in rows, or in groups by knob raster)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def write_slice(out: Writer, plan: Plan) -> None:
     out.line(f"{kind} *partial = reinterpret_cast<{kind} *>(workspace) + slice * {plan.op.output.size};")
 
 
-def write_block_tile(out: Writer, plan: Plan) -> None:
-    """First index of the block tile along every axis that has several tiles."""
+def write_block_tile(out: Writer, plan: Plan, work: str = "blockIdx.x") -> None:
+    """First index of the block tile along every axis that has several tiles, `block_<axis>`; `work` numbers tiles and slices."""
     live = [a for a in plan.op.spatial if plan.program.grid[a] > 1]
     if not live:
         return
-    out.line("const int tile = blockIdx.x % TILES;" if plan.slices > 1 else "const int tile = blockIdx.x;")
+    out.line(f"const int tile = {work} % TILES;" if plan.slices > 1 else f"const int tile = {work};")
     rows = plan.program.grid[live[-2]] if len(live) > 1 else 1
     group = min(plan.program.knob("raster"), rows)
     divisor = plan.tiles
