@@ -76,6 +76,7 @@ def random_schedule(op: Operator, rng: np.random.Generator) -> Schedule:
             block.append(outer)
             virtual.append(int(rng.choice(divisors)) if axis.kind == "spatial" else 1)
         knobs = {knob.name: int(rng.choice(knob.available)) for knob in KNOBS if knob.kind == "gpu"}
+        knobs |= {"tensor_core": 0, "persistent": 0, "cluster": 1}  # of other families of kernels
         knobs["unroll"] = int(rng.choice([1, 2, 4, 8, 16]))
         if rng.random() < 0.5:
             knobs["split_k"] = 1

@@ -216,7 +216,7 @@ def test_operators_that_wgmma_cannot_take_are_refused(op: Operator, hw: str, wor
         ([64, 64], [512, 64], {}, "1152 threads: at most 1024"),
         ([64, 256], [128, 256], {"stages": 5}, "shared memory: at most 232448"),
         ([64, 64], [64, 64], {"cluster": 2}, "knob cluster=2"),
-        ([64, 64], [64, 64], {"reduce_threads": 2}, "knob reduce_threads=2: wgmma takes 1"),
+        ([64, 64], [64, 64], {"reduce_threads": 2}, "knob reduce_threads=2: tensor cores take 1"),
     ],
 )
 def test_tiles_that_are_no_instructions_are_refused(tile: list[int], block: list[int], knobs: dict, words: str) -> None:

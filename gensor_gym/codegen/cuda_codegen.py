@@ -7,12 +7,13 @@ innermost spatial axis.
 
 from __future__ import annotations
 
-from gensor_gym.codegen.cuda_compute import write_accumulators, write_main
+from gensor_gym.codegen.cuda_compute import write_accumulators
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
-from gensor_gym.codegen.cuda_place import write_block_tile, write_slice
+from gensor_gym.codegen.cuda_pipeline import write_main
 from gensor_gym.codegen.cuda_plan import Plan, make_plan
 from gensor_gym.codegen.cuda_store import write_combine, write_store
 from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder
+from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.mma_codegen import generate_mma
 from gensor_gym.codegen.program import Program
@@ -25,11 +26,11 @@ def generate_cuda(program: Program) -> Kernel:
     Takes every structurally valid schedule, whether or not its resources fit the hardware. ValueError names a data type,
     a knob value or a tile that cannot be generated.
     """
-    plan = make_plan(program)
     if program.knob("tensor_core") == 1:
         return generate_mma(program)
     if program.knob("tensor_core") == 2:
         return generate_wgmma(program)
+    plan = make_plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_body(out, plan)
     return assemble(plan, entry, kernel_text(plan, entry, out, str(plan.threads), sizes(plan)))

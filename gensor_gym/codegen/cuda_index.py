@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from gensor_gym.codegen.cuda_plan import Plan, SharedTile, is_padded_along, upper_bound
+from gensor_gym.codegen.cuda_plan import Plan, is_padded_along, reach
+from gensor_gym.codegen.cuda_shared import SharedTile
 from gensor_gym.codegen.cuda_text import Loop, total
 from gensor_gym.operators.types import Access
 
 LOWEST = {"float32": "__int_as_float(0xff800000)", "int8": "-128"}
 """Minus infinity, or the smallest int8, which no maximum of int8 values is below."""
+
+
+Point = tuple[str, ...]
+"""A point of the reduction: its index within the step as C text along every reduce axis ("0" along spatial ones), [A]."""
 
 
 @dataclass(frozen=True)
@@ -27,27 +33,37 @@ class Site:
         return total([(1, self.group[axis]), (1, self.lane[axis])])
 
 
-def make_site(plan: Plan, lane_axis: int = -1, width: int = 1, lane: str = "0", point_lane: str = "0") -> Site:
-    """The site inside the loops over register tile and chunk, `width` elements at a time along `lane_axis`.
+def make_site(
+    plan: Plan, lane_axis: int = -1, width: int = 1, lane: str = "0", point_lane: str = "0", point: Point | None = None
+) -> Site:
+    """The site inside the loops over the register tile, `width` elements at a time along `lane_axis`, at a point.
 
     Along the points' axis groups are always as long as the plan says, and `point_lane` tells one in the group.
     """
-    group, lanes = [], []
+    group, lanes = list(point or looped_point(plan)), []
     for a, name in enumerate(plan.names):
-        step = width if a == lane_axis else 1
-        prefix = "reg"
-        if a in plan.op.reduce:
-            prefix, step = "point", plan.points.width if a == plan.points.axis else 1
-        group.append(f"{prefix}_{name}" if plan.register[a] > step else "0")
+        if a in plan.op.spatial:
+            group[a] = f"reg_{name}" if plan.register[a] > (width if a == lane_axis else 1) else "0"
         lanes.append(point_lane if a == plan.points.axis else lane if a == lane_axis else "0")
     return Site(tuple(group), tuple(lanes))
+
+
+def looped_point(plan: Plan) -> Point:
+    """The point inside the loops over the chunks of a step and over the points of a chunk."""
+    texts = []
+    for a, name in enumerate(plan.names):
+        step = plan.points.width if a == plan.points.axis else 1
+        chunk = f"chunk_{name}" if plan.chunks[a] > 1 else "0"
+        inside = f"point_{name}" if a in plan.op.reduce and plan.register[a] > step else "0"
+        texts.append(total([(1, chunk), (1, inside)]))
+    return tuple(texts)
 
 
 def in_tile(plan: Plan, axis: int, site: Site) -> str:
     """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread."""
     name, group, lane = plan.names[axis], site.group[axis], (1, site.lane[axis])
     if axis in plan.op.reduce:
-        return total([(1, f"chunk_{name}" if plan.chunks[axis] > 1 else "0"), (1, group), lane])
+        return total([(1, group), lane])
     threads, inner = plan.program.threads[axis], plan.inner[axis]
     first = (1, f"first_{name}" if threads > 1 else "0")
     if threads == 1 or inner == plan.register[axis]:
@@ -89,21 +105,22 @@ def flat(access: Access, indices: list[str]) -> str:
 
 def flat_shared(access: Access, tile: SharedTile, indices: list[str]) -> str:
     """Flat address in a shared tile for axis values within the block tile and the step."""
-    live = [d for d, size in enumerate(tile.shape) if size > 1]
-    return total((tile.strides[d], along(access, d, indices, offset=False)) for d in live)
+    return tile.address([along(access, d, indices, offset=False) for d in range(len(tile.shape))])
 
 
 def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:
     """Conditions on an index along a dimension, only those that some tile can break."""
-    row = access.coefficients[dimension]
-    reach = sum(c * (g * t - 1) for c, g, t in zip(row, plan.program.grid, plan.block, strict=True))
-    limit = upper_bound(plan.op, access, dimension)
-    conditions = []
-    if access.offset[dimension] < 0:
-        conditions.append(f"{index} >= 0")
-    if access.offset[dimension] + reach >= limit:
-        conditions.append(f"{index} < {limit}")
-    return conditions
+    below, limit = reach(plan, access, dimension)
+    return ([f"{index} >= 0"] if below else []) + ([f"{index} < {limit}"] if limit else [])
+
+
+def is_known(condition: str) -> bool | None:
+    """What a comparison of constants says; None where it has names."""
+    found = re.fullmatch(r"([-+\d ]+) (<|>=) (\d+)", condition)
+    if found is None:
+        return None
+    value, limit = sum(int(n) for n in re.findall(r"[-+]?\d+", found[1].replace(" ", ""))), int(found[3])
+    return value < limit if found[2] == "<" else value >= limit
 
 
 def neutral(plan: Plan) -> str:
@@ -121,6 +138,15 @@ def pad_value(plan: Plan) -> str:
     if value == float("-inf"):
         return LOWEST["float32"]
     return f"{value!r}f"
+
+
+def fill_of(plan: Plan, access: Access) -> str | None:
+    """What stands for an element outside; None where padding and what no point reduces over differ, and both occur."""
+    kinds = {
+        is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
+    }
+    values = {pad_value(plan) if padded else neutral(plan) for padded in kinds}
+    return next(iter(values)) if len(values) == 1 else None if values else neutral(plan)
 
 
 def guarded_read(plan: Plan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:

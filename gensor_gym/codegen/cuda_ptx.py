@@ -9,17 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gensor_gym.codegen.cuda_async import ASYNC_FUNCTIONS
+
 _HEAD = "__device__ __forceinline__"
-
-
-def _copy(nbytes: int, cache: str) -> str:
-    """An asynchronous copy from global to shared memory; zeros where `inside` is false."""
-    return f"""\
-{_HEAD} void copy_async_{nbytes}(void *to, const void *from, bool inside) {{
-  asm volatile("cp.async.{cache}.shared.global [%0], [%1], {nbytes}, %2;"
-               :: "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from), "r"(inside ? {nbytes} : 0) : "memory");
-}}
-"""
 
 
 def _load_matrices(name: str, kind: str, count: int) -> str:
@@ -52,16 +44,6 @@ def _multiply_add(name: str, instruction: str, sums: int, a: int, b: int) -> str
 
 
 FUNCTIONS: dict[str, str] = {
-    "copy_async_4": _copy(4, "ca"),
-    "copy_async_8": _copy(8, "ca"),
-    "copy_async_16": _copy(16, "cg"),
-    "commit_copies": f"""\
-{_HEAD} void commit_copies() {{ asm volatile("cp.async.commit_group;" ::: "memory"); }}
-""",
-    "wait_copies": f"""\
-template <int PENDING>
-{_HEAD} void wait_copies() {{ asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory"); }}
-""",
     **{f"load_matrices_x{n}": _load_matrices("load_matrices", "", n) for n in (1, 2, 4)},
     **{f"load_transposed_x{n}": _load_matrices("load_transposed", ".trans", n) for n in (1, 2, 4)},
     "mma_16x8x8_float16": _multiply_add("mma_16x8x8_float16", "m16n8k8.row.col.f32.f16.f16.f32", 4, 2, 1),
@@ -111,4 +93,5 @@ def device_functions(text: str, more: Mapping[str, str] | None = None) -> str:
     """
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [body for name, body in {**(more or {}), **FUNCTIONS}.items() if name in words]
-    return "#ifndef EMULATED  // the emulator has its own\n" + "\n".join(used) + "#endif\n\n" if used else ""
+    copies = ASYNC_FUNCTIONS if "copy_async" in words else ""
+    return copies + ("#ifndef EMULATOR  // which has its own\n" + "\n".join(used) + "#endif\n\n" if used else "")

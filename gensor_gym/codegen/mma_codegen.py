@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
-from gensor_gym.codegen.cuda_place import write_block_tile, write_slice
 from gensor_gym.codegen.cuda_plan import WARP
 from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder
+from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.mma_compute import write_step, write_sums
 from gensor_gym.codegen.mma_copy import write_copies, write_held, write_puts, write_step_origin
@@ -105,7 +105,7 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
     out.line("#pragma unroll 1")
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         if copies:
-            out.line(f"wait_copies<{ahead - 1}>();")
+            out.line(f"wait_for_copies<{ahead - 1}>();")
         out.line("__syncthreads();  // this step's tiles are complete, every warp is done with those of the step before")
         _write_ahead(out, plan, last, lambda: write_copies(out, plan, "empty", held=True), origin=True)
         if copies:

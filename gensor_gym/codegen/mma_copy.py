@@ -74,7 +74,7 @@ def _write_tile(out: Writer, plan: MatrixPlan, tile: OperandTile, stage: str, he
         if tile.way == "async":
             inside = " && ".join(conditions) or "true"
             nbytes = tile.width * plan.item
-            out.line(f"copy_async_{nbytes}(&{target}, &{source}, {inside});")
+            out.line(f"copy_async<{nbytes}>(&{target}, &{source}, {inside});")
             return
         value = _element(plan, tile, source, "const ")
         if conditions:

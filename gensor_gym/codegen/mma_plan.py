@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from gensor_gym.codegen.cuda_index import bounds
-from gensor_gym.codegen.cuda_plan import WARP, Plan, upper_bound
+from gensor_gym.codegen.cuda_plan import WARP, Plan, check_program, upper_bound
 from gensor_gym.codegen.cuda_text import total
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import TENSOR_TYPES, MatrixAxes, matrix_axes
@@ -268,12 +268,14 @@ class MatrixPlan(Plan):
 
     @cached_property
     def registers(self) -> int:
-        """Registers of a thread as `graph.resources` counts them: accumulators and fragments."""
-        repeats = {a: self.register[a] for a in self.repeats}
-        fragments = 0
-        for tile, each in ((self.a_tile, 2 * self.units * self.m_tiles), (self.b_tile, self.units * self.n_tiles)):
-            fragments += each * math.prod(size for a, size in repeats.items() if a in tile.axes)
-        return 40 + math.prod(self.register[a] for a in self.op.spatial) // WARP + fragments * (2 if self.buffered else 1)
+        """Registers of a thread as `graph.resources.registers_of` counts them: accumulators and fragments."""
+        total = 40 + math.prod(self.register[a] for a in self.op.spatial) // WARP
+        for read in self.op.reads:
+            strides = read.axis_strides()
+            part = math.prod(self.register[a] for a in self.op.spatial if strides[a])
+            held = -(-part * self.depth * self.item // (4 * WARP))
+            total += self.program.knob("register_buffer") * held * (2 if self.op.dtype == "tf32x3" else 1)
+        return total
 
     @cached_property
     def resident(self) -> int:
@@ -286,10 +288,8 @@ class MatrixPlan(Plan):
 
 
 def make_matrix_plan(program: Program) -> MatrixPlan:
-    """The plan of a program with tensor_core=1; ValueError names what cannot be generated.
-
-    `cuda_plan.make_plan` has looked at knobs and divisors of tiles.
-    """
+    """The plan of a program with tensor_core=1; ValueError names what cannot be generated."""
+    check_program(program, 1)
     op, hw = program.operator, program.hardware
     types = TENSOR_TYPES["sm_75" if hw.arch == "sm_75" else "sm_80"] if hw.arch != "sm_70" else {}
     roles = matrix_axes(op)
@@ -306,6 +306,4 @@ def make_matrix_plan(program: Program) -> MatrixPlan:
             raise ValueError(f"axis {axis.name}: {program.vthread[a]} vthreads; tensor cores take 1")
     if program.knob("reduce_threads") != 1:
         raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
-    if plan.turing and plan.stages > 2:
-        raise ValueError(f"knob stages={plan.stages}: {hw.arch} has no asynchronous copies and takes 1 or 2")
     return plan

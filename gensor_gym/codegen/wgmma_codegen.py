@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 
 from gensor_gym.codegen.cuda_index import origin
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
-from gensor_gym.codegen.cuda_place import write_block_tile
 from gensor_gym.codegen.cuda_text import Loop, Writer, total
+from gensor_gym.codegen.cuda_tiles import write_block_tile
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.wgmma_plan import (

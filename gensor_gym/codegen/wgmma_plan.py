@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.codegen.cuda_plan import Plan
+from gensor_gym.codegen.cuda_plan import Plan, check_program
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.graph.structure import SWIZZLE_BYTES, MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
@@ -173,17 +173,14 @@ class WgmmaPlan(Plan):
 
 
 def make_wgmma_plan(program: Program) -> WgmmaPlan:
-    """The plan of a program with tensor_core=2; ValueError names an operator, knob or tile that cannot be generated.
-
-    `cuda_plan.make_plan` has looked at knobs and divisors of tiles.
-    """
+    """The plan of a program with tensor_core=2; ValueError names an operator, knob or tile that cannot be generated."""
+    check_program(program, 2)
     op, hw = program.operator, program.hardware
     choices = tensor_core_choices(op, hw)
     if 2 not in choices:
         raise ValueError(f"knob tensor_core=2: {op} on {hw.name} takes {choices}")
-    for name, first in (("reduce_threads", 1), ("cluster", 1)):
-        if program.knob(name) != first:
-            raise ValueError(f"knob {name}={program.knob(name)}: wgmma takes {first}")
+    if program.knob("reduce_threads") != 1:
+        raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
     plan = WgmmaPlan(program)
     roles, (rows, columns) = plan.roles, plan.tile
     others = [a for a in op.spatial if a not in (roles.m, roles.n)]

@@ -1,8 +1,11 @@
 // What a generated CUDA kernel needs of the language and of the machine, for a C++ compiler.
 //
 // The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, at a warp operation until
-// every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two waits the order of the fibers is random (seeded), and shared
-// memory starts as NaN in every block, so that a missing barrier gives a wrong answer. Blocks run one after another.
+// every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two
+// waits the order of the fibers is random (seeded), and shared memory starts as NaN in every block, so that a missing
+// barrier gives a wrong answer. Blocks run one after another.
+// Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
+// once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
 // block at different barriers, a barrier after some thread has returned.
 #pragma once
@@ -26,6 +29,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+#define EMULATOR 1  // generated text leaves its device functions of PTX out
 #define __global__
 #define __device__
 #define __shared__
@@ -55,6 +59,20 @@ static inline float __int_as_float(unsigned bits) {
 
 namespace emulator {
 
+struct Copy {
+  void *to;
+  const void *from;
+  int bytes, read;  // of `bytes` bytes `read` come from memory, the others are zero
+  long group;
+};
+
+// Asynchronous copies of a thread that have not arrived, oldest first.
+struct Copies {
+  Copy *list;
+  int count, room;
+  long group;  // that the next copy belongs to
+};
+
 enum State { READY, AT_BARRIER, AT_WARP, AT_EVENT, DONE };
 
 struct Fiber {
@@ -65,6 +83,7 @@ struct Fiber {
   unsigned mask;        // lanes it waits for
   uint64_t value;       // what it brought to the warp operation
   uint64_t received[32];  // what every lane brought
+  Copies copies;
   bool (*happened)(uint64_t);  // whether the event that it waits for, named by `value`, has happened
 };
 
@@ -113,11 +132,38 @@ static void leave(State state) {
 #endif
 }
 
+// Queue a copy; what it overwrites may be gone from now on.
+static void start_copy(void *to, const void *from, int bytes, int read) {
+  if (reinterpret_cast<uintptr_t>(to) % bytes || (read && reinterpret_cast<uintptr_t>(from) % bytes))
+    fail("an asynchronous copy is not aligned to its size", 0);
+  Copies &mine = fibers[current].copies;
+  if (mine.count == mine.room) {
+    mine.room = 2 * mine.room + 16;
+    mine.list = static_cast<Copy *>(realloc(mine.list, mine.room * sizeof(Copy)));
+  }
+  memset(to, 0xff, bytes);
+  mine.list[mine.count++] = {to, from, bytes, read, mine.group};
+}
+
+// All copies but those of the newest `left` groups arrive.
+static void finish_copies(long left) {
+  Copies &mine = fibers[current].copies;
+  int done = 0;
+  for (; done < mine.count && mine.list[done].group < mine.group - left; ++done) {
+    const Copy &copy = mine.list[done];
+    memset(copy.to, 0, copy.bytes);
+    if (copy.read) memcpy(copy.to, copy.from, copy.read);
+  }
+  mine.count -= done;
+  if (done) memmove(mine.list, mine.list + done, mine.count * sizeof(Copy));
+}
+
 static void start() {
 #ifdef EMULATOR_ASAN
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
 #endif
   kernel(kernel_arguments);
+  if (fibers[current].copies.count) fail("a thread ends with asynchronous copies under way", 0);
   leave(DONE);
 }
 
@@ -182,6 +228,12 @@ static bool can_run(const Fiber &fiber) {
   return fiber.state == READY || (fiber.state == AT_EVENT && fiber.happened(fiber.value));
 }
 
+static bool waits_for_event() {
+  for (int t = 0; t < threads; ++t)
+    if (fibers[t].state == AT_EVENT) return true;
+  return false;
+}
+
 static void run_block() {
   int order[MAX_THREADS];
   ++blocks_begun;
@@ -192,6 +244,7 @@ static void run_block() {
     fiber.context.uc_stack.ss_size = STACK_BYTES;
     fiber.context.uc_link = nullptr;
     fiber.state = READY;
+    fiber.copies.group = 0;
     fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
     makecontext(&fiber.context, start, 0);
   }
@@ -201,7 +254,7 @@ static void run_block() {
       for (int t = 0; t < threads; ++t)
         if (can_run(fibers[t])) order[ready++] = t;
       if (ready == 0) {
-        if (advance == nullptr || !advance()) break;
+        if (!waits_for_event() || advance == nullptr || !advance()) break;
         continue;
       }
       for (int left = ready; left > 0; --left) {
@@ -342,3 +395,15 @@ static void *read_exactly(FILE *file, size_t bytes) {
 #define __ballot_sync(mask, predicate) emulator::ballot(__LINE__, mask, predicate)
 #define __any_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) != 0)
 #define __all_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) == (mask))
+
+// The device functions of codegen/cuda_async.py, as the PTX documentation describes them.
+template <int BYTES>
+static inline void copy_async(void *to, const void *from, bool inside = true) {
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "an asynchronous copy has 4, 8 or 16 bytes");
+  emulator::start_copy(to, from, BYTES, inside ? BYTES : 0);
+}
+static inline void commit_copies() { ++emulator::fibers[emulator::current].copies.group; }
+template <int LEFT>
+static inline void wait_for_copies() {
+  emulator::finish_copies(LEFT);
+}

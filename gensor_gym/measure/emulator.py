@@ -143,7 +143,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
     Arguments of the program: number of the kernel, seed, file of inputs, file for the output.
     """
-    parts = ['#define EMULATED\n#include "emulator.h"\n#include "emulator_mma.h"\n']
+    parts = ['#include "emulator.h"\n#include "emulator_mma.h"\n']
     if any(kernel.maps for kernel in kernels):
         parts.append('#include "emulator_wgmma.h"\n')
     parts += [_include_text(number, kernel) for number, kernel in enumerate(kernels)]

@@ -1,14 +1,14 @@
-// Tensor-core instructions and asynchronous copies as generated kernels call them (see codegen/cuda_ptx.py).
+// Instructions of whole warps on matrices, and 16-bit numbers, as generated kernels call them (see codegen/cuda_ptx.py).
 //
 // mma and ldmatrix are executed for the whole warp by the lane that arrives last, with the layouts of the PTX ISA. Sums
 // are exact within one instruction and then rounded towards zero, which is the least accurate that has been seen of
-// tensor cores (Fasi et al. 2021). A copy arrives at once or only when it is waited for, at random.
+// tensor cores (Fasi et al. 2021).
 #pragma once
 
 #include <math.h>
-#include <vector>
 
 #include "emulator.h"
+#include "emulator_half.h"
 
 struct alignas(8) ushort4 { unsigned short x, y, z, w; };
 struct alignas(4) ushort2 { unsigned short x, y; };
@@ -24,30 +24,6 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   unsigned result = 0;
   for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
   return result;
-}
-
-static inline float from_float16(unsigned short bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float value = exponent ? ldexpf(1024 + mantissa, exponent - 25) : ldexpf(mantissa, -24);
-  if (exponent == 31) value = mantissa ? NAN : INFINITY;
-  return bits >> 15 ? -value : value;
-}
-
-static inline unsigned short to_float16(float value) {  // to nearest, ties to even
-  const unsigned short sign = signbit(value) ? 0x8000 : 0;
-  if (isnan(value)) return 0x7fff;
-  const float size = fabsf(value);
-  if (size >= 65520.0f) return sign | 0x7c00;
-  const int exponent = size < 0x1p-14f ? -14 : ilogbf(size);
-  const int units = static_cast<int>(nearbyintf(ldexpf(size, 10 - exponent)));  // 1024 .. 2048 but for subnormals
-  return sign | (exponent == -14 ? units : ((exponent + 14) << 10) + units);
-}
-
-static inline float from_bfloat16(unsigned short bits) { return __int_as_float(static_cast<unsigned>(bits) << 16); }
-
-static inline unsigned short to_bfloat16(float value) {
-  const unsigned bits = __float_as_int(value);
-  return isnan(value) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
 static inline unsigned round_tf32(float value) {  // to nearest, ties away from zero; the low bits mean nothing
@@ -133,7 +109,7 @@ static inline void add(int &sum, double products) {
 }
 
 template <typename Sum>
-struct Product {
+struct WarpProduct {
   Sum *sums;
   const unsigned *a, *b;
 };
@@ -141,70 +117,21 @@ struct Product {
 // sums[M, 8] += a[M, K] * b[K, 8]
 template <typename Element, int M, int K, typename Sum>
 static void multiply_add(int line, Sum *sums, const unsigned *a, const unsigned *b) {
-  Product<Sum> mine{sums, a, b};
-  together(line, mine, [&](Product<Sum> **lanes) {
+  WarpProduct<Sum> mine{sums, a, b};
+  together(line, mine, [&](WarpProduct<Sum> **lanes) {
     void **all = reinterpret_cast<void **>(lanes);
     for (int m = 0; m < M; ++m)
       for (int n = 0; n < 8; ++n) {
         double products = 0;
         for (int k = 0; k < K; ++k)
-          products += element<Element>([](void *p) { return static_cast<Product<Sum> *>(p)->a; }, all, m, k, M) *
-                      element<Element>([](void *p) { return static_cast<Product<Sum> *>(p)->b; }, all, n, k, 8);
+          products += element<Element>([](void *p) { return static_cast<WarpProduct<Sum> *>(p)->a; }, all, m, k, M) *
+                      element<Element>([](void *p) { return static_cast<WarpProduct<Sum> *>(p)->b; }, all, n, k, 8);
         add(lanes[m % 8 * 4 + n / 2]->sums[m / 8 * 2 + n % 2], products);
       }
   });
 }
 
-struct Copy {
-  void *to;
-  const void *from;
-  int bytes;
-  bool inside;
-};
-
-static std::vector<std::vector<Copy>> groups[MAX_THREADS];  // of every thread, the last one not committed yet
-
-static void perform(const Copy &copy) {
-  if (copy.inside)
-    memcpy(copy.to, copy.from, copy.bytes);
-  else
-    memset(copy.to, 0, copy.bytes);
-}
-
-static void copy_async(int line, void *to, const void *from, int bytes, bool inside) {
-  if (reinterpret_cast<uintptr_t>(to) % bytes) fail("cp.async: shared memory is not aligned", line);
-  if (inside && reinterpret_cast<uintptr_t>(from) % bytes) fail("cp.async: global memory is not aligned", line);
-  const Copy copy{to, from, bytes, inside};
-  if (random_below(2)) return perform(copy);
-  auto &mine = groups[current];
-  if (mine.empty()) mine.emplace_back();
-  mine.back().push_back(copy);
-}
-
 }  // namespace emulator
-
-static inline void copy_async_4(void *to, const void *from, bool inside, int line = __builtin_LINE()) {
-  emulator::copy_async(line, to, from, 4, inside);
-}
-static inline void copy_async_8(void *to, const void *from, bool inside, int line = __builtin_LINE()) {
-  emulator::copy_async(line, to, from, 8, inside);
-}
-static inline void copy_async_16(void *to, const void *from, bool inside, int line = __builtin_LINE()) {
-  emulator::copy_async(line, to, from, 16, inside);
-}
-static inline void commit_copies() {
-  auto &mine = emulator::groups[emulator::current];
-  if (mine.empty()) mine.emplace_back();
-  mine.emplace_back();
-}
-template <int PENDING>
-static inline void wait_copies() {
-  auto &mine = emulator::groups[emulator::current];
-  while (static_cast<int>(mine.size()) > PENDING + 1) {
-    for (const emulator::Copy &copy : mine.front()) emulator::perform(copy);
-    mine.erase(mine.begin());
-  }
-}
 
 #define LOAD_MATRICES(NAME, TRANSPOSED, COUNT)                                                    \
   static inline void NAME(unsigned *to, const void *from, int line = __builtin_LINE()) {         \

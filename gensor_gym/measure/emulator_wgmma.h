@@ -4,7 +4,7 @@
 // missing wait, and a stage that is given back too early, give a wrong answer.
 #pragma once
 
-#include "emulator_mma.h"
+#include "emulator_half.h"
 #include "emulator_tma.h"
 
 namespace emulator {
@@ -18,7 +18,7 @@ struct Issued {
   int fragment, group, line;
   uint64_t a, b;
   bool add, transposed;
-  float (*value)(unsigned short);
+  float (*value)(uint16_t);
 };
 
 struct Fragment {
@@ -124,7 +124,7 @@ static int fragment_of(Multiplier &self, float *registers, int columns, int line
 }
 
 template <int ELEMENTS>
-static void wgmma(int line, float (*value)(unsigned short), bool transposed, float (&registers)[ELEMENTS], uint64_t a, uint64_t b,
+static void wgmma(int line, float (*value)(uint16_t), bool transposed, float (&registers)[ELEMENTS], uint64_t a, uint64_t b,
                   int add) {
   constexpr int columns = ELEMENTS * 2;
   static_assert(columns % 8 == 0 && columns <= MAX_COLUMNS, "wgmma has 8 to 256 columns, in eights");
@@ -194,12 +194,4 @@ static inline void wgmma_commit() { emulator::wgmma_commit(); }
 template <int LEFT>
 static inline void wgmma_wait(int line = __builtin_LINE()) {
   emulator::wgmma_wait(line, LEFT);
-}
-
-// Two values rounded to the nearest, the first one in the lower half.
-static inline unsigned pack_bfloat16(float first, float second) {
-  return to_bfloat16(first) | static_cast<unsigned>(to_bfloat16(second)) << 16;
-}
-static inline unsigned pack_float16(float first, float second) {
-  return to_float16(first) | static_cast<unsigned>(to_float16(second)) << 16;
 }

@@ -1,4 +1,4 @@
-"""Text that says where a block stands: its slice of the reduction and its tile of the output."""
+"""Which part of the work is a block's: slice of the reduction, tile of the output (in rows, or in groups by knob raster)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write_slice(out: Writer, plan: Plan) -> None:
 
 
 def write_block_tile(out: Writer, plan: Plan, work: str = "blockIdx.x") -> None:
-    """First index of the block tile along every axis that has several tiles; `work` numbers the tiles of all slices."""
+    """First index of the block tile along every axis that has several tiles, `block_<axis>`; `work` numbers tiles and slices."""
     live = [a for a in plan.op.spatial if plan.program.grid[a] > 1]
     if not live:
         return

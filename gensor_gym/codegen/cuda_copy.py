@@ -1,0 +1,360 @@
+"""Text of the copies into shared memory: all threads of a block together fill the tile of one read.
+
+What does not change from step to step is written before the main loop: where a thread's first copy comes from and goes
+to, or those of all its copies where the later ones are not a constant distance apart, and one bit a copy for whether it
+is inside the tensor. A block whose whole box is inside takes copies without guards.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gensor_gym.codegen.cuda_index import (
+    along,
+    bounds,
+    fill_of,
+    guarded_read,
+    is_known,
+    origin,
+    reach,
+)
+from gensor_gym.codegen.cuda_plan import Plan
+from gensor_gym.codegen.cuda_shared import SharedTile
+from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, remainder, total
+from gensor_gym.operators.types import Access
+
+UNROLLED_LOADS = 8
+"""Cooperative loads of one thread that are in flight together: more would only take registers."""
+MASK_BITS = 32
+
+
+@dataclass(frozen=True)
+class Copies:
+    """How the threads of a block share the copying of one read's box."""
+
+    plan: Plan
+    index: int
+
+    @property
+    def read(self) -> Access:
+        """What is copied."""
+        return self.plan.op.reads[self.index]
+
+    @property
+    def name(self) -> str:
+        """The tensor's name, which begins all names here."""
+        return self.read.tensor.name
+
+    @property
+    def tile(self) -> SharedTile:
+        """Where it goes."""
+        return self.plan.shared_tile(self.index)
+
+    @property
+    def width(self) -> int:
+        """Elements a copy."""
+        return self.tile.load_width
+
+    @property
+    def trips(self) -> int:
+        """Copies of one thread."""
+        return -(-self.tile.loads // self.plan.threads)
+
+    @property
+    def kind(self) -> str:
+        """C type of what one copy moves."""
+        scalar = SCALARS[self.read.tensor.dtype]
+        return f"{scalar.vector}{self.width}" if self.width > 1 else scalar.name
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Copies along every dimension, by which a copy's number is taken apart, the last dimension fastest.
+
+        A dimension that continues the one before it takes over its length, which spares a division. So it is when the box
+        holds its whole length in the tensor, without gap in shared memory, and nothing is guarded.
+        """
+        read, tile = self.read, self.tile
+        counts = list(tile.shape)
+        for d in range(1, len(counts)):
+            whole = tile.shape[d] == read.view[d] and tile.strides[d - 1] == tile.strides[d] * tile.shape[d]
+            if whole and not tile.swizzle and not bounds(self.plan, read, d, "") + bounds(self.plan, read, d - 1, ""):
+                counts[d] *= counts[d - 1]
+                counts[d - 1] = 1
+        counts[-1] //= self.width
+        return counts
+
+    @cached_property
+    def stride(self) -> tuple[int, ...] | None:
+        """Distance along every dimension of one copy of a thread from its copy before; None where it varies."""
+        numbers = np.arange(self.tile.loads)
+        places = np.stack(np.unravel_index(numbers, self.counts), axis=1)
+        places[:, -1] *= self.width
+        threads = self.plan.threads
+        if self.trips == 1:
+            return (0,) * len(self.counts)
+        moved = places[threads:] - places[:-threads]
+        return tuple(int(n) for n in moved[0]) if (moved == moved[0]).all() else None
+
+    @property
+    def kept(self) -> bool:
+        """Whether addresses of all copies are kept in registers, because the copies are not a constant distance apart."""
+        return self.stride is None and self.trips <= UNROLLED_LOADS
+
+    @property
+    def moving(self) -> list[int]:
+        """Dimensions whose index changes from step to step."""
+        plan = self.plan
+        axes = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
+        return [d for d, row in enumerate(self.read.coefficients) if any(row[a] for a in axes)]
+
+    def guards(self, places: list[str]) -> tuple[list[str], list[str]]:
+        """Conditions on a copy at `places` in the box: those that no step changes, and the others."""
+        fixed: list[str] = []
+        changing: list[str] = []
+        for d, index in enumerate(self.positions(places)):
+            (changing if d in self.moving else fixed).extend(bounds(self.plan, self.read, d, index))
+        return fixed, changing
+
+    def positions(self, places: list[str]) -> list[str]:
+        """Index in the view along every dimension."""
+        origins = [origin(self.plan, a) for a in range(len(self.plan.names))]
+        return [total([(1, along(self.read, d, origins)), (1, place)]) for d, place in enumerate(places)]
+
+    @cached_property
+    def masked(self) -> bool:
+        """Whether one bit a copy says that it is inside as far as that does not change from step to step."""
+        fixed, _ = self.guards(["place"] * len(self.counts))
+        return bool(fixed) and self.trips <= MASK_BITS and fill_of(self.plan, self.read) is not None
+
+    @cached_property
+    def whole_box(self) -> tuple[list[str], list[str]] | None:
+        """Conditions under which the whole box is inside, fixed and changing; None where it never is."""
+        lists: tuple[list[str], list[str]] = [], []
+        for d, first in enumerate(self.positions(["0"] * len(self.counts))):
+            below, limit = reach(self.plan, self.read, d)
+            conditions = [f"{first} >= 0"] if below else []
+            conditions += [f"{total([(1, first)], self.tile.shape[d] - 1)} < {limit}"] if limit else []
+            if any(is_known(condition) is False for condition in conditions):
+                return None
+            lists[d in self.moving].extend(c for c in conditions if is_known(c) is None)
+        return lists
+
+    @property
+    def guarded(self) -> bool:
+        """Whether some copy may be outside."""
+        return any(self.guards(["place"] * len(self.counts)))
+
+
+def write_places(out: Writer, copies: Copies) -> None:
+    """Before the main loop: what stays the same from step to step."""
+    name, tile = copies.name, copies.tile
+    what = f"{copies.width} elements" if copies.width > 1 else "one element"
+    out.note(f"{name}: box of {' x '.join(map(str, tile.shape))}, {what} a copy, {copies.trips} a thread")
+    if copies.stride is not None:
+        places = _write_coordinates(out, copies, "thread", f"{name}_")
+        out.line(f"const {SCALARS[copies.read.tensor.dtype].name} *{name}_from = {name} + {_source(copies, places)};")
+        if not tile.swizzle:
+            out.line(f"const int {name}_to = {tile.address(places)};")
+    if copies.kept:
+        out.line(f"int {name}_from[{copies.trips}]{'' if tile.swizzle else f', {name}_to[{copies.trips}]'};")
+    if copies.masked and copies.trips > 1:
+        out.line(f"unsigned {name}_inside = 0;  // one bit a copy")
+    if copies.kept or (copies.masked and copies.trips > 1):
+        _write_kept(out, copies)
+    elif copies.masked:
+        out.line(f"const bool {name}_inside = {' && '.join(copies.guards(_places(out, copies))[0])};")
+    if copies.whole_box and copies.whole_box[0]:
+        out.line(f"const bool {name}_whole = {' && '.join(copies.whole_box[0])};  // the box is inside")
+
+
+def _write_kept(out: Writer, copies: Copies) -> None:
+    """Addresses and masks of all copies of a thread."""
+    name, tile = copies.name, copies.tile
+    with out.nest([Loop("trip", str(copies.trips))]), out.guarded(_in_box(copies)):
+        places = _places(out, copies)
+        if copies.kept:
+            out.line(f"{name}_from[trip] = {_source(copies, places)};")
+            if not tile.swizzle:
+                out.line(f"{name}_to[trip] = {tile.address(places)};")
+        if copies.masked:
+            out.line(f"if ({' && '.join(copies.guards(places)[0])}) {name}_inside |= 1u << trip;")
+
+
+def _source(copies: Copies, places: list[str]) -> str:
+    """Address in the tensor of a place in the box, as far as no step changes it."""
+    fixed = [origin(copies.plan, a) if a in copies.plan.op.spatial else "0" for a in range(len(copies.plan.names))]
+    indices = [total([(1, along(copies.read, d, fixed)), (1, place)]) for d, place in enumerate(places)]
+    return total(zip(copies.read.strides(), indices, strict=True))
+
+
+def _places(out: Writer, copies: Copies) -> list[str]:
+    """Coordinates in the box of copy `trip` of this thread."""
+    if copies.stride is None:
+        load = total([(1, "thread"), (1, "trip * THREADS")]) if copies.trips > 1 else "thread"
+        return _write_coordinates(out, copies, f"({load})" if copies.trips > 1 else load, "box_")
+    live = [count > 1 for count in copies.counts]
+    steps = zip(copies.stride, live, strict=True)
+    return [
+        total([(1, f"{copies.name}_{d}" if alive else "0"), (step, "trip" if step else "0")])
+        for d, (step, alive) in enumerate(steps)
+    ]
+
+
+def _write_coordinates(out: Writer, copies: Copies, load: str, prefix: str) -> list[str]:
+    """Coordinates in the box of copy number `load`, as new constants."""
+    counts, places = copies.counts, ["0"] * len(copies.counts)
+    live = [d for d, count in enumerate(counts) if count > 1]
+    for d in live:
+        place = remainder(load, math.prod(counts[d + 1 :]), 0 if d == live[0] else counts[d])
+        scale = f" * {copies.width}" if d == len(counts) - 1 and copies.width > 1 else ""
+        out.line(f"const int {prefix}{d} = {place}{scale};")
+        places[d] = f"{prefix}{d}"
+    return places
+
+
+def _in_box(copies: Copies) -> list[str]:
+    """Condition under which copy `trip` of this thread exists."""
+    tile, threads = copies.tile, copies.plan.threads
+    if tile.loads % threads == 0:
+        return []
+    full = f"trip < {copies.trips - 1} || " if 1 < copies.trips <= UNROLLED_LOADS else ""  # known once unrolled
+    return [f"{full}{total([(1, 'thread'), (1, 'trip * THREADS' if copies.trips > 1 else '0')])} < {tile.loads}"]
+
+
+def write_registers(out: Writer, copies: Copies) -> None:
+    """Declare the registers between `load` and `store`."""
+    out.line(f"{copies.kind} {copies.name}_copy[{copies.trips}];")
+
+
+def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0") -> None:
+    """The copies of one step.
+
+    `statement` is what a copy does: `move` (load and store), `load` (into registers `<name>_copy`), `store` (from
+    there) or `async`. `buffer` is the number of the buffer that is filled.
+    """
+    box = copies.whole_box
+    if statement == "store" or not copies.guarded:
+        _write_trips(out, copies, statement, buffer, guarded=False)
+    elif box is None:
+        _write_trips(out, copies, statement, buffer, guarded=True)
+    else:
+        whole = ([f"{copies.name}_whole"] if box[0] else []) + box[1]
+        with out.block(f"if ({' && '.join(whole)})"):
+            _write_trips(out, copies, statement, buffer, guarded=False)
+        with out.block("else"):
+            _write_trips(out, copies, statement, buffer, guarded=True)
+
+
+def _write_trips(out: Writer, copies: Copies, statement: str, buffer: str, guarded: bool) -> None:
+    """The loop over a thread's copies."""
+    trips = copies.trips
+    split = statement in ("load", "store")
+    loop = Loop("trip", str(trips), 1, UNROLLED_LOADS if trips > UNROLLED_LOADS and not split else 0)
+    names = copies.stride is None and _needs_places(copies, statement, guarded)
+    names = names or (statement == "move" and copies.tile.store_width < copies.width)
+    with ExitStack() as stack:
+        if trips > 1:
+            stack.enter_context(out.nest([loop]))
+        elif names:
+            stack.enter_context(out.block(""))
+        stack.enter_context(out.guarded(_in_box(copies)))
+        _write_copy(out, copies, statement, buffer, guarded)
+
+
+def _write_copy(out: Writer, copies: Copies, statement: str, buffer: str, guarded: bool) -> None:
+    """One copy."""
+    places: list[str] = []
+    if _needs_places(copies, statement, guarded):
+        places = _places(out, copies)
+    value = "" if statement == "store" else _value(copies, places, guarded, statement == "async")
+    name, trip = copies.name, "trip" if copies.trips > 1 else "0"
+    if statement == "async":
+        size = copies.width * copies.tile.item
+        out.line(f"copy_async<{size}>(&{_target(copies, places, buffer)}, {value});")
+    elif statement == "load":
+        out.line(f"{name}_copy[{trip}] = {value};")
+    else:
+        if statement == "move" and copies.tile.store_width < copies.width:
+            out.line(f"const {copies.kind} group = {value};")
+            value = "group"
+        _write_stores(out, copies, places, buffer, value or f"{name}_copy[{trip}]")
+
+
+def _needs_places(copies: Copies, statement: str, guarded: bool) -> bool:
+    """Whether a copy's coordinates are used where it stands."""
+    if copies.stride is not None:
+        return True  # they are constants already
+    loads, stores = statement != "store", statement != "load"
+    guard = guarded and loads and (not copies.masked or bool(copies.guards(["place"] * len(copies.counts))[1]))
+    return not copies.kept or (stores and copies.tile.swizzle > 0) or guard
+
+
+def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool) -> str:
+    """What a copy loads; of an asynchronous one the arguments that say so."""
+    plan, read, name = copies.plan, copies.read, copies.name
+    pointer = f"&{name}{_from(copies, places)}"
+    kind = copies.kind
+    load = f"*reinterpret_cast<const {kind} *>({pointer})" if copies.width > 1 else pointer[1:]
+    if not guarded:
+        return pointer if asynchronous else load
+    cast = splat(kind, copies.width) if copies.width > 1 else "{}"
+    if not copies.masked:
+        if asynchronous:
+            return f"{pointer}, {' && '.join(sum(copies.guards(places), []))}"
+        return guarded_read(plan, read, copies.positions(places), load, cast)
+    inside = f"{name}_inside >> trip & 1" if copies.trips > 1 else f"{name}_inside"
+    conditions = [inside, *(copies.guards(places)[1] if places else [])]
+    text = " && ".join(f"({c})" if " & " in c and len(conditions) > 1 else c for c in conditions)
+    return f"{pointer}, {text}" if asynchronous else f"{text} ? {load} : {cast.format(fill_of(plan, read))}"
+
+
+def _from(copies: Copies, places: list[str]) -> str:
+    """Subscript of the tensor, or of the thread's pointer into it, for copy `trip`."""
+    plan, read = copies.plan, copies.read
+    strides = read.axis_strides()
+    step = [(strides[a], origin(plan, a)) for a in plan.op.reduce]
+    if copies.stride is not None:
+        between = sum(s * n for s, n in zip(read.strides(), copies.stride, strict=True))
+        return f"_from[{total([*step, (between, 'trip')])}]"
+    if copies.kept:
+        return f"[{total([(1, f'{copies.name}_from[trip]'), *step])}]"
+    return f"[{total(zip(read.strides(), copies.positions(places), strict=True))}]"
+
+
+def _target(copies: Copies, places: list[str], buffer: str, lane: int = 0) -> str:
+    """The place in the shared tile of a copy's element number `lane`."""
+    name, tile = copies.name, copies.tile
+    within = total([(1, "0")], lane * tile.strides[-1])
+    if tile.swizzle or (copies.stride is None and not copies.kept):
+        last = len(places) - 1
+        moved = [total([(1, p)], lane if d == last else 0) for d, p in enumerate(places)]
+        to = tile.address(moved)
+        within = "0"
+    elif copies.kept:
+        to = f"{name}_to[trip]"
+    else:
+        between = sum(s * n for s, n in zip(tile.strides, copies.stride or (), strict=True))
+        to = total([(1, f"{name}_to"), (between, "trip")])
+    stage = copies.plan.stage_bytes // tile.item
+    return f"{name}_tile[{total([(stage, buffer), (1, to), (1, within)])}]"
+
+
+def _write_stores(out: Writer, copies: Copies, places: list[str], buffer: str, value: str) -> None:
+    """Into the tile at once, or element by element."""
+    tile, width = copies.tile, copies.width
+    if tile.store_width == width:
+        target = _target(copies, places, buffer)
+        out.line(f"*reinterpret_cast<{copies.kind} *>(&{target}) = {value};" if width > 1 else f"{target} = {value};")
+        return
+    for lane, part in enumerate("xyzw"[:width]):
+        out.line(f"{_target(copies, places, buffer, lane)} = {value}.{part};")
+
+
+def splat(vector: str, width: int) -> str:
+    """Format text that makes a vector of one value."""
+    return vector + "{{" + ", ".join(["{0}"] * width) + "}}"
