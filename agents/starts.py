@@ -14,7 +14,19 @@ from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE
 from gensor_gym.graph.rules import fits, is_well_formed
-from gensor_gym.graph.tables import ALLOWED, INSTRUCTION_K, IS_CPU, ITEM, KNOB_BITS, MATRIX_A, MATRIX_K, MATRIX_M, MATRIX_N
+from gensor_gym.graph.tables import (
+    ALLOWED,
+    INSTRUCTION_K,
+    IS_CPU,
+    ITEM,
+    KNOB_BITS,
+    MATRIX_A,
+    MATRIX_K,
+    MATRIX_M,
+    MATRIX_N,
+    SIZE_START,
+    Tables,
+)
 
 WGMMA_COLUMNS = 64
 """Columns of the first wgmma program: below this the instruction loses much of its rate."""
@@ -27,7 +39,7 @@ def starts(graph: ConstructionGraph) -> np.ndarray:
     ints = graph.tables.ints
     if ints[IS_CPU] == 0:
         rows += [_with(first, "convolution", 3)] if _offers(ints, "convolution", 3) else []
-        rows += [_smallest(first, core, ints) for core in (1, 2) if _offers(ints, "tensor_core", core)]
+        rows += [_smallest(first, core, graph.tables) for core in (1, 2) if _offers(ints, "tensor_core", core)]
     kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, graph.tables.sizes)]
     return np.array(kept or [first], dtype=np.int32)
 
@@ -45,10 +57,13 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
     return row
 
 
-def _smallest(first: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
+def _smallest(first: np.ndarray, core: int, tables: Tables) -> np.ndarray:
     """The smallest tile of whole fragments by mma.sync (1) or wgmma (2), all levels alike; nothing unrolled."""
-    row = _with(_with(first, "tensor_core", core), "unroll", 1)
-    m, n, k = (16, 8, int(ints[INSTRUCTION_K])) if core == 1 else (64, WGMMA_COLUMNS, 128 // int(ints[ITEM + ints[MATRIX_A]]))
+    row, ints = _with(_with(first, "tensor_core", core), "unroll", 1), tables.ints
+    m, n, k = 16, 8, int(ints[INSTRUCTION_K])
+    if core == 2:
+        ladder = tables.sizes[ints[SIZE_START + ints[MATRIX_N]] : ints[SIZE_START + ints[MATRIX_N] + 1]]
+        m, n, k = 64, max(s for s in ladder if s % 8 == 0 and s <= WGMMA_COLUMNS), 128 // int(ints[ITEM + ints[MATRIX_A]])
     for level in range(MAX_LEVELS):
         for place, length in ((MATRIX_M, m), (MATRIX_N, n), (MATRIX_K, k)):
             row[TILE + level * MAX_AXES + ints[place]] = length

@@ -12,10 +12,9 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.graph.knobs import KNOBS, Knob
 from gensor_gym.graph.structure import is_aligned, is_staged, shared_inner
-from gensor_gym.operators.types import Access, Operator
+from gensor_gym.operators.types import INPUT, Access, Operator
 
 WARP = 32
-DTYPES = ("float32", "float16", "bfloat16", "tf32", "tf32x3", "int8")
 
 
 @dataclass(frozen=True)
@@ -256,8 +255,8 @@ def make_plan(program: Program) -> Plan:
 def check_program(program: Program, tensor_core: int) -> None:
     """ValueError for a data type, a knob or a tile that kernels with this value of knob tensor_core do not take."""
     op = program.operator
-    if op.dtype not in DTYPES:
-        raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(DTYPES)}")
+    if op.dtype not in INPUT:
+        raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(INPUT)}")
     if program.hardware.kind != "gpu":
         hw = program.hardware
         raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {hw.kind!r} ({hw.name})")

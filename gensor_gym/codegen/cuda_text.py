@@ -27,6 +27,11 @@ SCALARS = {
 HALVES = ("float16", "bfloat16")
 
 
+def computed(dtype: str) -> str:
+    """C type of a register that holds an element to compute with."""
+    return "float" if dtype in HALVES else SCALARS[dtype].name
+
+
 def widened(dtype: str, value: str) -> str:
     """A stored element as C text of the type that is computed with."""
     return f"from_{dtype}({value})" if dtype in HALVES else value

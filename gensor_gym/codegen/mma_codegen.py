@@ -6,6 +6,7 @@ that its tiles are there and that everybody is done with the step before, whose 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
@@ -117,7 +118,7 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
         out.line("empty = empty + 1 == STAGES ? 0 : empty + 1;")
 
 
-def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: object, origin: bool) -> None:
+def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:
     """Something done for the step that is `stages - 1` ahead, where there is one."""
     ahead = plan.stages - 1
     with ExitStack() as stack:
