@@ -8,7 +8,9 @@ is inside the tensor. A block whose whole box is inside takes copies without gua
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -106,6 +108,11 @@ class Copies:
         return self.stride is None and self.trips <= UNROLLED_LOADS
 
     @property
+    def decoded(self) -> bool:
+        """Whether every copy finds its place anew in every step, because there are too many to keep."""
+        return self.stride is None and not self.kept
+
+    @property
     def moving(self) -> list[int]:
         """Dimensions whose index changes from step to step."""
         plan = self.plan
@@ -156,7 +163,11 @@ def write_places(out: Writer, copies: Copies) -> None:
     what = f"{copies.width} elements" if copies.width > 1 else "one element"
     out.note(f"{name}: box of {' x '.join(map(str, tile.shape))}, {what} a copy, {copies.trips} a thread")
     if copies.stride is not None:
-        places = _write_coordinates(out, copies, "thread", f"{name}_")
+        texts = _split(copies, "thread")
+        places = [f"{name}_{d}" if text != "0" else "0" for d, text in enumerate(texts)]
+        for place, text in zip(places, texts, strict=True):
+            if text != "0":
+                out.line(f"const int {place} = {text};")
         out.line(f"const {SCALARS[copies.read.tensor.dtype].name} *{name}_from = {name} + {_source(copies, places)};")
         if not tile.swizzle:
             out.line(f"const int {name}_to = {tile.address(places)};")
@@ -167,7 +178,7 @@ def write_places(out: Writer, copies: Copies) -> None:
     if copies.kept or (copies.masked and copies.trips > 1):
         _write_kept(out, copies)
     elif copies.masked:
-        out.line(f"const bool {name}_inside = {' && '.join(copies.guards(_places(out, copies))[0])};")
+        out.line(f"const bool {name}_inside = {' && '.join(copies.guards(_known_places(copies))[0])};")
     if copies.whole_box and copies.whole_box[0]:
         out.line(f"const bool {name}_whole = {' && '.join(copies.whole_box[0])};  // the box is inside")
 
@@ -175,8 +186,7 @@ def write_places(out: Writer, copies: Copies) -> None:
 def _write_kept(out: Writer, copies: Copies) -> None:
     """Addresses and masks of all copies of a thread."""
     name, tile = copies.name, copies.tile
-    with out.nest([Loop("trip", str(copies.trips))]), out.guarded(_in_box(copies)):
-        places = _places(out, copies)
+    with out.nest([Loop("trip", str(copies.trips))]), out.guarded(_in_box(copies)), _coordinates(out, copies) as places:
         if copies.kept:
             out.line(f"{name}_from[trip] = {_source(copies, places)};")
             if not tile.swizzle:
@@ -192,28 +202,36 @@ def _source(copies: Copies, places: list[str]) -> str:
     return total(zip(copies.read.strides(), indices, strict=True))
 
 
-def _places(out: Writer, copies: Copies) -> list[str]:
-    """Coordinates in the box of copy `trip` of this thread."""
-    if copies.stride is None:
-        load = total([(1, "thread"), (1, "trip * THREADS")]) if copies.trips > 1 else "thread"
-        return _write_coordinates(out, copies, f"({load})" if copies.trips > 1 else load, "box_")
+@contextmanager
+def _coordinates(out: Writer, copies: Copies) -> Iterator[list[str]]:
+    """Coordinates in the box of copy `trip` of this thread, declared before the lines inside as far as these use them."""
+    if copies.stride is not None:
+        yield _known_places(copies)
+        return
+    load, at = "(thread + trip * THREADS)" if copies.trips > 1 else "thread", len(out.lines)
+    table = _split(copies, load)
+    yield [f"box_{d}" if text != "0" else "0" for d, text in enumerate(table)]
+    used = set(re.findall(r"box_\d+", "\n".join(out.lines[at:])))
+    indent = "  " * out.depth
+    out.lines[at:at] = [f"{indent}const int box_{d} = {text};" for d, text in enumerate(table) if f"box_{d}" in used]
+
+
+def _known_places(copies: Copies) -> list[str]:
+    """Coordinates of copy `trip`, a constant distance from those of the thread's first."""
     live = [count > 1 for count in copies.counts]
-    steps = zip(copies.stride, live, strict=True)
     return [
         total([(1, f"{copies.name}_{d}" if alive else "0"), (step, "trip" if step else "0")])
-        for d, (step, alive) in enumerate(steps)
+        for d, (step, alive) in enumerate(zip(copies.stride or (), live, strict=True))
     ]
 
 
-def _write_coordinates(out: Writer, copies: Copies, load: str, prefix: str) -> list[str]:
-    """Coordinates in the box of copy number `load`, as new constants."""
+def _split(copies: Copies, load: str) -> list[str]:
+    """Coordinates in the box of copy number `load` as C text."""
     counts, places = copies.counts, ["0"] * len(copies.counts)
     live = [d for d, count in enumerate(counts) if count > 1]
     for d in live:
         place = remainder(load, math.prod(counts[d + 1 :]), 0 if d == live[0] else counts[d])
-        scale = f" * {copies.width}" if d == len(counts) - 1 and copies.width > 1 else ""
-        out.line(f"const int {prefix}{d} = {place}{scale};")
-        places[d] = f"{prefix}{d}"
+        places[d] = place + (f" * {copies.width}" if d == len(counts) - 1 and copies.width > 1 else "")
     return places
 
 
@@ -238,66 +256,55 @@ def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0")
     there) or `async`. `buffer` is the number of the buffer that is filled.
     """
     box = copies.whole_box
+    _write_pointers(out, copies, statement, buffer)
     if statement == "store" or not copies.guarded:
-        _write_trips(out, copies, statement, buffer, guarded=False)
+        _write_trips(out, copies, statement, guarded=False)
     elif box is None:
-        _write_trips(out, copies, statement, buffer, guarded=True)
+        _write_trips(out, copies, statement, guarded=True)
     else:
         whole = ([f"{copies.name}_whole"] if box[0] else []) + box[1]
         with out.block(f"if ({' && '.join(whole)})"):
-            _write_trips(out, copies, statement, buffer, guarded=False)
+            _write_trips(out, copies, statement, guarded=False)
         with out.block("else"):
-            _write_trips(out, copies, statement, buffer, guarded=True)
+            _write_trips(out, copies, statement, guarded=True)
 
 
-def _write_trips(out: Writer, copies: Copies, statement: str, buffer: str, guarded: bool) -> None:
+def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool) -> None:
     """The loop over a thread's copies."""
     trips = copies.trips
     split = statement in ("load", "store")
     loop = Loop("trip", str(trips), 1, UNROLLED_LOADS if trips > UNROLLED_LOADS and not split else 0)
-    names = copies.stride is None and _needs_places(copies, statement, guarded)
-    names = names or (statement == "move" and copies.tile.store_width < copies.width)
+    names = copies.stride is None or (statement == "move" and copies.tile.store_width < copies.width)
     with ExitStack() as stack:
         if trips > 1:
             stack.enter_context(out.nest([loop]))
         elif names:
             stack.enter_context(out.block(""))
         stack.enter_context(out.guarded(_in_box(copies)))
-        _write_copy(out, copies, statement, buffer, guarded)
+        _write_copy(out, copies, statement, guarded)
 
 
-def _write_copy(out: Writer, copies: Copies, statement: str, buffer: str, guarded: bool) -> None:
+def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool) -> None:
     """One copy."""
-    places: list[str] = []
-    if _needs_places(copies, statement, guarded):
-        places = _places(out, copies)
-    value = "" if statement == "store" else _value(copies, places, guarded, statement == "async")
     name, trip = copies.name, "trip" if copies.trips > 1 else "0"
-    if statement == "async":
-        size = copies.width * copies.tile.item
-        out.line(f"copy_async<{size}>(&{_target(copies, places, buffer)}, {value});")
-    elif statement == "load":
-        out.line(f"{name}_copy[{trip}] = {value};")
-    else:
-        if statement == "move" and copies.tile.store_width < copies.width:
-            out.line(f"const {copies.kind} group = {value};")
-            value = "group"
-        _write_stores(out, copies, places, buffer, value or f"{name}_copy[{trip}]")
-
-
-def _needs_places(copies: Copies, statement: str, guarded: bool) -> bool:
-    """Whether a copy's coordinates are used where it stands."""
-    if copies.stride is not None:
-        return True  # they are constants already
-    loads, stores = statement != "store", statement != "load"
-    guard = guarded and loads and (not copies.masked or bool(copies.guards(["place"] * len(copies.counts))[1]))
-    return not copies.kept or (stores and copies.tile.swizzle > 0) or guard
+    with _coordinates(out, copies) as places:
+        value = "" if statement == "store" else _value(copies, places, guarded, statement == "async")
+        if statement == "async":
+            size = copies.width * copies.tile.item
+            out.line(f"copy_async<{size}>(&{_target(copies, places)}, {value});")
+        elif statement == "load":
+            out.line(f"{name}_copy[{trip}] = {value};")
+        else:
+            if statement == "move" and copies.tile.store_width < copies.width:
+                out.line(f"const {copies.kind} group = {value};")
+                value = "group"
+            _write_stores(out, copies, places, value or f"{name}_copy[{trip}]")
 
 
 def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool) -> str:
     """What a copy loads; of an asynchronous one the arguments that say so."""
     plan, read, name = copies.plan, copies.read, copies.name
-    pointer = f"&{name}{_from(copies, places)}"
+    pointer = f"&{_from(copies, places)}"
     kind = copies.kind
     load = f"*reinterpret_cast<const {kind} *>({pointer})" if copies.width > 1 else pointer[1:]
     if not guarded:
@@ -308,51 +315,55 @@ def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool)
             return f"{pointer}, {' && '.join(sum(copies.guards(places), []))}"
         return guarded_read(plan, read, copies.positions(places), load, cast)
     inside = f"{name}_inside >> trip & 1" if copies.trips > 1 else f"{name}_inside"
-    conditions = [inside, *(copies.guards(places)[1] if places else [])]
+    conditions = [inside, *copies.guards(places)[1]]
     text = " && ".join(f"({c})" if " & " in c and len(conditions) > 1 else c for c in conditions)
     return f"{pointer}, {text}" if asynchronous else f"{text} ? {load} : {cast.format(fill_of(plan, read))}"
 
 
+def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) -> None:
+    """Pointers for all copies of a step: `<name>_at` in the tensor, `<name>_into` in the buffer that is filled."""
+    plan, read, name = copies.plan, copies.read, copies.name
+    scalar = SCALARS[read.tensor.dtype].name
+    if statement != "store" and not copies.decoded:
+        strides, start = read.axis_strides(), f"{name}_from" if copies.stride is not None else name
+        step = total((strides[a], origin(plan, a)) for a in plan.op.reduce)
+        out.line(f"const {scalar} *{name}_at = {start}{f' + {step}' if step != '0' else ''};")
+    if statement != "load":
+        first = "0" if copies.decoded or copies.kept or copies.tile.swizzle else f"{name}_to"
+        place = total([(plan.stage_bytes // copies.tile.item, buffer), (1, first)])
+        out.line(f"{scalar} *{name}_into = {name}_tile{f' + {place}' if place != '0' else ''};")
+
+
 def _from(copies: Copies, places: list[str]) -> str:
-    """Subscript of the tensor, or of the thread's pointer into it, for copy `trip`."""
-    plan, read = copies.plan, copies.read
-    strides = read.axis_strides()
-    step = [(strides[a], origin(plan, a)) for a in plan.op.reduce]
+    """The element of the tensor that copy `trip` begins with."""
     if copies.stride is not None:
-        between = sum(s * n for s, n in zip(read.strides(), copies.stride, strict=True))
-        return f"_from[{total([*step, (between, 'trip')])}]"
+        between = sum(s * n for s, n in zip(copies.read.strides(), copies.stride, strict=True))
+        return f"{copies.name}_at[{total([(between, 'trip')])}]"
     if copies.kept:
-        return f"[{total([(1, f'{copies.name}_from[trip]'), *step])}]"
-    return f"[{total(zip(read.strides(), copies.positions(places), strict=True))}]"
+        return f"{copies.name}_at[{copies.name}_from[trip]]"
+    return f"{copies.name}[{total(zip(copies.read.strides(), copies.positions(places), strict=True))}]"
 
 
-def _target(copies: Copies, places: list[str], buffer: str, lane: int = 0) -> str:
+def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
     """The place in the shared tile of a copy's element number `lane`."""
     name, tile = copies.name, copies.tile
-    within = total([(1, "0")], lane * tile.strides[-1])
-    if tile.swizzle or (copies.stride is None and not copies.kept):
+    if tile.swizzle or copies.decoded:
         last = len(places) - 1
-        moved = [total([(1, p)], lane if d == last else 0) for d, p in enumerate(places)]
-        to = tile.address(moved)
-        within = "0"
-    elif copies.kept:
-        to = f"{name}_to[trip]"
-    else:
-        between = sum(s * n for s, n in zip(tile.strides, copies.stride or (), strict=True))
-        to = total([(1, f"{name}_to"), (between, "trip")])
-    stage = copies.plan.stage_bytes // tile.item
-    return f"{name}_tile[{total([(stage, buffer), (1, to), (1, within)])}]"
+        return f"{name}_into[{tile.address([total([(1, p)], lane if d == last else 0) for d, p in enumerate(places)])}]"
+    between = 0 if copies.kept else sum(s * n for s, n in zip(tile.strides, copies.stride or (), strict=True))
+    place = f"{name}_to[trip]" if copies.kept else total([(between, "trip")])
+    return f"{name}_into[{total([(1, place)], lane * tile.strides[-1])}]"
 
 
-def _write_stores(out: Writer, copies: Copies, places: list[str], buffer: str, value: str) -> None:
+def _write_stores(out: Writer, copies: Copies, places: list[str], value: str) -> None:
     """Into the tile at once, or element by element."""
     tile, width = copies.tile, copies.width
     if tile.store_width == width:
-        target = _target(copies, places, buffer)
+        target = _target(copies, places)
         out.line(f"*reinterpret_cast<{copies.kind} *>(&{target}) = {value};" if width > 1 else f"{target} = {value};")
         return
     for lane, part in enumerate("xyzw"[:width]):
-        out.line(f"{_target(copies, places, buffer, lane)} = {value}.{part};")
+        out.line(f"{_target(copies, places, lane)} = {value}.{part};")
 
 
 def splat(vector: str, width: int) -> str:

@@ -59,13 +59,16 @@ def looped_point(plan: Plan) -> Point:
     return tuple(texts)
 
 
-def in_tile(plan: Plan, axis: int, site: Site) -> str:
-    """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread."""
+def in_tile(plan: Plan, axis: int, site: Site, from_first: bool = False) -> str:
+    """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread.
+
+    `from_first` leaves out where the thread's first element is.
+    """
     name, group, lane = plan.names[axis], site.group[axis], (1, site.lane[axis])
     if axis in plan.op.reduce:
         return total([(1, group), lane])
     threads, inner = plan.program.threads[axis], plan.inner[axis]
-    first = (1, f"first_{name}" if threads > 1 else "0")
+    first = (1, f"first_{name}" if threads > 1 and not from_first else "0")
     if threads == 1 or inner == plan.register[axis]:
         return total([first, (1, group), lane])
     if inner == 1:
@@ -74,11 +77,6 @@ def in_tile(plan: Plan, axis: int, site: Site) -> str:
     if group == "0":
         return total([first, lane])
     return total([first, (inner * threads, f"{group} / {constant}"), (1, f"{group} % {constant}"), lane])
-
-
-def local_indices(plan: Plan, site: Site) -> list[str]:
-    """Index within the block tile or step along every axis."""
-    return [in_tile(plan, a, site) for a in range(len(plan.names))]
 
 
 def global_indices(plan: Plan, site: Site) -> list[str]:

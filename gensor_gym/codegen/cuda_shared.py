@@ -61,10 +61,9 @@ class SharedTile:
 
     def address(self, places: Sequence[str]) -> str:
         """C text of an element's place, from the elements' indices along the dimensions."""
-        live = [d for d, size in enumerate(self.shape) if size > 1]
         if not self.swizzle:
-            return total((self.strides[d], places[d]) for d in live)
-        row = total((self.strides[d] // self.pitch, places[d]) for d in live if d != self.inner)
+            return total(zip(self.strides, places, strict=True))
+        row = total((s // self.pitch, places[d]) for d, s in enumerate(self.strides) if d != self.inner)
         unit = UNIT // self.item
         column = places[self.inner]
         permuted = f"({column} ^ {total([(unit, _remainder(row, self.swizzle))])})" if row != "0" else column
