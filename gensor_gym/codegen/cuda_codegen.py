@@ -11,6 +11,7 @@ import math
 
 from gensor_gym.codegen.cuda_async import ASYNC_FUNCTIONS
 from gensor_gym.codegen.cuda_compute import write_accumulators
+from gensor_gym.codegen.cuda_lanes import write_lanes
 from gensor_gym.codegen.cuda_pipeline import write_main
 from gensor_gym.codegen.cuda_plan import Plan, make_plan
 from gensor_gym.codegen.cuda_store import FINISH_THREADS, write_combine, write_finish, write_store
@@ -108,14 +109,7 @@ def _write_positions(out: Writer, plan: Plan) -> None:
         out.line("const int thread = threadIdx.x;")
     if plan.reduce_threads > 1:
         out.line("const int reduce_thread = thread % REDUCE_THREADS;")
-    divisor = plan.threads
-    live = [a for a in plan.op.spatial if plan.program.threads[a] > 1]
-    for a in live:
-        count, name = plan.program.threads[a], plan.names[a]
-        divisor //= count
-        index = remainder("thread", divisor, 0 if a == live[0] else count)
-        scale = f" * {plan.inner[a]}" if plan.inner[a] > 1 else ""
-        out.line(f"const int first_{name} = {index}{scale};")
+    write_lanes(out, plan)
 
 
 def _write_slice(out: Writer, plan: Plan) -> None:
