@@ -9,7 +9,7 @@ ratio of the model's latencies. The exponents are configuration; how they were c
 
 from __future__ import annotations
 
-from gensor_gym.cost.gpu import shared_wavefronts
+from gensor_gym.cost.gpu_lanes import shared_wavefronts
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE
 from gensor_gym.graph.resources import footprint, fragment, reduce_product, spatial_product, tile_bytes

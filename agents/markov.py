@@ -21,6 +21,7 @@ from agents import walk
 from agents.columns import Columns
 from agents.feedback import measure_with_feedback
 from agents.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, measure_rankings, ranked
+from agents.starts import starts as starts_of
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.rules import fits
@@ -63,7 +64,7 @@ class Markov:
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk with the model alone; no measurement."""
         begin = time.perf_counter()
-        starts = np.tile(graph.initial().row, (self.walkers, 1))
+        starts = np.resize(starts_of(graph), (self.walkers, ROW))
         rows, seconds, visited, evaluations = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
             starts = self._register_tiles(graph, rows, seconds)

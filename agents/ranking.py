@@ -16,7 +16,8 @@ from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
 """Places of the register tile in a row."""
-STRUCTURE = [KNOB + i for i, k in enumerate(KNOBS) if k.name in ("pack_a", "pack_b", "convolution", "thread_split", "split_k")]
+_STRUCTURAL = ("pack_a", "pack_b", "convolution", "thread_split", "split_k", "stages", "tensor_core")
+STRUCTURE = [KNOB + i for i, k in enumerate(KNOBS) if k.name in _STRUCTURAL]
 """Places of the knobs that change what is generated as a whole. The model errs alike on programs of one structure."""
 
 

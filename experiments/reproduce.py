@@ -19,7 +19,7 @@ from experiments.results import write_text
 from experiments.tables.table import Table, text_of
 from gensor_gym.fingerprint import fingerprint
 
-TABLES = ("gensor_operators",)
+TABLES = ("gensor_operators", "gpu_published")
 """Modules of `experiments.tables`."""
 
 

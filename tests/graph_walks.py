@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
 
 from gensor_gym import ConstructionGraph
+from gensor_gym.graph.layout import slot_of
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.structure import instruction_k, matrix_axes
 
 OPERATORS = (
     "gemm(m=64, n=48, k=40)",
     'gemm(m=33, n=65, k=129, dtype="int8")',
     "gemm(m=4096, n=4096, k=1024)+bias+relu",
+    'gemm(m=256, n=512, k=128, dtype="bfloat16")',
+    'conv2d(n=1, c=32, h=10, w=12, k=32, r=3, s=3, padding=1, dtype="float16")',
     "batched_gemm(b=3, m=16, n=40, k=24)",
     "gemv(m=100, k=333)",
     "conv2d(n=2, c=8, h=14, w=14, k=32, r=3, s=3, padding=1)",
@@ -34,9 +38,46 @@ def graph_of(operator: str, machine: str, space: str) -> ConstructionGraph:
     return ConstructionGraph(operator, machine, space=space)
 
 
-def walk(graph: ConstructionGraph, rng: np.random.Generator, steps: int) -> Iterator[Schedule]:
-    """Schedules along one random walk from the start; growing moves and `cache` twice as likely as the others."""
-    schedule = graph.initial()
+TENSOR = (
+    'gemm(m=256, n=512, k=128, dtype="bfloat16")',
+    'batched_gemm(b=3, m=72, n=40, k=64, dtype="float16")',
+    'gemm(m=64, n=48, k=40, dtype="int8")',
+    'conv2d(n=1, c=32, h=10, w=12, k=32, r=3, s=3, padding=1, dtype="float16")',
+)
+"""Products with tensor-core programs, of which random walks from the start find hardly any."""
+
+
+def moved(graph: ConstructionGraph, schedule: Schedule, action: str) -> Schedule | None:
+    """The successor by an action, None where it is illegal."""
+    after = graph.transition(schedule, [str(a) for a in graph.actions].index(action))
+    return None if after == schedule else after
+
+
+def climbed(graph: ConstructionGraph, schedule: Schedule, action: str, done: Callable[[Schedule], bool]) -> Schedule:
+    """The same action until `done`; every step must be legal."""
+    while not done(schedule):
+        after = moved(graph, schedule, action)
+        assert after is not None, f"{action} is illegal at {schedule}"
+        schedule = after
+    return schedule
+
+
+def tensor_start(graph: ConstructionGraph) -> Schedule:
+    """The smallest mma.sync program, by single legal moves from the unscheduled program."""
+    roles = matrix_axes(graph.operator)
+    step = instruction_k(graph.operator, graph.hardware, 1)
+    schedule = climbed(graph, graph.initial(), "lower[unroll]", lambda s: s.knob("unroll") == 1)
+    for axis, length in ((roles.m, 16), (roles.n, 8), (roles.k, step)):
+        slot = slot_of(axis, len(graph.operator.spatial))
+        schedule = climbed(graph, schedule, f"tile[{slot}]", lambda s, at=slot, n=length: s.tile[0][at] % n == 0)
+    return climbed(graph, schedule, "raise[tensor_core]", lambda s: s.knob("tensor_core") == 1)
+
+
+def walk(
+    graph: ConstructionGraph, rng: np.random.Generator, steps: int, schedule: Schedule | None = None
+) -> Iterator[Schedule]:
+    """Schedules along one random walk (from the start); growing moves and `cache` twice as likely as the others."""
+    schedule = schedule or graph.initial()
     for _ in range(steps):
         yield schedule
         legal = np.flatnonzero(graph.action_mask(schedule))[1:]

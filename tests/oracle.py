@@ -17,6 +17,8 @@ from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS
 from gensor_gym.graph.schedule import Schedule, make_row
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Access, Operator
+from tests import oracle_matrix as matrix
+from tests.oracle_gpu import Gpu
 from tests.oracle_sizes import compact, cpu_sizes, sizes
 
 ITEM = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4}
@@ -37,7 +39,7 @@ class State:
 
 
 @dataclass
-class Oracle:
+class Oracle(Gpu):
     """Masks, transitions and legality of one task."""
 
     op: Operator
@@ -92,6 +94,7 @@ class Oracle:
             return [knob.default]
         points = math.prod(self.extents[a] for a in self.reduce)
         long_spatial = [a for a in self.spatial if self.extents[a] > 1]
+        repeats = points > 1 and any(self.staged(read) for read in self.op.reads)
         limits = {
             "split_k": lambda v: v <= points,
             "reduce_threads": lambda v: v <= points,
@@ -100,11 +103,26 @@ class Oracle:
             "vector": lambda v: v == 1 or any(self._loads_wide(read, v) for read in self.op.reads),
             "raster": lambda v: v == 1 or len(long_spatial) >= 2,
             "shared_layout": lambda v: v == 0 or any(self.staged(read) for read in self.op.reads),
-            "convolution": lambda v: v == 0 or (v in (1, 2) and self.op.name == "conv2d" and not self.gpu),
+            "convolution": lambda v: v == 0 or (self.op.name == "conv2d" and (v == 3) == self.gpu),
+            "stages": lambda v: v == 1 or (repeats and v <= self.buffers()),
+            "register_buffer": lambda v: v == 1 or repeats,
+            "warp_tile": lambda v: v == 0 or self._has_patches(),
+            "lane_map": lambda v: v == 0 or self._has_patches(),
+            "tensor_core": lambda v: v in matrix.choices(self.op, self.hw),
+            "persistent": lambda v: v == 0 or 2 in matrix.choices(self.op, self.hw),
             "pack_b": lambda v: v == 0 or len(self.op.reads) > 1,
             "prefetch": lambda v: v == 0 or bool(self.reduce),
         }
         return [v for v in knob.available if limits.get(name, lambda _: True)(v)]
+
+    def buffers(self) -> int:
+        """Shared buffers at most: before cp.async the second is filled by way of registers."""
+        return 2 if self.hw.arch in ("sm_70", "sm_75") else 5
+
+    def _has_patches(self) -> bool:
+        """Whether a warp can lie over rows and columns of threads that share elements."""
+        shared = any(self.staged(read) for read in self.op.reads)
+        return shared and len(self.spatial) >= 2 and all(self.extents[a] > 1 for a in self.spatial[-2:])
 
     def _loads_wide(self, read: Access, width: int) -> bool:
         last = read.coefficients[-1]
@@ -205,50 +223,11 @@ class Oracle:
     def fits(self, state: State) -> bool:
         return self._fits_gpu(state) if self.gpu else self._fits_cpu(state)
 
-    def threads(self, state: State) -> int:
-        outer = math.prod(state.tiles[1][a] // state.tiles[0][a] for a in self.spatial)
-        return outer * state.knob("reduce_threads")
-
-    def registers(self, state: State) -> int:
-        count = 32 + math.prod(state.tiles[0][a] for a in self.spatial)
-        for read in self.op.reads:
-            count += 2 * math.prod(state.tiles[0][a] for a in self.spatial if self.depends(read, a))
-        return count
-
-    def shared_bytes(self, state: State) -> int:
-        total = 0
-        for read in self.op.reads:
-            if self.staged(read):
-                shape = self.box(read, state.tiles[1])
-                inner = shape[self.shared_inner(read)]
-                rows = math.prod(shape) // inner
-                padding = 4 if state.knob("shared_layout") == 1 and rows > 1 else 0
-                total += math.ceil(rows * (inner + padding) * ITEM[read.tensor.dtype] / 16) * 16
-        if state.knob("reduce_threads") > 32:
-            exchange = 4 * (self.threads(state) // 32) * math.prod(state.tiles[0][a] for a in self.spatial)
-            return max(total, exchange)
-        return total
-
     def _points(self, state: State, level: int) -> int:
         return math.prod(state.tiles[level][a] for a in self.reduce)
 
     def _steps(self, state: State, level: int) -> int:
         return math.prod(math.ceil(self.extents[a] / state.tiles[level][a]) for a in self.reduce)
-
-    def _fits_gpu(self, state: State) -> bool:
-        threads, registers = self.threads(state), self.registers(state)
-        warps = math.ceil(threads / self.hw.warp)
-        granted = math.ceil(registers * self.hw.warp / 256) * 256 * math.ceil(warps / 4) * 4
-        body = math.prod(state.tiles[0]) * state.knob("unroll")
-        return (
-            threads <= self.hw.threads_per_block
-            and registers <= self.hw.registers_per_thread
-            and granted <= self.hw.registers_per_unit
-            and self.shared_bytes(state) <= self.hw.shared_per_block
-            and body <= 4096
-            and state.knob("reduce_threads") <= self._points(state, 1) // self._points(state, 0)
-            and state.knob("split_k") <= self._steps(state, 1)
-        )
 
     def vectors(self, state: State) -> tuple[int, int]:
         """(vector registers along the register tile, accumulators)."""
@@ -299,6 +278,8 @@ class Oracle:
     def _move_tile(self, state: State, axis: int, up: bool) -> State:
         level, current = state.level, state.tiles[state.level][axis]
         base = state.tiles[level - 1][axis] if level else state.vthread[axis]
+        if level == 0 and state.knob("tensor_core") > 0:
+            base = matrix.fragment(self, state, axis)
         found = [s for s in self.ladders[axis] if s % base == 0 and (s > current if up else s < current)]
         size = (min(found) if up else max(found)) if found else current
         rows = [

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from gensor_gym import ConstructionGraph, hardware
-from gensor_gym.graph import resources, rules
+from gensor_gym.graph import limits, rules
 from gensor_gym.graph.actions import KNOB_UP, NUM_ACTIONS, STOP
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.structure import tensor_core_choices
 from gensor_gym.hardware.types import Hardware
-from tests.graph_walks import OPERATORS, SPACES, graph_of
+from tests.graph_walks import OPERATORS, SPACES, TENSOR, graph_of, tensor_start
 
 WALKERS = 48
 STEPS = 60
@@ -35,11 +37,11 @@ def tight(machine: str, rng: np.random.Generator) -> Hardware:
     )
 
 
-def refused(graph: ConstructionGraph, rng: np.random.Generator) -> int:
+def refused(graph: ConstructionGraph, rng: np.random.Generator, start: Schedule | None = None) -> int:
     """Compare along random walks, each with a taste of its own in actions; the number of moves that limits forbade."""
     tastes = rng.gumbel(size=(WALKERS, NUM_ACTIONS)) * rng.uniform(0.5, 3.0, size=(WALKERS, 1))
     tastes[:, KNOB_UP:] -= 1.0
-    rows = graph.stack([graph.initial()] * WALKERS)
+    rows = graph.stack([start or graph.initial()] * WALKERS)
     every = np.tile(np.arange(NUM_ACTIONS), WALKERS)
     forbidden = 0
     for _ in range(STEPS):
@@ -72,20 +74,32 @@ def test_masks_are_the_definition_where_every_limit_binds(operator: str, machine
     assert any(graph.is_legal(graph.initial()) for graph in graphs)
 
 
+@pytest.mark.parametrize("operator", TENSOR)
+@pytest.mark.parametrize("machine", ["h200", "a100", "t4"])
+def test_masks_are_the_definition_on_tensor_cores(operator: str, machine: str) -> None:
+    rng = np.random.default_rng(24)
+    graph = graph_of(operator, machine, "extended")
+    if "bfloat16" in operator and machine == "t4":
+        assert tensor_core_choices(graph.operator, graph.hardware) == (0,)  # Turing has no bfloat16
+        return
+    assert refused(graph, rng, tensor_start(graph)) > 0
+
+
 def test_all_limits_together_are_each_of_them() -> None:
     """A row fits exactly when it keeps every single limit, so that looking at a set of them is enough."""
     rng = np.random.default_rng(23)
     names = ("REGISTERS", "CODE", "SHARED", "REDUCE_SHARES", "L1_TILE", "TASK_TILE", "PACKING", "SPLIT")
-    limits = [getattr(resources, name) for name in names]
-    assert sum(limits) == resources.EVERY and len(set(limits)) == len(limits)
-    broken = np.zeros(len(limits), dtype=int)
+    names += ("MATRIX", "WARPS")
+    kept = [getattr(limits, name) for name in names]
+    assert sum(kept) == limits.EVERY and len(set(kept)) == len(kept)
+    broken = np.zeros(len(kept), dtype=int)
     for operator in OPERATORS:
-        for machine, kept in (("t4", resources.fits_gpu), ("cascade_lake", resources.fits_cpu)):
+        for machine, fits in (("t4", limits.fits_gpu), ("cascade_lake", limits.fits_cpu)):
             graph = ConstructionGraph(operator, tight(machine, rng), space="extended")
             for _ in range(150):
                 row = rough_row(graph, rng)
-                verdicts = [bool(kept(row, graph.tables.ints, limit)) for limit in limits]
-                assert bool(kept(row, graph.tables.ints)) == all(verdicts)
+                verdicts = [bool(fits(row, graph.tables.ints, limit)) for limit in kept]
+                assert bool(fits(row, graph.tables.ints)) == all(verdicts)
                 broken += ~np.array(verdicts)
     assert (broken > 0).all(), dict(zip(names, broken, strict=True))
 

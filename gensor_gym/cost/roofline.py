@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.graph.structure import tensor_core_choices
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -15,8 +16,15 @@ def roofline_floor(op: Operator, hardware: Hardware) -> float:
     Data that fits in a shared cache may stay there between calls (warm timing), so its bandwidth counts, not DRAM's
     (Williams et al. 2009, with the cache level chosen by footprint).
     """
+    return max(op.flops / peak_rate(op, hardware), op.compulsory_bytes / resident_bandwidth(op, hardware))
+
+
+def peak_rate(op: Operator, hardware: Hardware) -> float:
+    """Operations per second that no program exceeds: of tensor cores where the operator may use them, at full clock."""
     flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
-    return max(op.flops / flops, op.compulsory_bytes / resident_bandwidth(op, hardware))
+    if len(tensor_core_choices(op, hardware)) == 1:
+        return flops
+    return max(flops, dict(hardware.tensor_peak)[op.dtype])
 
 
 def resident_bandwidth(op: Operator, hardware: Hardware) -> float:

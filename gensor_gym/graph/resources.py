@@ -1,4 +1,4 @@
-"""What a program takes of the hardware, and whether that is within its limits. Compiled, for one row.
+"""What a program takes of the hardware. Compiled, for one row; whether it is within the limits says `graph/limits.py`.
 
 GPU: threads, registers, shared memory, code size. CPU: vector registers, cache footprints, code size.
 """
@@ -9,29 +9,25 @@ from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import (
-    COPIED,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
+    INSTRUCTION_K,
     ITEM,
-    L2_BYTES,
-    L3_BYTES,
     LANES,
+    MATRIX_A,
+    MATRIX_B,
+    MATRIX_K,
+    MATRIX_N,
     NUM_DIMS,
     NUM_READS,
     PAIR_WIDTH,
     PAIRS,
-    REGS_THREAD,
-    REGS_UNIT,
-    SHARED_BLOCK,
+    PRODUCTS,
     SHARED_INNER,
     STAGED,
     STRIDE,
-    THREADS_BLOCK,
-    UNITS,
-    VECTOR_REGS,
     VECTOR_SLOT,
-    WARP,
 )
 
 SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
@@ -40,17 +36,17 @@ SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
 SHARED_LAYOUT, RASTER, CONVOLUTION = (KNOB + KNOB_INDEX[n] for n in ("shared_layout", "raster", "convolution"))
 PACK_A, PACK_B, LOOP_ORDER = (KNOB + KNOB_INDEX[n] for n in ("pack_a", "pack_b", "loop_order"))
 PREFETCH, THREAD_SPLIT = (KNOB + KNOB_INDEX[n] for n in ("prefetch", "thread_split"))
+STAGES, REGISTER_BUFFER, TENSOR_CORE = (KNOB + KNOB_INDEX[n] for n in ("stages", "register_buffer", "tensor_core"))
+WARP_TILE, LANE_MAP = (KNOB + KNOB_INDEX[n] for n in ("warp_tile", "lane_map"))
+PERSISTENT, CLUSTER = (KNOB + KNOB_INDEX[n] for n in ("persistent", "cluster"))
 
 CODE_LIMIT_GPU = 4096
 """Multiply-adds in the unrolled body of one thread: beyond this NVRTC takes seconds and the instruction cache overflows."""
 CODE_LIMIT_CPU = 512
 """Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
 
-REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT = (1 << i for i in range(8))
-EVERY = (1 << 8) - 1
-"""Limits, as members of a set. Both kinds of hardware: registers (and threads), code, work for all parts of a split
-reduction. GPU: shared memory, work for all reduction threads. CPU: L1 tile, task tile, packing for vectors of channels.
-"""
+MMA_CODE = 8
+"""Multiply-adds that one tensor-core instruction counts as in the unrolled body: itself and its share of loads."""
 
 
 @lean
@@ -123,40 +119,103 @@ def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def workers_of(row, ints):  # noqa: ANN001, ANN201
+    """Register tiles side by side in a block tile: threads, or on tensor cores warps or warpgroups."""
+    return spatial_product(row, 1, ints) // spatial_product(row, 0, ints)
+
+
+@lean
 def threads_of(row, ints):  # noqa: ANN001, ANN201
-    """Threads of a GPU block."""
-    inner = spatial_product(row, 0, ints)
-    return spatial_product(row, 1, ints) // inner * power_value(row[REDUCE_THREADS])
+    """Threads of a GPU block. A worker is a thread; on tensor cores a warp, or a warpgroup (and one more that copies)."""
+    workers = workers_of(row, ints)
+    if row[TENSOR_CORE] == 0:
+        return workers * power_value(row[REDUCE_THREADS])
+    return workers * 32 if row[TENSOR_CORE] == 1 else (workers + 1) * 128
 
 
 @lean
 def registers_of(row, ints):  # noqa: ANN001, ANN201
     """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
 
-    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231.
+    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. On tensor cores 40, the
+    accumulators of the worker's tile shared out over its threads and, for mma.sync, fragments of one instruction's k (once
+    more with register_buffer); NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
     """
-    total = 32 + spatial_product(row, 0, ints)
+    tile = spatial_product(row, 0, ints)
+    if row[TENSOR_CORE] == 2:
+        return 40 + tile // 128
+    total = 32 + tile if row[TENSOR_CORE] == 0 else 40 + tile // 32
     for t in range(ints[NUM_READS]):
-        total += 2 * fragment(row, t, ints)
+        part = fragment(row, t, ints)
+        if row[TENSOR_CORE] == 0:
+            total += 2 * part
+        else:  # 4-byte registers of 32 lanes; high and low parts where a product is made of three
+            held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
+            total += power_value(row[REGISTER_BUFFER]) * held * (2 if ints[PRODUCTS] == 3 else 1)
     return total
 
 
 @lean
-def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Shared memory of a GPU block: staged boxes one after the other, each rounded up to 16 bytes.
+def matrix_elements(row, tensor, level, ints):  # noqa: ANN001, ANN201
+    """Elements of a read's tile as a matrix, a window's elements repeated: the tile over the axes that move it."""
+    size = 1
+    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            size *= row[TILE + level * MAX_AXES + axis]
+    return size
 
-    When asked, rows (along `structure.shared_inner`, where a box has several) are padded; 4 elements are counted, the
-    code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the boxes.
+
+@lean
+def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of a staged read that one step of the reduction puts into shared memory.
+
+    A dense box; a matrix of shifted tiles on tensor cores and in an implicit matrix product (convolution=3).
     """
+    if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
+        return matrix_elements(row, tensor, 1, ints)
+    return footprint(row, tensor, 1, ints)
+
+
+@lean
+def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements that lie next to each other in shared memory before the next row of a staged tile begins.
+
+    A box's rows run along `structure.shared_inner`. In matrices, A's rows run along axis k and B's along axis n; in an
+    implicit matrix product they run along all spatial axes of the read.
+    """
+    if row[TENSOR_CORE] > 0:
+        return row[TILE + MAX_AXES + (ints[MATRIX_K] if tensor == ints[MATRIX_A] else ints[MATRIX_N])]
+    if row[CONVOLUTION] != 3:
+        return box_length(row, tensor, ints[SHARED_INNER + tensor], 1, ints)
+    size = 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            size *= row[TILE + MAX_AXES + axis]
+    return size
+
+
+@lean
+def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
+    """Shared memory of a GPU block: staged tiles one after the other, each rounded up to 16 bytes, once per stage.
+
+    With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are
+    counted, the code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the tiles.
+    wgmma: tiles of whole swizzle atoms of 1024 bytes, two barriers of 8 bytes per stage, and the alignment of the first.
+    """
+    if row[TENSOR_CORE] == 2:
+        total = 16
+        for t in (ints[MATRIX_A], ints[MATRIX_B]):
+            total += (matrix_elements(row, t, 1, ints) * ints[ITEM + t] + 1023) // 1024 * 1024
+        return 1024 + (row[STAGES] + 1) * total
     total = 0
     for t in range(ints[NUM_READS]):
-        if ints[STAGED + t] == 0:
+        if ints[STAGED + t] == 0 and row[TENSOR_CORE] == 0:
             continue
-        box = footprint(row, t, 1, ints)
-        rows = box // box_length(row, t, ints[SHARED_INNER + t], 1, ints)
-        if row[SHARED_LAYOUT] == 1 and rows > 1:
-            box += rows * 4
-        total += (box * ints[ITEM + t] + 15) // 16 * 16
+        count = staged_elements(row, t, ints)
+        rows = count // staged_row(row, t, ints) if row[SHARED_LAYOUT] == 1 else 1
+        padding = (16 if row[TENSOR_CORE] > 0 else 4 * ints[ITEM + t]) if rows > 1 else 0
+        total += (count * ints[ITEM + t] + rows * padding + 15) // 16 * 16
+    total *= row[STAGES] + 1
     exchange = 0
     if power_value(row[REDUCE_THREADS]) > 32:
         exchange = 4 * (threads_of(row, ints) // 32) * spatial_product(row, 0, ints)
@@ -164,30 +223,14 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Limits of a block: threads, registers, shared memory, code; and no part of the reduction left without work.
-
-    Only those of the set `limits` are looked at, which is enough where the row is known to keep the others.
-    """
-    if limits & SPLIT and row[SPLIT_K] > 0 and power_value(row[SPLIT_K]) > reduce_steps(row, 1, ints):
-        return False
-    if limits & CODE:
-        body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
-        if body * power_value(row[UNROLL]) > CODE_LIMIT_GPU:
-            return False
-    if limits & REGISTERS:
-        threads = threads_of(row, ints)
-        registers = registers_of(row, ints)
-        if threads > ints[THREADS_BLOCK] or registers > ints[REGS_THREAD]:
-            return False
-        warps = (threads + ints[WARP] - 1) // ints[WARP]
-        if (registers * ints[WARP] + 255) // 256 * 256 * ((warps + 3) // 4 * 4) > ints[REGS_UNIT]:
-            return False
-    if limits & SHARED and shared_bytes_of(row, ints) > ints[SHARED_BLOCK]:
-        return False
-    if limits & REDUCE_SHARES == 0 or row[REDUCE_THREADS] == 0:
-        return True
-    return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
+def code_of(row, ints):  # noqa: ANN001, ANN201
+    """Unrolled body of a worker, as multiply-adds of a thread."""
+    body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
+    if row[TENSOR_CORE] == 1:
+        body = body // (128 * ints[INSTRUCTION_K]) * MMA_CODE * ints[PRODUCTS]
+    elif row[TENSOR_CORE] == 2:
+        body = body // (64 * ints[INSTRUCTION_K] * row[TILE + ints[MATRIX_N]]) * MMA_CODE
+    return body * power_value(row[UNROLL])
 
 
 @lean
@@ -227,33 +270,6 @@ def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
     for t in range(ints[NUM_READS] + 1):
         total += footprint(row, t, level, ints) * ints[ITEM + t]
     return total
-
-
-@lean
-def fits_cpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Limits of a core: vector registers, code size, L1 tile within L2, task tile within a core's share of L3.
-
-    `limits` as in `fits_gpu`.
-    """
-    if limits & (REGISTERS | CODE):
-        accumulators = accumulators_of(row, ints)
-        if accumulators + vectors_along(row, ints) + 1 > ints[VECTOR_REGS]:
-            return False
-        if accumulators * reduce_product(row, 0, ints) * power_value(row[UNROLL]) > CODE_LIMIT_CPU:
-            return False
-    if limits & L1_TILE and tile_bytes(row, 1, ints) > ints[L2_BYTES]:
-        return False
-    if limits & TASK_TILE and tile_bytes(row, 2, ints) > max(ints[L3_BYTES] // ints[UNITS], 4 * ints[L2_BYTES]):
-        return False
-    if limits & PACKING and row[CONVOLUTION] == 1 and row[PACK_B] == 0:
-        return False
-    if limits & PACKING and row[CONVOLUTION] == 2 and ints[COPIED] == 1 and row[PACK_A] == 0:
-        return False
-    if limits & SPLIT == 0 or row[THREAD_SPLIT] == 0:
-        return True
-    if row[CONVOLUTION] == 2:
-        return False
-    return power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
 
 
 assert all(KNOBS[KNOB_INDEX[n]].values == tuple(1 << i for i in range(len(KNOBS[KNOB_INDEX[n]].values)))

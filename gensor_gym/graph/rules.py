@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.graph import resources
 from gensor_gym.graph.actions import (
     CACHE,
     KNOB_DOWN,
@@ -24,20 +23,12 @@ from gensor_gym.graph.actions import (
     VTHREAD_UP,
 )
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.form import fragment_length
+from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.resources import (
-    CODE,
-    CONVOLUTION,
-    EVERY,
-    L1_TILE,
-    PACKING,
-    REDUCE_SHARES,
-    REGISTERS,
-    SHARED,
-    SPLIT,
-    TASK_TILE,
-)  # fmt: skip
+from gensor_gym.graph.limits import EVERY, fits_cpu, fits_gpu
+from gensor_gym.graph.resources import TENSOR_CORE
+from gensor_gym.graph.risks import KNOB_RISKS, growth_risks, shrinking_risks
 from gensor_gym.graph.tables import (
     ALLOWED,
     END_REDUCE,
@@ -47,27 +38,9 @@ from gensor_gym.graph.tables import (
     KNOB_BITS,
     NUM_LEVELS,
     SIZE_START,
-    VECTOR_SLOT,
-)  # fmt: skip
+)
 
 _NUM_KNOBS = len(KNOBS)
-
-# Limits that the next value of a knob may break, and those that the previous one may; the others take nothing.
-_RAISING = {
-    "split_k": SPLIT,
-    "reduce_threads": REGISTERS | SHARED | REDUCE_SHARES,
-    "unroll": CODE,
-    "shared_layout": SHARED,
-    "convolution": REGISTERS | CODE | PACKING | SPLIT,
-    "thread_split": SPLIT,
-}
-_LOWERING = {"shared_layout": SHARED, "convolution": REGISTERS | CODE | PACKING, "pack_a": PACKING, "pack_b": PACKING}
-KNOB_RISKS = np.array(
-    [(KNOB_UP + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _RAISING.items()]
-    + [(KNOB_DOWN + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _LOWERING.items()]
-)
-"""[M, 3] (action, knob, limits that it may break): all moves of knobs that may break any."""
-
 
 @compiled
 def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
@@ -107,13 +80,24 @@ def set_tile(row, axis, size):  # noqa: ANN001, ANN201
 
 
 @compiled
+def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
+    """What the size of the tile under construction is a multiple of.
+
+    The tile of the level below; at level 0 the virtual threads, on tensor cores the fragment of their instruction.
+    """
+    level = row[LEVEL]
+    if level > 0:
+        return row[TILE + (level - 1) * MAX_AXES + axis]
+    return row[VTHREAD + axis] if row[TENSOR_CORE] == 0 else fragment_length(row, axis, ints)
+
+
+@compiled
 def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
     """Tile / inverse_tile: one rung on one axis at the level under construction; levels outside it copy the tile.
 
-    Sizes keep to multiples of the tile below (of the virtual threads at level 0). Returns whether the row changed.
+    Returns whether the row changed.
     """
-    level = row[LEVEL]
-    base = row[VTHREAD + axis] if level == 0 else row[TILE + (level - 1) * MAX_AXES + axis]
+    level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
     start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
     if upwards:
@@ -192,8 +176,8 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
 def fits(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Whether the program's resources are within the hardware's limits, or within a set of them."""
     if ints[IS_CPU] == 1:
-        return resources.fits_cpu(row, ints, limits)
-    return resources.fits_gpu(row, ints, limits)
+        return fits_cpu(row, ints, limits)
+    return fits_gpu(row, ints, limits)
 
 
 @compiled
@@ -254,8 +238,7 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 @compiled
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Both moves of the tile along an axis. A smaller size is not looked for where the base is sure to be one."""
-    level = row[LEVEL]
-    base = row[VTHREAD + axis] if level == 0 else row[TILE + (level - 1) * MAX_AXES + axis]
+    level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
     start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
     if ints[ALLOWED + TILE_UP + axis] == 1:
@@ -277,37 +260,12 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 
 @compiled
-def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
-    """Limits that the next size of a tile may break.
-
-    Levels not yet open copy the tile: so with the register tile the threads stay as they are, and where the L1 tile fits
-    L2 the same task tile fits its share, which is larger.
-    """
-    level, reduces = row[LEVEL], axis >= SPATIAL_SLOTS
-    if ints[IS_CPU] == 1:
-        risks = REGISTERS | CODE | L1_TILE if level == 0 else L1_TILE if level == 1 else TASK_TILE
-        return risks | SPLIT if reduces else risks
-    risks = SHARED | SPLIT if reduces else SHARED | REGISTERS
-    return risks | CODE if level == 0 else risks
-
-
-@compiled
-def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
-    """Limits that the previous size of a tile may break.
-
-    All it takes shrinks, but not the vectors of a register tile (8 may take 1, 7 takes 3), nor may a block tile leave too
-    little to the threads that share its reduction.
-    """
-    if ints[IS_CPU] == 1:
-        vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2
-        return REGISTERS | CODE if row[LEVEL] == 0 and vector else 0
-    return REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0
-
-
-@compiled
 def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
-    """Both moves of virtual threads, which take nothing. The register tile and 1 are the outermost of its divisors."""
-    if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS:
+    """Both moves of virtual threads, which take nothing. The register tile and 1 are the outermost of its divisors.
+
+    Tensor cores have none.
+    """
+    if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS or row[TENSOR_CORE] > 0:
         return
     mask[VTHREAD_UP + axis] = ints[ALLOWED + VTHREAD_UP + axis] == 1 and row[VTHREAD + axis] < row[TILE + axis]
     mask[VTHREAD_DOWN + axis] = ints[ALLOWED + VTHREAD_DOWN + axis] == 1 and row[VTHREAD + axis] > 1

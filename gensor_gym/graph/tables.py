@@ -18,10 +18,13 @@ from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, slot_of
 from gensor_gym.graph.structure import (
     LEVELS,
     convolution_choices,
+    instruction_k,
     is_staged,
     load_width,
+    matrix_axes,
     needs_copy,
     shared_inner,
+    tensor_core_choices,
     vector_axis,
 )
 from gensor_gym.hardware.types import Hardware
@@ -54,7 +57,12 @@ SHARED_BLOCK, SHARED_UNIT, SHARED_GRAIN, SHARED_RESERVED, BANKS = range(REGS_THR
 VECTOR_REGS, L1_BYTES, L2_BYTES, L3_BYTES = range(BANKS + 1, BANKS + 5)
 HORIZON = L3_BYTES + 1
 COPIED = HORIZON + 1  # 1 where a shifted matrix product needs its input copied
-NUM_INTS = COPIED + 1
+# ints: what tensor cores make of the operator (`structure.MatrixAxes`), all 0 where they cannot
+MATRIX_M, MATRIX_N, MATRIX_K, MATRIX_A, MATRIX_B = range(COPIED + 1, COPIED + 6)  # slots of axes, indices of reads
+INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
+PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3
+ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
+NUM_INTS = ASYNC + 1
 
 # floats: rates of the hardware and volumes of the operator
 CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY, LAUNCH = range(10)
@@ -64,9 +72,13 @@ NUM_COEFFICIENTS = 10
 CONSTANT = COEFFICIENT + NUM_COEFFICIENTS  # [NUM_CONSTANTS] constants of the CPU model
 NUM_CONSTANTS = 32
 FUNCTIONS = CONSTANT + NUM_CONSTANTS  # functions of an element beside adding and multiplying: of a map, and epilogues
-NUM_FLOATS = FUNCTIONS + 1
+MMA_PEAK, WGMMA_PEAK = FUNCTIONS + 1, FUNCTIONS + 2  # operations per second that tensor cores sustain, by instruction
+NUM_FLOATS = FUNCTIONS + 3
 
 BODIES = ("multiply_add", "sum", "max", "map")
+BEFORE_ASYNC = ("sm_70", "sm_75")
+"""Architectures without cp.async (PTX ISA: from sm_80 on)."""
+_STAGING = ("stages", "register_buffer", "shared_layout", "warp_tile", "lane_map")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +101,7 @@ def make_tables(
     """Tables of a task; `floor` is its roofline floor in seconds, the rest calibration and constants of the model."""
     ints = np.zeros(NUM_INTS, dtype=np.int64)
     _fill_operator(ints, op, hardware)
+    _fill_matrix(ints, op, hardware)
     _fill_hardware(ints, hardware)
     ints[ALLOWED : ALLOWED + NUM_ACTIONS] = space_actions(space)
     ints[KNOB_BITS : KNOB_BITS + len(KNOBS)] = [_knob_bits(op, hardware, index) for index in range(len(KNOBS))]
@@ -132,6 +145,18 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     for convolution in (0, 1, 2):
         usable = convolution in convolution_choices(op, hardware.kind)
         ints[VECTOR_SLOT + convolution] = slots[vector_axis(op, convolution if usable else 0)]
+
+
+def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
+    """Roles of axes and reads on tensor cores, and their instruction; zeros where there is none for the operator."""
+    ints[ASYNC] = hardware.kind == "gpu" and hardware.arch not in BEFORE_ASYNC
+    roles = matrix_axes(op)
+    if roles is None or len(tensor_core_choices(op, hardware)) == 1:
+        return
+    slots = [slot_of(axis, len(op.spatial)) for axis in (roles.m, roles.n, roles.k)]
+    ints[MATRIX_M : MATRIX_B + 1] = *slots, roles.a, roles.b
+    ints[INSTRUCTION_K] = instruction_k(op, hardware, 1)
+    ints[PRODUCTS] = 3 if op.dtype == "tf32x3" else 1
 
 
 def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int]) -> None:
@@ -181,8 +206,11 @@ def _knob_bits(op: Operator, hardware: Hardware, index: int) -> int:
         usable &= {v for v in knob.values if v <= load_width(op)}
     if knob.name == "raster" and len([a for a in op.spatial if op.axes[a].extent > 1]) < 2:
         usable = {1}
-    if knob.name == "shared_layout" and not any(is_staged(op, read) for read in op.reads):
-        usable = {0}
+    if knob.name in _STAGING:
+        usable &= _staging_values(op, hardware, knob.name)
+    if knob.name in ("tensor_core", "persistent", "cluster"):
+        tensor = tensor_core_choices(op, hardware)
+        usable &= set(tensor) if knob.name == "tensor_core" else usable if 2 in tensor else {knob.default}
     if knob.name == "convolution":
         usable &= set(convolution_choices(op, hardware.kind))
     if knob.name == "pack_b" and len(op.reads) < 2:
@@ -190,6 +218,23 @@ def _knob_bits(op: Operator, hardware: Hardware, index: int) -> int:
     if knob.name == "prefetch" and not op.reduce:
         usable = {0}
     return sum(1 << i for i, value in enumerate(knob.values) if value in usable)
+
+
+def _staging_values(op: Operator, hardware: Hardware, name: str) -> set[int]:
+    """Values of a knob about shared memory; the first alone where nothing is staged there, or nothing is repeated.
+
+    Without cp.async a second buffer is filled by way of registers, and there is no third. A warp is laid over two axes.
+    """
+    first, *others = KNOBS[[knob.name for knob in KNOBS].index(name)].values
+    staged = any(is_staged(op, read) for read in op.reads)
+    repeated = math.prod(op.extents[a] for a in op.reduce) > 1
+    if name in ("warp_tile", "lane_map"):
+        useful = staged and len(op.spatial) > 1 and min(op.extents[a] for a in op.spatial[-2:]) > 1
+    else:
+        useful = staged and (repeated or name == "shared_layout")
+    if not useful:
+        return {first}
+    return {1, 2} if name == "stages" and hardware.arch in BEFORE_ASYNC else {first, *others}
 
 
 def _floats(op: Operator, hw: Hardware, floor: float, coefficients: tuple[float, ...]) -> np.ndarray:
@@ -210,4 +255,6 @@ def _floats(op: Operator, hw: Hardware, floor: float, coefficients: tuple[float,
     floats[COEFFICIENT:] = 1.0
     floats[FUNCTIONS] = (op.function == "gelu") + sum(stage.name == "gelu" for stage in op.epilogue)
     floats[COEFFICIENT : COEFFICIENT + len(coefficients)] = coefficients
+    floats[MMA_PEAK] = hw.tensor_rate(op.dtype, 1)
+    floats[WGMMA_PEAK] = hw.tensor_rate(op.dtype, 2)
     return floats

@@ -66,6 +66,27 @@ class _Outer:
     clocks: tuple[int, int, int]
 
 
+@dataclass(frozen=True)
+class _Tensor:
+    """Tensor cores: operations per second in float16 (bfloat16 alike), tf32 and int8, dense, accumulating in 32 bits.
+
+    `sustained` and `mma_share` as in `Hardware`.
+    """
+
+    half: float = 0.0
+    tf32: float = 0.0
+    int8: float = 0.0
+    sustained: float = 1.0
+    mma_share: float = 1.0
+
+    def peaks(self) -> tuple[tuple[str, float], ...]:
+        """(data type, rate) of what they have; tf32x3 takes three tf32 products for one. Turing has no bfloat16."""
+        types = {"float16": self.half, "tf32": self.tf32, "tf32x3": self.tf32 / 3, "int8": self.int8}
+        if self.tf32 > 0:
+            types["bfloat16"] = self.half
+        return tuple((dtype, rate) for dtype, rate in types.items() if rate > 0)
+
+
 def _memory(limits: _Limits, units: int, clock: float, outer: _Outer) -> tuple[MemoryLevel, ...]:
     shared, l2, dram = (clocks / clock for clocks in outer.clocks)
     # A multiply-add reads three registers of 4 bytes per lane and clock; shared memory serves 128 bytes per clock.
@@ -91,6 +112,9 @@ def _source(own: dict[str, str]) -> dict[str, str]:
         "launch_overhead": "about 2 us between dependent launches, rule of thumb; calibrate on the device",
         "banks": "32 banks of 4 bytes, CUDA programming guide (recalled)",
         "compilable": "CUDA 13 compiles for sm_75 and newer",
+        "tensor_peak": f"dense rates with 32-bit accumulation, {_DATASHEET}; tf32x3 a third of tf32",
+        "tensor_sustained": "1: no figure under power known",
+        "mma_share": "1: the instruction reaches the tensor cores' peak before Hopper, arXiv 2402.13499",
         "memory.register.bandwidth": "derived: three 4-byte operands per lane and clock",
         "memory.register.latency": "4 clocks for a dependent multiply-add, recalled",
         "memory.register.transaction": "one 32-bit register",
@@ -109,7 +133,9 @@ def _source(own: dict[str, str]) -> dict[str, str]:
     return common | own
 
 
-def _gpu(name: str, arch: str, units: int, clock: float, outer: _Outer, source: dict[str, str]) -> Hardware:
+def _gpu(
+    name: str, arch: str, units: int, clock: float, outer: _Outer, source: dict[str, str], tensor: _Tensor = _Tensor()
+) -> Hardware:
     limits = _LIMITS[arch]
     float32 = 2.0 * units * limits.lanes * clock
     int8 = 2.0 * 4 * units * 64 * clock
@@ -134,6 +160,9 @@ def _gpu(name: str, arch: str, units: int, clock: float, outer: _Outer, source: 
         shared_granularity=limits.granularity,
         shared_reserved=limits.reserved,
         banks=32,
+        tensor_peak=tensor.peaks(),
+        tensor_sustained=tensor.sustained,
+        mma_share=tensor.mma_share,
         compilable=arch != "sm_70",
         source=_source(source),
     )
@@ -142,6 +171,13 @@ def _gpu(name: str, arch: str, units: int, clock: float, outer: _Outer, source: 
 _AS_H800 = "H800 in arXiv 2402.13499, taken for this card of the same architecture"
 _AS_A100 = "A100 in arXiv 2402.13499, taken for this card of a near architecture"
 _AS_4090 = "RTX 4090 in arXiv 2402.13499, taken for this card of a near architecture"
+
+_HOPPER = _Tensor(989.4e12, 494.7e12, 1979e12, sustained=788 / 894, mma_share=490.7 / 756.5)
+_HOPPER_SOURCE = {
+    "tensor_sustained": "bfloat16 products of random data ran at 788, of zeros at 894 TFLOP/s on one H200: the power limit; "
+    "the H100 is the same chip with the same 700 W",
+    "mma_share": "490.7 of 756.5 TFLOP/s by mma.sync on an H800, arXiv 2402.13499",
+}
 
 H200 = _gpu(
     "h200",
@@ -157,7 +193,9 @@ H200 = _gpu(
         "memory.l2.latency": _AS_H800,
         "memory.dram.bandwidth": f"{_DATASHEET}; a device-to-device copy reached 4.3 TB/s on an H200",
         "memory.dram.latency": _AS_H800,
-    },
+    }
+    | _HOPPER_SOURCE,
+    _HOPPER,
 )
 
 H100 = _gpu(
@@ -172,7 +210,9 @@ H100 = _gpu(
         "memory.l2.latency": _AS_H800,
         "memory.dram.bandwidth": f"{_DATASHEET}, SXM; 3.24 TB/s read by pranjalssh/fast.cu sum.cu",
         "memory.dram.latency": _AS_H800,
-    },
+    }
+    | _HOPPER_SOURCE,
+    _HOPPER,
 )
 
 A100 = _gpu(
@@ -184,7 +224,10 @@ A100 = _gpu(
     {
         "memory.l2.bandwidth": f"1854 to 2008 bytes per clock, {_ARXIV}",
         "memory.dram.bandwidth": f"{_DATASHEET}, SXM 40 GB; 1.407 TB/s seen",
+        "tensor_sustained": "half-precision products of random data ran at 257, of zeros at 295 TFLOP/s on one A100: the power "
+        "limit (thonking.ai)",
     },
+    _Tensor(312e12, 156e12, 624e12, sustained=257 / 295),
 )
 
 RTX4090 = _gpu(
@@ -197,6 +240,7 @@ RTX4090 = _gpu(
         "memory.l2.bandwidth": f"1622 to 1708 bytes per clock, {_ARXIV}",
         "memory.dram.bandwidth": f"{_DATASHEET}; 0.93 TB/s seen",
     },
+    _Tensor(165.2e12, 82.6e12, 660.6e12),
 )
 
 RTX3090 = _gpu(
@@ -211,6 +255,7 @@ RTX3090 = _gpu(
         "memory.l2.latency": _AS_4090,
         "memory.dram.latency": _AS_4090,
     },
+    _Tensor(71e12, 35.6e12, 284e12),
 )
 
 ORIN_NANO = _gpu(
@@ -227,7 +272,10 @@ ORIN_NANO = _gpu(
         "memory.l2.latency": _AS_A100,
         "memory.dram.bandwidth": f"{_DATASHEET}; shared with the CPU",
         "memory.dram.latency": f"{_AS_A100}; a weak guess for LPDDR5",
+        "tensor_peak": "derived: 8 multiprocessors x 1024 multiply-adds in float16 per clock as on the A100, half that in tf32, "
+        "twice in int8; about 10 and 20 in the datasheet (recalled)",
     },
+    _Tensor(10.2e12, 5.1e12, 20.5e12),
 )
 
 V100 = _gpu(
@@ -258,6 +306,7 @@ T4 = _gpu(
         "memory.dram.bandwidth": f"{_DATASHEET}; about 220 GB/s achieved, Jia et al. 2019 (recalled)",
         "memory.dram.latency": "estimate, not measured",
     },
+    _Tensor(half=65e12, int8=130e12),
 )
 
 GPUS = (H200, H100, A100, RTX4090, RTX3090, ORIN_NANO, V100, T4)

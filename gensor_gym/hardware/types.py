@@ -57,6 +57,12 @@ class Hardware:
     shared_reserved: int = 0
     """Bytes the driver takes from each block."""
     banks: int = 32
+    tensor_peak: tuple[tuple[str, float], ...] = ()
+    """(data type, operations per second) pairs of the tensor cores, dense, accumulating in 32 bits."""
+    tensor_sustained: float = 1.0
+    """Share of that peak that is left when the power limit lowers the clock under random data."""
+    mma_share: float = 1.0
+    """Share of the peak that mma.sync can be issued at; wgmma reaches all of it."""
     compilable: bool = True
     """False where the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
     source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
@@ -75,3 +81,8 @@ class Hardware:
         if dtype not in table:
             raise KeyError(f"{self.name} has no peak for {dtype!r}; it has {sorted(table)}")
         return table[dtype]
+
+    def tensor_rate(self, dtype: str, tensor_core: int) -> float:
+        """Operations per second that tensor cores sustain by mma.sync (1) or wgmma (2); 0 where they lack the type."""
+        share = min(self.mma_share, self.tensor_sustained) if tensor_core == 1 else self.tensor_sustained
+        return dict(self.tensor_peak).get(dtype, 0.0) * share

@@ -1,0 +1,96 @@
+"""How the lanes of a warp lie over the threads of a block, and what their loads from shared memory cost. Compiled."""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.form import warp_rows
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.resources import CONVOLUTION, LANE_MAP, REDUCE_THREADS, SHARED_LAYOUT, WARP_TILE, fragment, staged_row
+from gensor_gym.graph.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARED_INNER, STAGED, STRIDE
+
+
+@lean
+def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
+    """Threads of one warp that differ along a spatial axis: its patch (warp_tile), else the innermost axis fills first."""
+    rows = warp_rows(row[WARP_TILE])
+    if rows > 0:
+        return 32 // rows if axis == SPATIAL_SLOTS - 1 else rows if axis == SPATIAL_SLOTS - 2 else 1
+    left = 32
+    if row[REDUCE_THREADS] > 0:
+        left = max(1, 32 >> row[REDUCE_THREADS])
+    for at in range(SPATIAL_SLOTS - 1, axis, -1):
+        left //= max(1, row[TILE + MAX_AXES + at] // row[TILE + at])
+    return max(1, min(left, row[TILE + MAX_AXES + axis] // row[TILE + axis]))
+
+
+@lean
+def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements next to each other that one thread reads of a tensor, in shared memory where it is staged there.
+
+    The inner tile of the spatial axis that moves the contiguous dimension by one; in the matrix of an implicit product
+    neighbours along the innermost axis that moves the tensor are neighbours whatever the stride.
+    """
+    matrix = row[CONVOLUTION] == 3 and ints[STAGED + tensor] == 1
+    dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
+    at = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
+    for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
+        moves = ints[STRIDE + tensor * MAX_AXES + axis] != 0 if matrix else ints[at + axis] == 1
+        if moves and ints[EXTENT + axis] > 1:
+            return row[TILE + axis] // row[VTHREAD + axis]
+    return 1
+
+
+@lean
+def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of one load of a thread: the largest power of two within its run, at most 4."""
+    run = contiguous_run(row, tensor, ints)
+    return 4 if run % 4 == 0 else 2 if run % 2 == 0 else 1
+
+
+@lean
+def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Whether every lane has the address of lane ^ 1, or every lane that of lane ^ 2.
+
+    Then the four phases of a 128-bit load go in two: so with interleaved lanes, along which both operands of a product
+    do, and along rows of threads for what only columns of threads move.
+    """
+    if row[LANE_MAP] == 1:
+        return True
+    across = lanes_along(row, SPATIAL_SLOTS - 1, ints)
+    inner = ints[STRIDE + tensor * MAX_AXES + SPATIAL_SLOTS - 1] != 0
+    outer = ints[STRIDE + tensor * MAX_AXES + SPATIAL_SLOTS - 2] != 0
+    return not inner if across >= 4 else not (inner and outer)
+
+
+@lean
+def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Wavefronts of 128 bytes for one warp to load one thread fragment of a staged tensor from shared memory.
+
+    At least one for every 32 distinct words of a load, times the conflict degree of the lanes' stride in banks of 4
+    bytes (none where shared memory is swizzled), and at least the phases of the load: 4 for 128 bits, 2 where
+    neighbouring lanes share an address.
+    """
+    run = word_run(row, tensor, ints)
+    loads = math.ceil(fragment(row, tensor, ints) / run)
+    distinct, stride_words = 1, 1
+    pitch = staged_row(row, tensor, ints) + (4 if row[SHARED_LAYOUT] == 1 else 0)
+    last = COEF + (tensor * MAX_DIMS + ints[SHARED_INNER + tensor]) * MAX_AXES
+    for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
+        if ints[STRIDE + tensor * MAX_AXES + axis] == 0:
+            continue
+        lanes = lanes_along(row, axis, ints)
+        if lanes > 1:
+            if distinct == 1:
+                inner = row[TILE + axis] // row[VTHREAD + axis]
+                step = 1 if row[CONVOLUTION] == 3 else ints[last + axis]
+                stride_words = inner * (step if step > 0 else pitch)
+            distinct *= lanes
+    words = distinct * run
+    reach = 32 // math.gcd(max(stride_words, 1), 32) * run
+    conflict = max(1.0, min(distinct, 32 // run) * run / min(32, max(reach, run)))
+    if row[SHARED_LAYOUT] == 2:
+        conflict = 1.0
+    phases = run / 2.0 if neighbours_share(row, tensor, ints) else run * 1.0
+    return loads * max(max(1.0, min(phases, words / 8.0)), max(1.0, words / 32.0) * min(conflict, 32.0))

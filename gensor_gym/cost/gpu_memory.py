@@ -1,0 +1,175 @@
+"""Bytes that a GPU program asks of L2, those that must come from DRAM, and those it has under way. Compiled."""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.cost.gpu_lanes import contiguous_run, lanes_along
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.resources import (
+    CLUSTER,
+    RASTER,
+    REDUCE_THREADS,
+    SPLIT_K,
+    STAGES,
+    TENSOR_CORE,
+    VECTOR,
+    box_width,
+    footprint,
+    fragment,
+    power_value,
+    threads_of,
+)
+from gensor_gym.graph.tables import (
+    END_REDUCE,
+    EXTENT,
+    FIRST_SPATIAL,
+    ITEM,
+    L2_BYTES,
+    MATRIX_B,
+    NUM_DIMS,
+    NUM_READS,
+    PADDED,
+    STAGED,
+    STRIDE,
+    UNITS,
+    VIEW,
+)
+
+SECTOR = 32
+"""Bytes of the smallest global-memory transfer."""
+
+
+@lean
+def sectors(width, item, aligned):  # noqa: ANN001, ANN201
+    """Bytes moved for a contiguous run of `width` elements, in 32-byte sectors; half a sector more when unaligned."""
+    whole = math.ceil(width * item / SECTOR) * SECTOR
+    return whole if aligned else whole + 0.5 * SECTOR
+
+
+@lean
+def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Bytes of sectors touched per element used when a warp reads a tensor straight from global memory."""
+    fast = 1
+    if row[REDUCE_THREADS] > 0:
+        axis = ints[END_REDUCE] - 1
+        stride = ints[STRIDE + tensor * MAX_AXES + axis] * row[TILE + axis]
+        fast = min(32, power_value(row[REDUCE_THREADS]))
+    else:
+        axis = SPATIAL_SLOTS - 1
+        stride = ints[STRIDE + tensor * MAX_AXES + axis] * (row[TILE + axis] // row[VTHREAD + axis])
+        fast = lanes_along(row, axis, ints)
+    item = ints[ITEM + tensor]
+    run = max(1, contiguous_run(row, tensor, ints))
+    if stride == 0:
+        return item * 1.0
+    if fast == 1:  # a lone lane per row: each load opens its own sector, reused only through L1
+        return max(item * 1.0, SECTOR / min(8.0, run * 1.0 if run > 1 else 2.0))
+    waste = max(1.0, min(stride / run, SECTOR / (item * run)))
+    return item * waste
+
+
+@lean
+def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
+
+    Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1.
+    """
+    if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:
+        width = box_width(row, tensor, 1, ints)
+        box = footprint(row, tensor, 1, ints) * 1.0
+        if tensor == ints[MATRIX_B]:
+            box /= power_value(row[CLUSTER])
+        full = ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1]
+        whole_rows = width >= full
+        per_row = (
+            width * ints[ITEM + tensor]
+            if whole_rows
+            else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
+        )
+        return box / width * per_row
+    return footprint(row, tensor, 1, ints) * warp_sectors(row, tensor, ints)
+
+
+@lean
+def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
+    """Distinct bytes of a tensor that the blocks of one wave touch over the whole reduction.
+
+    Blocks follow each other along the innermost axis first; with raster R they go R rows deep before the next column.
+    """
+    left = max(1, resident)
+    size = ints[ITEM + tensor] * 1.0
+    inner = SPATIAL_SLOTS - 1
+    rows = power_value(row[RASTER])
+    for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
+        tile = row[TILE + MAX_AXES + axis]
+        grid = (ints[EXTENT + axis] + tile - 1) // tile
+        if axis == inner and rows > 1:
+            count = max(1, min(grid, left // rows))
+        else:
+            count = min(grid, left)
+        left = max(1, left // count)
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            size *= min(ints[EXTENT + axis], count * tile)
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            size *= ints[EXTENT + axis]
+    return min(size, tensor_bytes(tensor, ints))
+
+
+@lean
+def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
+    """Bytes of a tensor."""
+    size = ints[ITEM + tensor] * 1.0
+    for d in range(ints[NUM_DIMS + tensor]):
+        size *= ints[VIEW + tensor * MAX_DIMS + d]
+    return size
+
+
+@lean
+def grid_blocks(row, ints):  # noqa: ANN001, ANN201
+    """Blocks of the launch."""
+    blocks = power_value(row[SPLIT_K])
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        tile = row[TILE + MAX_AXES + axis]
+        blocks *= (ints[EXTENT + axis] + tile - 1) // tile
+    return blocks
+
+
+@lean
+def traffic_of(row, blocks, resident, steps, ints):  # noqa: ANN001, ANN201
+    """(bytes asked of L2, bytes that must come from DRAM, bytes in flight per block, bytes of a block's step)."""
+    traffic, unique, in_flight, arriving = 0.0, 0.0, 0.0, 0.0
+    waves = math.ceil(blocks / (ints[UNITS] * resident))
+    for t in range(ints[NUM_READS]):
+        per_step = block_bytes(row, t, ints)
+        arriving += per_step
+        asked = per_step * steps * blocks
+        traffic += asked
+        size = tensor_bytes(t, ints)
+        if size <= 0.6 * ints[L2_BYTES]:
+            union = size
+        else:
+            union = max(size if waves == 1 else 0.0, waves * wave_bytes(row, t, ints[UNITS] * resident, ints))
+        unique += min(union, max(asked, 0.0))
+        in_flight += flying_bytes(row, t, per_step, ints)
+    out = ints[NUM_READS]
+    written = tensor_bytes(out, ints)
+    stretch = 1.0
+    if row[TENSOR_CORE] == 0:
+        stretch = warp_sectors(row, out, ints) / ints[ITEM + out]
+    traffic += written * stretch
+    unique += written * min(stretch, 2.0)
+    return traffic, unique, max(in_flight, 32.0), arriving
+
+
+@lean
+def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
+    """Bytes of a read that a block has under way: the tiles of all stages but one, else what its threads can issue."""
+    staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
+    if staged and row[STAGES] > 0:
+        return per_step * row[STAGES]
+    run = power_value(row[VECTOR]) if staged else max(1, min(4, contiguous_run(row, tensor, ints)))
+    issued = threads_of(row, ints) * run * 4.0 * min(8.0, max(1.0, fragment(row, tensor, ints) * 1.0))
+    return min(per_step, issued)

@@ -1,0 +1,111 @@
+"""One step of the reduction of a block on CUDA cores. Compiled.
+
+Instructions are counted as in the machine code of SGEMM kernels (NVRTC 13.0, sm_90): on multiprocessors of 128 lanes one
+FFMA takes a whole issue slot, so their share of the loop bounds the rate; 64x64x16 tiles of 4x4 have 79 percent, 128x128x8
+of 8x8 88 (80 unrolled by 4), 256x128x8 of 16x8 91.5.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.cost.gpu_lanes import shared_wavefronts, word_run
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.layout import MAX_AXES, SPATIAL_SLOTS
+from gensor_gym.graph.resources import (
+    CONVOLUTION,
+    REDUCE_THREADS,
+    REGISTER_BUFFER,
+    SHARED_LAYOUT,
+    UNROLL,
+    VECTOR,
+    box_width,
+    fragment,
+    power_value,
+    reduce_product,
+    spatial_product,
+    staged_elements,
+    threads_of,
+)
+from gensor_gym.graph.tables import ITEM, LANES, NUM_DIMS, NUM_READS, PADDED, SHARED_INNER, STAGED, STRIDE
+
+SCHEDULERS = 4
+FMA_LATENCY = 4.0
+"""Cycles of a dependent FFMA since Volta."""
+LOOP = 30.0
+"""Instructions of a turn of the loop over points of the reduction that is not unrolled whole: addresses, moves, branch."""
+STEP = 20.0
+"""Instructions of a step beside its arithmetic, loads and copies: barriers, pointers, branch."""
+COPY = 5.0
+"""Instructions of a copy to shared memory beside its stores: load, address, guard."""
+GATHER = 4.0
+"""Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
+STALL = 0.39
+"""Warps' worth of issue slots that a scheduler loses: 8 warps, 2 each, kept 84 percent of the slots of an RTX 4070 Ti S
+busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), 2 / (2 + STALL)."""
+
+
+@lean
+def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
+    """Issue slots over those used, with so many warps of a multiprocessor.
+
+    Half as much again is lost where fragments are not loaded ahead of their use (our assumption; published ladders gain
+    4 to 6 points by that).
+    """
+    each = max(1.0, warps / SCHEDULERS)
+    return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each
+
+
+@lean
+def is_window(tensor, ints):  # noqa: ANN001, ANN201
+    """Whether a spatial and a reduce axis meet in a dimension of the tensor: the image of a convolution, of two reads."""
+    return ints[STRIDE + tensor * MAX_AXES + SPATIAL_SLOTS - 1] != 0
+
+
+@lean
+def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
+    """(instructions of a thread, wavefronts of a block) to copy a staged tile into shared memory.
+
+    Rows that stand across the tensor's own (A of a product) are stored element by element; lanes that follow its rows then
+    meet in one bank, unless rows are padded or swizzled.
+    """
+    count = staged_elements(row, tensor, ints)
+    item = ints[ITEM + tensor]
+    if row[CONVOLUTION] == 3 and is_window(tensor, ints):
+        return math.ceil(count / threads) * GATHER, count * item / 128.0
+    width = power_value(row[VECTOR])
+    across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
+    stores = width if across else 1
+    each = COPY + stores + 4.0 * ints[PADDED + tensor]
+    conflict = 1.0
+    if across and row[SHARED_LAYOUT] == 0:
+        conflict = min(8.0, max(1.0, box_width(row, tensor, 1, ints) / width))
+    return math.ceil(count / (threads * width)) * each, count * item / 128.0 * conflict
+
+
+@lean
+def simt_step(row, resident, ints):  # noqa: ANN001, ANN201
+    """Cycles one block needs for one step on CUDA cores: (FMA pipes, issue slots, shared wavefronts, alone)."""
+    threads = threads_of(row, ints)
+    warps = (threads + 31) // 32
+    points = math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))
+    tile = spatial_product(row, 0, ints)
+    maths = tile * points * 1.0
+    others, waves = STEP, 0.0
+    for t in range(ints[NUM_READS]):
+        part, staged = fragment(row, t, ints), ints[STAGED + t] == 1
+        loads = math.ceil(part / word_run(row, t, ints)) * 1.0
+        if staged:
+            instructions, stored = copies(row, t, threads, ints)
+            others += instructions
+            waves += shared_wavefronts(row, t, ints) * points * warps + stored
+            loads *= 1.25 if row[SHARED_LAYOUT] == 2 else 1.0
+        elif ints[PADDED + t] == 1:
+            loads *= 3.0
+        others += points * (loads + (part if ints[ITEM + t] == 2 else 0))
+    turns = math.ceil(points / (reduce_product(row, 0, ints) * power_value(row[UNROLL])))
+    others += LOOP * turns if turns > 1 else 0.0
+    fma = maths * warps * 32.0 / ints[LANES]
+    issue = (maths + others) * warps / SCHEDULERS * stalls(warps * resident, row[REGISTER_BUFFER])
+    independent = min(1.0, warps / SCHEDULERS * tile / FMA_LATENCY)
+    return fma, issue, waves, max(fma, issue) / max(independent, 1e-3)

@@ -1,0 +1,100 @@
+"""One step of the reduction of a block on tensor cores, by mma.sync or wgmma. Compiled."""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.layout import MAX_AXES, TILE
+from gensor_gym.graph.resources import (
+    SHARED_LAYOUT,
+    TENSOR_CORE,
+    UNROLL,
+    fragment,
+    matrix_elements,
+    power_value,
+    reduce_product,
+    spatial_product,
+    staged_elements,
+    staged_row,
+    workers_of,
+)
+from gensor_gym.graph.tables import (
+    CLOCK,
+    INSTRUCTION_K,
+    ITEM,
+    MATRIX_B,
+    MATRIX_K,
+    MATRIX_N,
+    MMA_PEAK,
+    NUM_READS,
+    PRODUCTS,
+    UNITS,
+    WGMMA_PEAK,
+)
+
+SCHEDULERS = 4
+MMA_LATENCY = 33.0
+"""Cycles of a dependent mma.sync m16n8k16 (arXiv 2402.13499: about 32 on Hopper and Ampere, recalled)."""
+LOOP, STEP, COPY = 30.0, 20.0, 6.0
+"""Instructions of a turn of the loop, of a step, of a copy of 16 bytes: as counted on CUDA cores (`cost/gpu_simt.py`)."""
+
+
+@lean
+def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
+    """Cycles one block needs for one step on tensor cores: (their pipes, issue slots, shared wavefronts, alone)."""
+    points = spatial_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
+    rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]
+    pipes = points / (rate / ints[UNITS] / floats[CLOCK])
+    if row[TENSOR_CORE] == 1:
+        issue, waves, alone = _mma(row, pipes, ints)
+        return pipes, issue, waves, alone
+    pipes /= narrow_share(row[TILE + ints[MATRIX_N]])
+    return pipes, STEP, _wgmma_wavefronts(row, ints), pipes
+
+
+@lean
+def narrow_share(columns):  # noqa: ANN001, ANN201
+    """Share of the rate that a wgmma of so many columns reaches: 21, 38, 63 percent for 8, 16, 32; from 64 on all of it.
+
+    arXiv 2402.13499, through a straight line.
+    """
+    return min(1.0, 0.06 + 0.0187 * columns)
+
+
+@lean
+def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
+    """(issue slots, wavefronts, cycles of a block alone) of mma.sync.
+
+    Every warp loads its fragments of A and B anew for each k of an instruction (ldmatrix: 512 bytes each; without padding
+    or swizzle rows of a power of two meet in few banks). Single bytes of B are put together one by one.
+    """
+    warps = workers_of(row, ints)
+    turns = math.ceil(reduce_product(row, 1, ints) / ints[INSTRUCTION_K])
+    parts = spatial_product(row, 0, ints) / 128.0 * ints[PRODUCTS]
+    loads, waves, others = 0.0, 0.0, STEP
+    for t in range(ints[NUM_READS]):
+        item = ints[ITEM + t]
+        held = fragment(row, t, ints) * ints[INSTRUCTION_K] * item
+        conflict = min(8.0, max(1.0, staged_row(row, t, ints) * item / 16.0)) if row[SHARED_LAYOUT] == 0 else 1.0
+        loads += held / 512.0 * (16.0 if item == 1 and t == ints[MATRIX_B] else 4.0 if item == 4 else 1.0)
+        waves += held / 128.0 * conflict * turns * warps
+        tile = staged_elements(row, t, ints) * item
+        waves += tile / 128.0
+        others += math.ceil(tile / (warps * 32 * 16.0)) * COPY
+    rounds = math.ceil(turns * ints[INSTRUCTION_K] / (reduce_product(row, 0, ints) * power_value(row[UNROLL])))
+    others += LOOP * rounds if rounds > 1 else 0.0
+    issue = (turns * (parts + loads) + others) * warps / SCHEDULERS
+    each = pipes / (turns * parts * warps) * SCHEDULERS
+    busy = min(1.0, warps / SCHEDULERS) * min(1.0, parts * max(1.0, warps / SCHEDULERS) * each / MMA_LATENCY)
+    return issue, waves, pipes / max(busy, 1e-3)
+
+
+@lean
+def _wgmma_wavefronts(row, ints):  # noqa: ANN001, ANN201
+    """Wavefronts of wgmma: every warpgroup reads its rows of A and all of its columns of B; and the tiles' arrival."""
+    waves = 0.0
+    for t in range(ints[NUM_READS]):
+        read = matrix_elements(row, t, 0, ints) // row[TILE + ints[MATRIX_K]] * workers_of(row, ints)
+        waves += (read * row[TILE + MAX_AXES + ints[MATRIX_K]] + matrix_elements(row, t, 1, ints)) * ints[ITEM + t] / 128.0
+    return waves

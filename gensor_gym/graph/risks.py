@@ -1,0 +1,90 @@
+"""Limits that a move may break: all a mask has to look at, since the program it moves from keeps every limit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gensor_gym.graph.actions import KNOB_DOWN, KNOB_UP
+from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.layout import LEVEL, SPATIAL_SLOTS
+from gensor_gym.graph.limits import (
+    CODE,
+    L1_TILE,
+    MATRIX,
+    PACKING,
+    REDUCE_SHARES,
+    REGISTERS,
+    SHARED,
+    SPLIT,
+    TASK_TILE,
+    WARPS,
+)
+from gensor_gym.graph.resources import CONVOLUTION, TENSOR_CORE, WARP_TILE
+from gensor_gym.graph.tables import IS_CPU, VECTOR_SLOT
+
+# Limits that the next value of a knob may break, and those that the previous one may; the others take nothing.
+_RAISING = {
+    "split_k": SPLIT,
+    "reduce_threads": REGISTERS | SHARED | REDUCE_SHARES | MATRIX | WARPS,
+    "unroll": CODE,
+    "stages": SHARED,
+    "register_buffer": REGISTERS | MATRIX,
+    "shared_layout": SHARED,
+    "warp_tile": WARPS | MATRIX,
+    "lane_map": WARPS | MATRIX,
+    "persistent": MATRIX,
+    "cluster": MATRIX,
+    "tensor_core": MATRIX | REGISTERS | CODE | SHARED,
+    "convolution": REGISTERS | CODE | PACKING | SPLIT | SHARED | MATRIX,
+    "thread_split": SPLIT,
+}
+_LOWERING = {
+    "shared_layout": SHARED,
+    "warp_tile": WARPS,
+    "tensor_core": MATRIX | REGISTERS | CODE | SHARED,
+    "convolution": REGISTERS | CODE | PACKING | SHARED,
+    "pack_a": PACKING,
+    "pack_b": PACKING,
+}
+KNOB_RISKS = np.array(
+    [(KNOB_UP + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _RAISING.items()]
+    + [(KNOB_DOWN + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _LOWERING.items()]
+)
+"""[M, 3] (action, knob, limits that it may break): all moves of knobs that may break any."""
+
+
+@compiled
+def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
+    """Limits that the next size of a tile may break.
+
+    Levels not yet open copy the tile: so with the register tile the threads stay as they are, and where the L1 tile fits
+    L2 the same task tile fits its share, which is larger. On tensor cores any size of a register tile may break a
+    fragment, and of a block tile what wgmma asks of it.
+    """
+    level, reduces = row[LEVEL], axis >= SPATIAL_SLOTS
+    if ints[IS_CPU] == 1:
+        risks = REGISTERS | CODE | L1_TILE if level == 0 else L1_TILE if level == 1 else TASK_TILE
+        return risks | SPLIT if reduces else risks
+    risks = SHARED | SPLIT if reduces else SHARED | REGISTERS
+    return (risks | CODE if level == 0 else risks) | _form_risks(row)
+
+
+@compiled
+def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
+    """Limits that the previous size of a tile may break.
+
+    All it takes shrinks, but not the vectors of a register tile (8 may take 1, 7 takes 3), nor may a block tile leave too
+    little to the threads that share its reduction.
+    """
+    if ints[IS_CPU] == 1:
+        vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2
+        return REGISTERS | CODE if row[LEVEL] == 0 and vector else 0
+    return (REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0) | _form_risks(row)
+
+
+@compiled
+def _form_risks(row):  # noqa: ANN001, ANN201
+    """Limits on the form of a GPU's tiles that any other size may break."""
+    matrix = row[TENSOR_CORE] == 2 or (row[TENSOR_CORE] == 1 and row[LEVEL] == 0)
+    return (MATRIX if matrix else 0) | (WARPS if row[WARP_TILE] > 0 else 0)

@@ -1,0 +1,106 @@
+"""Rules of tensor-core programs as the design states them, written a second time; see `tests/oracle.py`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+if TYPE_CHECKING:
+    from tests.oracle import Oracle, State
+
+ITEM = {"float16": 2, "bfloat16": 2, "int8": 1, "tf32": 4, "tf32x3": 4}
+
+
+def roles(op: Operator) -> tuple[int, int, int, int, int] | None:
+    """(read A, read B, axis m, axis n, axis k) of a gemm, batched_gemm or conv2d; None for other operators."""
+    names = [axis.name for axis in op.axes]
+    if op.name in ("gemm", "batched_gemm"):
+        return 0, 1, names.index("m"), names.index("n"), names.index("k")
+    if op.name == "conv2d":
+        return 1, 0, names.index("k"), names.index("q"), names.index("c")
+    return None
+
+
+def instruction(op: Operator, hw: Hardware) -> int:
+    """Elements of axis k in one instruction; 0 where the hardware has none for the data type."""
+    if hw.kind == "cpu" or hw.arch == "sm_70":
+        return 0
+    if hw.arch == "sm_75":
+        return {"float16": 8, "int8": 16}.get(op.dtype, 0)
+    return {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32}.get(op.dtype, 0)
+
+
+def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
+    """Values of knob tensor_core."""
+    found, step = roles(op), instruction(op, hw)
+    if found is None or step == 0:
+        return (0,)
+
+    def longest(axis: int) -> int:
+        extent = op.axes[axis].extent
+        return 2 ** math.ceil(math.log2(extent)) if extent < 8 else math.ceil(extent / 8) * 8
+
+    _, _, m, n, k = found
+    if longest(m) < 16 or longest(n) < 8 or longest(k) < step:
+        return (0,)
+    halves = op.name != "conv2d" and op.dtype in ("float16", "bfloat16") and hw.arch == "sm_90"
+    rows = all(read.tensor.shape[-1] * 2 % 16 == 0 for read in op.reads)
+    return (0, 1, 2) if halves and rows and longest(m) >= 64 and longest(k) >= 64 else (0, 1)
+
+
+def fragment(oracle: Oracle, state: State, axis: int) -> int:
+    """What a register tile is a multiple of along an axis."""
+    _, _, m, n, k = roles(oracle.op)
+    rows = {1: 16, 2: 64}[state.knob("tensor_core")]
+    return {m: rows, n: 8, k: instruction(oracle.op, oracle.hw)}.get(axis, 1)
+
+
+def instructions(oracle: Oracle, state: State) -> int:
+    """Tensor-core instructions in the body of a worker."""
+    _, _, m, n, k = roles(oracle.op)
+    tile = state.tiles[0]
+    repeats = math.prod(t for a, t in enumerate(tile) if a not in (m, n, k))
+    steps = tile[k] // instruction(oracle.op, oracle.hw)
+    if state.knob("tensor_core") == 2:
+        return repeats * steps * (tile[m] // 64)
+    return repeats * steps * (tile[m] // 16) * (tile[n] // 8) * (3 if oracle.op.dtype == "tf32x3" else 1)
+
+
+def shared_bytes(oracle: Oracle, state: State) -> int:
+    """Tiles of A (rows along k) and B (rows along n), as many as there are stages."""
+    a, b, m, n, k = roles(oracle.op)
+    size, total = ITEM[oracle.op.dtype], 0
+    for read, row in ((oracle.op.reads[a], k), (oracle.op.reads[b], n)):
+        count = math.prod(t for axis, t in enumerate(state.tiles[1]) if oracle.depends(read, axis))
+        rows = count // state.tiles[1][row]
+        if state.knob("tensor_core") == 2:
+            total += math.ceil(count * size / 1024) * 1024 + 8
+        else:
+            padding = 16 if state.knob("shared_layout") == 1 and rows > 1 else 0
+            total += math.ceil((count * size + rows * padding) / 16) * 16
+    return total * state.knob("stages") + (1024 if state.knob("tensor_core") == 2 else 0)
+
+
+def accepts(oracle: Oracle, state: State) -> bool:
+    """Whether the tiles are whole fragments and knobs without a meaning stand at their first value."""
+    cores = state.knob("tensor_core")
+    if cores < 2 and (state.knob("persistent"), state.knob("cluster")) != (0, 1):
+        return False
+    if cores == 0:
+        return True
+    _, _, m, n, k = roles(oracle.op)
+    first = {"reduce_threads": 1, "warp_tile": 0, "lane_map": 0, "convolution": 0}
+    first |= {"register_buffer": 1} if cores == 2 else {}
+    if any(state.knob(name) != value for name, value in first.items()) or max(state.vthread) > 1:
+        return False
+    if any(state.tiles[0][axis] % fragment(oracle, state, axis) for axis in (m, n, k)):
+        return False
+    if any(state.tiles[0][axis] != 1 for axis in oracle.reduce if axis != k):
+        return False
+    if cores == 1:
+        return True
+    alone = all(state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k))
+    return alone and state.tiles[0][n] <= 256 and state.tiles[1][k] * 2 == 128 and oracle.registers(state) <= 240
