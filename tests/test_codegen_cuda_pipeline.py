@@ -19,7 +19,6 @@ from tests.test_codegen_cuda import check, needs_nvrtc
 from tests.test_emulator import faults
 
 GEMM = operators.gemm(40, 24, 52)
-BODY = "load_tiles"
 
 
 def gemm_kernel(hw: str = "h200", op: Operator = GEMM, **knobs: int) -> Kernel:
@@ -29,14 +28,13 @@ def gemm_kernel(hw: str = "h200", op: Operator = GEMM, **knobs: int) -> Kernel:
 
 @pytest.mark.parametrize("hw", ["h200", "t4"])
 def test_pipelines_are_right(hw: str) -> None:
-    """All numbers of buffers with every layout, with fragments ahead and without, with split and shared reductions."""
+    """Numbers of buffers, layouts, fragments ahead or not, unrolled or not; split and shared reductions."""
     kernels = [
-        gemm_kernel(hw, stages=stages, shared_layout=layout, register_buffer=ahead, unroll=unroll)
+        gemm_kernel(hw, stages=stages, shared_layout=(number + stages) % 3, register_buffer=ahead, unroll=unroll)
         for stages in ((1, 2, 3, 5) if hw == "h200" else (1, 2))
-        for layout in (0, 1, 2)
-        for ahead, unroll in ((1, 8), (2, 8), (2, 2))
+        for number, (ahead, unroll) in enumerate(((1, 8), (2, 8), (2, 2)))
     ]
-    kernels += [gemm_kernel(hw, stages=2, split_k=3 + 1, register_buffer=2)]
+    kernels += [gemm_kernel(hw, stages=2, split_k=4, register_buffer=2)]
     kernels += [gemm_kernel(hw, stages=2, reduce_threads=4), gemm_kernel(hw, stages=2, reduce_threads=64, split_k=2)]
     check(kernels, np.random.default_rng(1))
 
@@ -107,7 +105,8 @@ def test_copies_are_as_wide_as_both_sides_allow() -> None:
 def test_interior_blocks_copy_without_guards() -> None:
     """A branch on the block picks the copies; operators whose tiles divide have no branch."""
     source = gemm_kernel(stages=2).source
-    assert re.search(r"if \(A_whole && block_k \+ 7 < 52\) \{\n[^?]*?copy_async<4>\(&A_into\[[^\]]*\], &A_at\[[^\]]*\]\);", source)
+    plain = r"copy_async<4>\(&A_into\[[^\]]*\], &A_at\[[^\]]*\]\);"
+    assert re.search(r"if \(A_whole && block_k \+ 7 < 52\) \{\n[^?]*?" + plain, source)
     even = operators.gemm(32, 32, 64)
     assert "_whole" not in gemm_kernel(op=even, stages=2).source
     assert "_inside" not in gemm_kernel(op=even, stages=2).source
@@ -146,9 +145,8 @@ def test_a_warp_covers_its_patch(warp_tile: int, rows: int, columns: int, lane_m
         if thread % 32 == 31:
             assert len({m for m, _ in patch}) == rows
             assert len({n for _, n in patch}) == columns
-        if lane_map and thread % 8 == 7:
-            together = sorted(seen)[-8:] if thread == 7 else None
-            assert together is None or len({m for m, _ in together}) + len({n for _, n in together}) == 6
+        if lane_map and thread == 7:  # the first eight lanes: two rows and four columns, or the other way round
+            assert len({m for m, _ in seen}) + len({n for _, n in seen}) == 6
     assert seen == {(m, n) for m in range(16) for n in range(32)}
 
 

@@ -89,10 +89,9 @@ def origin(plan: Plan, axis: int) -> str:
     return f"block_{plan.names[axis]}" if plan.program.grid[axis] > 1 else "0"
 
 
-def along(access: Access, dimension: int, indices: list[str], offset: bool = True) -> str:
+def along(access: Access, dimension: int, indices: list[str]) -> str:
     """The access's index along one dimension for axis values given as text."""
-    row = access.coefficients[dimension]
-    return total(zip(row, indices, strict=True), access.offset[dimension] if offset else 0)
+    return total(zip(access.coefficients[dimension], indices, strict=True), access.offset[dimension])
 
 
 def flat(access: Access, indices: list[str]) -> str:
@@ -103,7 +102,7 @@ def flat(access: Access, indices: list[str]) -> str:
 
 def flat_shared(access: Access, tile: SharedTile, indices: list[str]) -> str:
     """Flat address in a shared tile for axis values within the block tile and the step."""
-    return tile.address([along(access, d, indices, offset=False) for d in range(len(tile.shape))])
+    return tile.address(tile.places(access, indices))
 
 
 def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:

@@ -10,7 +10,7 @@ from gensor_gym.codegen.cuda_async import has_async_copies
 from gensor_gym.codegen.cuda_shared import SharedTile, shared_layout, stage_bytes
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.knobs import KNOBS, Knob
-from gensor_gym.graph.structure import is_aligned, is_staged, shared_inner
+from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
 from gensor_gym.operators.types import Access, Operator
 
 WARP = 32
@@ -195,9 +195,9 @@ class Plan:
     def lanes(self, index: int) -> Lanes:
         """How the fragment of a read is loaded by a thread."""
         read, tile = self.op.reads[index], self.shared[index]
-        dimension = shared_inner(self.op, read) if tile else len(read.view) - 1
-        axis = self.sole_mover(read, dimension)
-        if axis < 0 or read.coefficients[dimension][axis] != 1:
+        dimension = tile.columns[-1] if tile else len(read.view) - 1
+        axis = tile.axes[-1] if tile and tile.axes else self.sole_mover(read, dimension)
+        if axis < 0 or not (tile and tile.axes) and read.coefficients[dimension][axis] != 1:
             return Lanes()
         if axis == self.points.axis:
             wanted, run = self.points.width, self.points.width
@@ -256,7 +256,7 @@ def make_plan(program: Program) -> Plan:
 def _accepted(program: Program, knob: Knob) -> tuple[int, ...]:
     """Values of a knob that this family of kernels is written for."""
     if knob.name == "convolution":
-        return (0,)
+        return convolution_choices(program.operator, "gpu")
     if knob.name == "tensor_core":
         return (0,)
     if knob.name == "stages" and not has_async_copies(program.hardware):
