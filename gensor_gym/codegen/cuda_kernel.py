@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gensor_gym.codegen.cuda_plan import Plan
 from gensor_gym.codegen.cuda_ptx import device_functions
 from gensor_gym.codegen.cuda_store import FINISH_THREADS, write_finish
@@ -11,14 +13,15 @@ from gensor_gym.operators.types import ITEM_BYTES
 
 
 def kernel_text(plan: Plan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]]) -> str:
-    """A kernel with this body: all inputs, the output, the workspace; of `constants` those that the body uses.
+    """A kernel with this body: tensor maps, all inputs, the output, the workspace; of `constants` those that the body uses.
 
     `bounds` are the launch bounds: threads of a block, and how many blocks are to be resident where that is asked for.
     """
     op = plan.op
     inputs = [f"const {SCALARS[t.dtype].name} *__restrict__ {t.name}" for t in op.inputs]
     output = f"{SCALARS[op.output.dtype].name} *__restrict__ {op.output.name}"
-    arguments = ", ".join([*inputs, output, "float *__restrict__ workspace"])
+    maps = [f"const __grid_constant__ TensorMap {op.inputs[m.argument].name}_map" for m in plan.maps]
+    arguments = ", ".join([*maps, *inputs, output, "float *__restrict__ workspace"])
     declared = "".join(f"  {line}\n" for line in used_constants(body.text, constants))
     head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{entry}({arguments})'
     return f"{head} {{\n{declared}{body.text}}}\n"
@@ -45,10 +48,13 @@ def sizes(plan: Plan) -> dict[str, tuple[int, str]]:
     return table
 
 
-def assemble(plan: Plan, entry: str, main: str) -> Kernel:
-    """The whole source around the main kernel `main`, with its launches and workspace."""
+def assemble(plan: Plan, entry: str, main: str, functions: Mapping[str, str] | None = None) -> Kernel:
+    """The whole source around the main kernel `main`, with its launches and workspace.
+
+    `functions` are device functions that `main` may call beside those of `cuda_ptx`.
+    """
     op = plan.op
-    launches = [Launch(entry, (plan.tiles * plan.slices, 1, 1), (plan.threads, 1, 1), plan.shared_bytes)]
+    launches = [Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes)]
     workspace = 0
     if plan.shared_bytes:
         main = f"extern __shared__ __align__(16) unsigned char shared_memory[];\n\n{main}"
@@ -58,5 +64,5 @@ def assemble(plan: Plan, entry: str, main: str) -> Kernel:
         main += "\n" + kernel_text(plan, f"{entry}_finish", finish, str(FINISH_THREADS), sizes(plan))
         launches.append(Launch(f"{entry}_finish", (-(-op.output.size // FINISH_THREADS), 1, 1), (FINISH_THREADS, 1, 1)))
         workspace = plan.slices * op.output.size * ITEM_BYTES[op.accumulator]
-    source = f"// {op}\n\n{device_functions(main)}{main}"
-    return Kernel(op, "cuda", plan.program.hardware.arch, source, tuple(launches), workspace)
+    source = f"// {op}\n\n{device_functions(main, functions)}{main}"
+    return Kernel(op, "cuda", plan.arch, source, tuple(launches), workspace, maps=plan.maps)

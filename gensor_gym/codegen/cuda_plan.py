@@ -9,6 +9,7 @@ from functools import cached_property
 from gensor_gym.codegen.cuda_async import has_async_copies
 from gensor_gym.codegen.cuda_shared import SharedTile, shared_layout, stage_bytes
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.graph.knobs import KNOBS, Knob
 from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
 from gensor_gym.operators.types import INPUT, Access, Operator
@@ -79,6 +80,21 @@ class Plan:
     def slices(self) -> int:
         """Parts that the reduction is split into over blocks."""
         return self.program.knob("split_k") if self.op.reduce else 1
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch."""
+        return self.tiles * self.slices
+
+    @property
+    def arch(self) -> str:
+        """Architecture that the text is for."""
+        return self.program.hardware.arch
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """Tensor maps that the kernel takes."""
+        return ()
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:

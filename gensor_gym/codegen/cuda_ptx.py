@@ -7,6 +7,7 @@ The emulator has functions of the same names (`measure/emulator_mma.h`); all oth
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from gensor_gym.codegen.cuda_async import ASYNC_FUNCTIONS
 
@@ -85,9 +86,12 @@ FUNCTIONS: dict[str, str] = {
 """Device functions by name."""
 
 
-def device_functions(text: str) -> str:
-    """Definitions of the functions that a kernel's text calls, which the emulator leaves out; empty where there are none."""
+def device_functions(text: str, more: Mapping[str, str] | None = None) -> str:
+    """Definitions of the functions that a kernel's text calls, which the emulator leaves out; empty where there are none.
+
+    `more` are functions by name that this kernel has beside those of `FUNCTIONS`.
+    """
     words = set(re.findall(r"[A-Za-z_]\w*", text))
-    used = [body for name, body in FUNCTIONS.items() if name in words]
+    used = [body for name, body in {**(more or {}), **FUNCTIONS}.items() if name in words]
     copies = ASYNC_FUNCTIONS if "copy_async" in words else ""
     return copies + ("#ifndef EMULATOR  // which has its own\n" + "\n".join(used) + "#endif\n\n" if used else "")

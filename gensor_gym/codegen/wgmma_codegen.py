@@ -12,21 +12,22 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from gensor_gym.codegen.cuda_index import origin
-from gensor_gym.codegen.cuda_text import Loop, Writer, total, used_constants
+from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda_text import Loop, Writer, total
 from gensor_gym.codegen.cuda_tiles import write_block_tile
-from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.wgmma_plan import (
     ATOM_BYTES,
+    INSTRUCTION_ROWS,
     PRODUCER_REGISTERS,
-    ROWS,
-    SWIZZLE_BYTES,
     WARPGROUP,
     WgmmaPlan,
     make_wgmma_plan,
 )
-from gensor_gym.codegen.wgmma_store import FINISH_THREADS, write_finish, write_store
-from gensor_gym.codegen.wgmma_text import BITS, instructions
+from gensor_gym.codegen.wgmma_store import write_store
+from gensor_gym.codegen.wgmma_text import wgmma_functions
+from gensor_gym.graph.structure import SWIZZLE_BYTES
 
 WARPS = WARPGROUP // 32
 
@@ -34,28 +35,15 @@ WARPS = WARPGROUP // 32
 def generate_wgmma(program: Program) -> Kernel:
     """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError says what cannot be generated."""
     plan = make_wgmma_plan(program)
-    op, entry = plan.op, f"gg_{plan.op.name}"
-    rank = len(plan.maps[0].shape)
-    source = f"// {op}\n\n" + instructions(op.dtype, rank, plan.tile[1], plan.consumer_registers > 0)
-    source += "\n" + _main_kernel(plan, entry)
-    launches = [Launch(entry, (plan.grid, 1, 1), (plan.threads, 1, 1), plan.shared_bytes)]
-    workspace = 0
-    if plan.base.slices > 1:
-        source += "\n" + _finish_kernel(plan, f"{entry}_finish")
-        blocks = -(-op.output.size // 2 // FINISH_THREADS)
-        launches.append(Launch(f"{entry}_finish", (blocks, 1, 1), (FINISH_THREADS, 1, 1)))
-        workspace = plan.base.slices * op.output.size * 4
-    arch = f"{program.hardware.arch}a"
-    return Kernel(op, "cuda", arch, source, tuple(launches), workspace, maps=plan.maps)
-
-
-def _signature(plan: WgmmaPlan, entry: str, bounds: str) -> str:
-    """Head of a kernel: tensor maps, all inputs, the output, the workspace."""
-    maps = [f"const __grid_constant__ TensorMap {name}_map" for name in _names(plan)]
-    inputs = [f"const {BITS} *__restrict__ {t.name}" for t in plan.op.inputs]
-    output = f"{BITS} *__restrict__ {plan.op.output.name}"
-    arguments = ", ".join([*maps, *inputs, output, "float *__restrict__ workspace"])
-    return f'extern "C" __global__ void __launch_bounds__({bounds})\n{entry}({arguments})'
+    entry, out = f"gg_{plan.op.name}", Writer(depth=1)
+    _write_descriptors(out, plan)
+    _write_barriers(out, plan)
+    with out.block("if (warpgroup == 0)"):
+        _write_producer(out, plan)
+    _write_consumer(out, plan)
+    main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan))
+    functions = wgmma_functions(plan.op.dtype, plan.tile[1], len(plan.maps[0].shape))
+    return assemble(plan, entry, main, functions)
 
 
 def _names(plan: WgmmaPlan) -> tuple[str, str]:
@@ -63,61 +51,27 @@ def _names(plan: WgmmaPlan) -> tuple[str, str]:
     return plan.op.reads[plan.roles.a].tensor.name, plan.op.reads[plan.roles.b].tensor.name
 
 
-def _main_kernel(plan: WgmmaPlan, entry: str) -> str:
-    """Shared memory, constants and the kernel."""
-    out = Writer(depth=1)
-    _write_barriers(out, plan)
-    with out.block("if (warpgroup == 0)"):
-        _write_producer(out, plan)
-    _write_consumer(out, plan)
-    head = _signature(plan, entry, f"{plan.threads}, {plan.resident}")
-    constants = "".join(f"  {line}\n" for line in used_constants(out.text, _constants(plan)))
-    shared = "extern __shared__ __align__(16) unsigned char shared_memory[];\n\n"
-    return f"{shared}{head} {{\n{constants}{_descriptors(plan)}{out.text}}}\n"
-
-
-def _finish_kernel(plan: WgmmaPlan, entry: str) -> str:
-    """The kernel that adds the slices up."""
-    out = Writer(depth=1)
-    write_finish(out, plan)
-    constants = "".join(f"  {line}\n" for line in used_constants(out.text, _constants(plan)))
-    return f"{_signature(plan, entry, str(FINISH_THREADS))} {{\n{constants}{out.text}}}\n"
-
-
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
-    """Named sizes, of which a kernel declares those it uses."""
-    m, n = (plan.op.axes[a].name.upper() for a in (plan.roles.m, plan.roles.n))
-    table = {
+    """Named sizes."""
+    return sizes(plan) | {
         "STAGES": (plan.stages, "stages of the ring"),
         "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
         "A_BYTES": (plan.a_bytes, "of a stage, before B"),
         "PANEL_BYTES": (plan.panel_bytes, f"{plan.panel} columns of B"),
         "CONSUMER_WARPS": (plan.num_consumers * WARPS, "warps that give a stage back"),
-        "STEPS": (plan.base.steps, "steps of the reduction"),
-        "STEP": (plan.step, "points of the reduction in a step"),
-        "POINTS": (plan.step // plan.instruction_k, "wgmma along a step"),
-        "ROW_BLOCKS": (plan.instruction_rows, f"blocks of {ROWS} rows of a consumer"),
-        f"REG_{m}": (plan.tile[0], "rows of a consumer"),
-        f"REG_{n}": (plan.tile[1], "columns of a consumer"),
-        "SLICES": (plan.base.slices, "parts of the reduction over blocks"),
-        "TILES": (plan.base.tiles, "block tiles of the output"),
+        "POINTS": (plan.step // plan.depth, "wgmma along a step"),
+        "ROW_BLOCKS": (plan.tile[0] // INSTRUCTION_ROWS, f"blocks of {INSTRUCTION_ROWS} rows of a consumer"),
         "WORK": (plan.work, "tiles, times slices"),
     }
-    for a in plan.op.spatial:
-        axis = plan.op.axes[a]
-        table[f"BLOCK_{axis.name.upper()}"] = (plan.base.block[a], f"block tile along {axis.name}")
-    return table
 
 
-def _descriptors(plan: WgmmaPlan) -> str:
+def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
     """What matrix descriptors say beside the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes."""
     word = "constexpr unsigned long long"
     swizzled, stride = "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
-    return (
-        f"  {word} A_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of k: 128-byte swizzle, eight rows an atom\n"
-        f"  {word} B_PANELS = {swizzled} | {stride} | {plan.panel_bytes // 16}ull << 16;"
-        f"  // rows of n, {plan.panel} columns a panel\n"
-    )
+    out.line(f"{word} A_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of k: 128-byte swizzle, atoms of eight rows")
+    leading = f"{plan.panel_bytes // 16}ull << 16"
+    out.line(f"{word} B_PANELS = {swizzled} | {stride} | {leading};  // rows of n, {plan.panel} columns a panel")
 
 
 def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
@@ -158,22 +112,23 @@ def _write_copies(out: Writer, plan: WgmmaPlan) -> None:
     """Copies of one stage: A in boxes of rows, B panel by panel."""
     a, b = _names(plan)
     m, n, batch = _origins(plan)
-    step = "step * STEP" if plan.base.steps > 1 else "0"
-    for row in range(0, plan.block[0], plan.box_rows):
+    load = f"load_box_{len(plan.maps[0].shape)}d"
+    step = f"step * STEP_{plan.names[plan.roles.k].upper()}" if plan.steps > 1 else "0"
+    for row in range(0, plan.block[plan.roles.m], plan.box_rows):
         place = ", ".join([step, total([(1, m)], row), *batch])
-        out.line(f"load_box({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
+        out.line(f"{load}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
     for consumer in range(plan.consumers[1]):
         for panel in range(plan.panels):
             number, column = consumer * plan.panels + panel, consumer * plan.tile[1] + panel * plan.panel
             place = ", ".join([total([(1, n)], column), step, *batch])
             to = f"b_tile + {number} * PANEL_BYTES" if number else "b_tile"
-            out.line(f"load_box({to}, {b}_map, ready, {place});")
+            out.line(f"{load}({to}, {b}_map, ready, {place});")
 
 
 def _origins(plan: WgmmaPlan) -> tuple[str, str, list[str]]:
     """First row, first column and, in a batch, matrix of the block tile."""
-    batch = [origin(plan.base, a) for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
-    return origin(plan.base, plan.roles.m), origin(plan.base, plan.roles.n), batch
+    batch = [origin(plan, a) for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
+    return origin(plan, plan.roles.m), origin(plan, plan.roles.n), batch
 
 
 def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
@@ -185,13 +140,13 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
     out.line("int stage = 0;")
     out.line("unsigned parity = 0;")
     with _over_work(out, plan):
-        out.line("float acc[ROW_BLOCKS][" + f"REG_{plan.op.axes[plan.roles.n].name.upper()} / 2];")
+        out.line("float acc[ROW_BLOCKS][" + f"REG_{plan.names[plan.roles.n].upper()} / 2];")
         if plan.stages > 1:
             out.line("int before = 0;  // stage of the step before")
         with _over_steps(out, plan):
             _write_products(out, plan)
         if plan.stages > 1:
-            out.line("wgmma_wait(0);")
+            out.line("wgmma_wait<0>();")
             out.line("if (lane == 0) barrier_arrive(empty + before * 8);")
         out.line()
         write_store(out, plan)
@@ -200,7 +155,7 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
 def _write_place(out: Writer, plan: WgmmaPlan) -> None:
     """Which part of the block tile a consumer has: where its operands begin, and this thread's first element."""
     rows, columns = plan.consumers
-    m, n = (plan.op.axes[a].name for a in (plan.roles.m, plan.roles.n))
+    m, n = plan.names[plan.roles.m], plan.names[plan.roles.n]
     row = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(rows, f"(warpgroup - 1) / {columns}")
     column = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(columns, f"(warpgroup - 1) % {columns}")
     if rows > 1:
@@ -219,23 +174,23 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
     """The products of one stage, and the stage of the step before given back."""
-    first = "first_step" if plan.base.slices > 1 else "0"
+    first = "first_step" if plan.slices > 1 else "0"
     out.line("barrier_wait(full + stage * 8, parity);")
     out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")
     out.line("wgmma_fence();")
     with out.nest([Loop("point", "POINTS"), Loop("rows", "ROW_BLOCKS")]):
-        step_bytes = plan.instruction_k * plan.item_bytes
-        out.line(f"const unsigned a = a_tile + rows * {ROWS * SWIZZLE_BYTES} + point * {step_bytes};")
-        out.line(f"const unsigned b = b_tile + point * {plan.instruction_k * SWIZZLE_BYTES};")
-        add = f"point > 0 || step > {first}" if plan.base.steps > 1 else "point > 0"
+        step_bytes = plan.depth * plan.item
+        out.line(f"const unsigned a = a_tile + rows * {INSTRUCTION_ROWS * SWIZZLE_BYTES} + point * {step_bytes};")
+        out.line(f"const unsigned b = b_tile + point * {plan.depth * SWIZZLE_BYTES};")
+        add = f"point > 0 || step > {first}" if plan.steps > 1 else "point > 0"
         out.line(f"wgmma_{plan.op.dtype}(acc[rows], A_ROWS | (a >> 4), B_PANELS | (b >> 4), {add});")
     out.line("wgmma_commit();")
     if plan.stages == 1:
-        out.line("wgmma_wait(0);")
+        out.line("wgmma_wait<0>();")
         out.line("if (lane == 0) barrier_arrive(empty + stage * 8);")
     else:
-        out.line("wgmma_wait(1);  // the products of the step before are done")
-        if plan.base.steps > 1:
+        out.line("wgmma_wait<1>();  // the products of the step before are done")
+        if plan.steps > 1:
             out.line(f"if (lane == 0 && step > {first}) barrier_arrive(empty + before * 8);")
         out.line("before = stage;")
     _write_next_stage(out)
@@ -256,9 +211,9 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
         if plan.persistent:
             work = "work"
             stack.enter_context(out.block("for (int work = blockIdx.x; work < WORK; work += gridDim.x)"))
-        write_block_tile(out, plan.base, work)
-        if plan.base.slices > 1:
-            index = f"{work} / TILES" if plan.base.tiles > 1 else work
+        write_block_tile(out, plan, work)
+        if plan.slices > 1:
+            index = f"{work} / TILES" if plan.tiles > 1 else work
             out.line(f"const int slice = {index};")
             out.line("const int first_step = slice * STEPS / SLICES, last_step = (slice + 1) * STEPS / SLICES;")
         yield
@@ -267,9 +222,9 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
 @contextmanager
 def _over_steps(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
     """The steps of the reduction, of this slice where there are several."""
-    if plan.base.slices > 1:
+    if plan.slices > 1:
         head = "for (int step = first_step; step < last_step; ++step)"
     else:
-        head = "for (int step = 0; step < STEPS; ++step)" if plan.base.steps > 1 else ""
+        head = "for (int step = 0; step < STEPS; ++step)" if plan.steps > 1 else ""
     with out.block(head):
         yield

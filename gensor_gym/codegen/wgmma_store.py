@@ -1,4 +1,4 @@
-"""Text of the end of a wgmma kernel: epilogue and stores from registers, and the second kernel of a split reduction.
+"""Text of the end of a wgmma kernel: epilogue and stores from registers.
 
 A thread holds pairs of neighbouring columns, and rows of 16-bit elements have whole pairs: all is stored in pairs.
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from gensor_gym.codegen.cuda_index import flat, origin
 from gensor_gym.codegen.cuda_map import apply_stage
-from gensor_gym.codegen.cuda_text import Loop, Writer, remainder, total
-from gensor_gym.codegen.wgmma_plan import ROWS, WgmmaPlan
+from gensor_gym.codegen.cuda_text import Loop, Writer, total, widened
+from gensor_gym.codegen.wgmma_plan import INSTRUCTION_ROWS, WgmmaPlan
 from gensor_gym.operators.types import Access
-
-FINISH_THREADS = 256
-"""Threads of a block of the second kernel of a split reduction; each finishes a pair."""
 
 
 def write_store(out: Writer, plan: WgmmaPlan) -> None:
@@ -21,44 +18,23 @@ def write_store(out: Writer, plan: WgmmaPlan) -> None:
     Of every 64 x 8 elements it holds two pairs: rows r and r + 8, accumulators 4 i + 2 half and the next.
     """
     m, n = (plan.op.axes[a] for a in (plan.roles.m, plan.roles.n))
-    indices = [origin(plan.base, a) for a in range(len(plan.op.axes))]
+    indices = [origin(plan, a) for a in range(len(plan.op.axes))]
     row, column = (total([(1, indices[a]), (1, f"first_{plan.op.axes[a].name}")]) for a in (plan.roles.m, plan.roles.n))
     indices[plan.roles.m], indices[plan.roles.n] = f"out_{m.name}", f"out_{n.name}"
     with out.nest([Loop("rows", "ROW_BLOCKS"), Loop("half", "2")]):
-        out.line(f"const int out_{m.name} = {row} + rows * {ROWS} + half * 8;")
+        out.line(f"const int out_{m.name} = {row} + rows * {INSTRUCTION_ROWS} + half * 8;")
         with (
-            out.guarded([f"out_{m.name} < {m.extent}"] if plan.base.overhang[plan.roles.m] else []),
+            out.guarded([f"out_{m.name} < {m.extent}"] if plan.overhang[plan.roles.m] else []),
             out.nest([Loop("group", f"REG_{n.name.upper()} / 8")]),
         ):
             out.line(f"const int out_{n.name} = {column} + group * 8;")
-            with out.guarded([f"out_{n.name} < {n.extent}"] if plan.base.overhang[plan.roles.n] else []):
+            with out.guarded([f"out_{n.name} < {n.extent}"] if plan.overhang[plan.roles.n] else []):
                 out.line("const float *sums = &acc[rows][group * 4 + half * 2];")
-                if plan.base.slices > 1:
+                if plan.slices > 1:
                     address = total([(plan.op.output.size, "slice"), (1, flat(plan.op.write, indices))])
                     out.line(f"*reinterpret_cast<float2 *>(&workspace[{address}]) = float2{{sums[0], sums[1]}};")
                 else:
                     _write_pair(out, plan, "sums[0]", "sums[1]", indices)
-
-
-def write_finish(out: Writer, plan: WgmmaPlan) -> None:
-    """Body of the second kernel: add the slices of a pair in order, finish, store."""
-    op, size = plan.op, plan.op.output.size
-    out.line(f"const int element = (blockIdx.x * {FINISH_THREADS} + threadIdx.x) * 2;")
-    if size % (2 * FINISH_THREADS):
-        out.line(f"if (element >= {size}) return;")
-    divisor, indices, first = size, ["0"] * len(op.axes), True
-    for a in op.spatial:
-        divisor //= op.extents[a]
-        if op.extents[a] > 1:
-            indices[a] = f"out_{op.axes[a].name}"
-            out.line(f"const int {indices[a]} = {remainder('element', divisor, 0 if first else op.extents[a])};")
-            first = False
-    out.line("float first = 0.0f, second = 0.0f;")
-    with out.nest([Loop("slice", "SLICES")]):
-        out.line(f"const float2 part = *reinterpret_cast<const float2 *>(&workspace[slice * {size} + element]);")
-        out.line("first += part.x;")
-        out.line("second += part.y;")
-    _write_pair(out, plan, "first", "second", indices)
 
 
 def _write_pair(out: Writer, plan: WgmmaPlan, first: str, second: str, indices: list[str]) -> None:
@@ -81,7 +57,7 @@ def _operands(out: Writer, plan: WgmmaPlan, access: Access, indices: list[str]) 
     name, dtype = access.tensor.name, access.tensor.dtype
     element = f"{name}[{flat(access, indices)}]"
     if access.axis_strides()[plan.roles.n] == 0:
-        return [f"float_of_{dtype}({element})"] * 2
+        return [widened(dtype, element)] * 2
     out.line(f"const unsigned {name}_pair = *reinterpret_cast<const unsigned *>(&{element});")
     halves = (f"{name}_pair", f"{name}_pair >> 16")
-    return [f"float_of_{dtype}(static_cast<unsigned short>({half}))" for half in halves]
+    return [widened(dtype, f"static_cast<unsigned short>({half})") for half in halves]

@@ -228,6 +228,12 @@ static bool can_run(const Fiber &fiber) {
   return fiber.state == READY || (fiber.state == AT_EVENT && fiber.happened(fiber.value));
 }
 
+static bool waits_for_event() {
+  for (int t = 0; t < threads; ++t)
+    if (fibers[t].state == AT_EVENT) return true;
+  return false;
+}
+
 static void run_block() {
   int order[MAX_THREADS];
   ++blocks_begun;
@@ -248,7 +254,7 @@ static void run_block() {
       for (int t = 0; t < threads; ++t)
         if (can_run(fibers[t])) order[ready++] = t;
       if (ready == 0) {
-        if (advance == nullptr || !advance()) break;
+        if (!waits_for_event() || advance == nullptr || !advance()) break;
         continue;
       }
       for (int left = ready; left > 0; --left) {

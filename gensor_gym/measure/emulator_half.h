@@ -5,14 +5,14 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float float_of_bfloat16(uint16_t bits) {
+static inline float from_bfloat16(uint16_t bits) {
   const uint32_t wide = static_cast<uint32_t>(bits) << 16;
   float value;
   memcpy(&value, &wide, sizeof value);
   return value;
 }
 
-static inline float float_of_float16(uint16_t bits) {
+static inline float from_float16(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   const float sign = bits >> 15 ? -1.0f : 1.0f;
   if (exponent == 31) return mantissa ? NAN : sign * INFINITY;
@@ -25,13 +25,13 @@ static inline uint32_t bits_of_float(float value) {
   return bits;
 }
 
-static inline uint16_t bfloat16_of_float(float value) {
+static inline uint16_t to_bfloat16(float value) {
   const uint32_t bits = bits_of_float(value);
   if (value != value) return 0x7fff;
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static inline uint16_t float16_of_float(float value) {
+static inline uint16_t to_float16(float value) {
   const uint16_t sign = static_cast<uint16_t>(bits_of_float(value) >> 16 & 0x8000);
   const float size = fabsf(value);
   if (value != value) return 0x7fff;
@@ -43,8 +43,8 @@ static inline uint16_t float16_of_float(float value) {
 
 // The first value in the lower half.
 static inline unsigned pack_bfloat16(float first, float second) {
-  return bfloat16_of_float(first) | static_cast<unsigned>(bfloat16_of_float(second)) << 16;
+  return to_bfloat16(first) | static_cast<unsigned>(to_bfloat16(second)) << 16;
 }
 static inline unsigned pack_float16(float first, float second) {
-  return float16_of_float(first) | static_cast<unsigned>(float16_of_float(second)) << 16;
+  return to_float16(first) | static_cast<unsigned>(to_float16(second)) << 16;
 }

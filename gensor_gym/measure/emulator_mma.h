@@ -26,11 +26,6 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   return result;
 }
 
-static inline float from_float16(unsigned short bits) { return float_of_float16(bits); }
-static inline float from_bfloat16(unsigned short bits) { return float_of_bfloat16(bits); }
-static inline unsigned short to_float16(float value) { return float16_of_float(value); }
-static inline unsigned short to_bfloat16(float value) { return bfloat16_of_float(value); }
-
 static inline unsigned round_tf32(float value) {  // to nearest, ties away from zero; the low bits mean nothing
   const unsigned bits = __float_as_int(value);
   if (isnan(value) || isinf(value)) return bits;

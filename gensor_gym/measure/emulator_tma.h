@@ -57,6 +57,7 @@ static Barrier read_barrier(unsigned address, int line) {
 }
 
 static void write_barrier(unsigned address, const Barrier &barrier, int line) {
+  if (address % 8) fail("a barrier at an address that is no multiple of 8", line);
   const uint64_t bits = barrier.pending | static_cast<uint64_t>(barrier.expected) << 20 |
                         static_cast<uint64_t>(barrier.bytes + BYTES_BIAS) << 40 |
                         static_cast<uint64_t>(barrier.phase) << 61 | static_cast<uint64_t>(barrier.fenced) << 62;
@@ -122,7 +123,7 @@ static void barrier_wait(int line, unsigned address, unsigned parity) {
 
 // --- copies of boxes
 
-struct Copy {
+struct BoxCopy {
   TensorMap map;  // the kernel's own may be gone by then
   unsigned to, barrier;
   int at[5];  // of the box's first element, innermost dimension first
@@ -130,7 +131,7 @@ struct Copy {
 };
 
 constexpr int MAX_COPIES = 256;
-static Copy copies[MAX_COPIES];
+static BoxCopy copies[MAX_COPIES];
 static int num_copies;
 
 static size_t box_bytes(const TensorMap &map) {
@@ -140,7 +141,7 @@ static size_t box_bytes(const TensorMap &map) {
 }
 
 // One row of a box, zeros where it is outside the tensor.
-static void read_row(const Copy &copy, unsigned row, unsigned char *bytes) {
+static void read_row(const BoxCopy &copy, unsigned row, unsigned char *bytes) {
   const TensorMap &map = copy.map;
   memset(bytes, 0, map.box[0] * map.item_bytes);
   const unsigned char *from = map.data;
@@ -156,7 +157,7 @@ static void read_row(const Copy &copy, unsigned row, unsigned char *bytes) {
     memcpy(bytes + (begin - first) * map.item_bytes, from + begin * map.item_bytes, (end - begin) * map.item_bytes);
 }
 
-static void carry_out(const Copy &copy) {
+static void carry_out(const BoxCopy &copy) {
   const TensorMap &map = copy.map;
   const unsigned row_bytes = map.box[0] * map.item_bytes;
   const unsigned rows = static_cast<unsigned>(box_bytes(map) / row_bytes);
@@ -175,7 +176,7 @@ static void carry_out(const Copy &copy) {
 static bool advance_copies() {
   if (num_copies == 0) return false;
   const unsigned pick = random_below(num_copies);
-  const Copy copy = copies[pick];
+  const BoxCopy copy = copies[pick];
   copies[pick] = copies[--num_copies];
   carry_out(copy);
   return true;
@@ -200,9 +201,21 @@ static void load_box(int line, unsigned to, const TensorMap &map, unsigned barri
 static inline unsigned shared_address(const void *) { return emulator::WINDOW; }
 static inline void prefetch_map(const TensorMap &) {}
 
-#define barrier_init(...) emulator::barrier_init(__LINE__, __VA_ARGS__)
-#define fence_barrier_init() emulator::fence_barrier_init(__LINE__)
-#define barrier_arrive(...) emulator::barrier_arrive(__LINE__, __VA_ARGS__)
-#define barrier_expect_bytes(...) emulator::barrier_expect_bytes(__LINE__, __VA_ARGS__)
-#define barrier_wait(...) emulator::barrier_wait(__LINE__, __VA_ARGS__)
-#define load_box(...) emulator::load_box(__LINE__, __VA_ARGS__)
+static inline void barrier_init(unsigned barrier, unsigned arrivals, int line = __builtin_LINE()) {
+  emulator::barrier_init(line, barrier, arrivals);
+}
+static inline void fence_barrier_init(int line = __builtin_LINE()) { emulator::fence_barrier_init(line); }
+static inline void barrier_arrive(unsigned barrier, int line = __builtin_LINE()) { emulator::barrier_arrive(line, barrier); }
+static inline void barrier_expect_bytes(unsigned barrier, int bytes, int line = __builtin_LINE()) {
+  emulator::barrier_expect_bytes(line, barrier, bytes);
+}
+static inline void barrier_wait(unsigned barrier, unsigned parity, int line = __builtin_LINE()) {
+  emulator::barrier_wait(line, barrier, parity);
+}
+static inline void load_box_2d(unsigned to, const TensorMap &map, unsigned barrier, int x, int y, int line = __builtin_LINE()) {
+  emulator::load_box(line, to, map, barrier, x, y);
+}
+static inline void load_box_3d(unsigned to, const TensorMap &map, unsigned barrier, int x, int y, int z,
+                               int line = __builtin_LINE()) {
+  emulator::load_box(line, to, map, barrier, x, y, z);
+}

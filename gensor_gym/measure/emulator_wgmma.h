@@ -14,7 +14,7 @@ constexpr int MAX_PRODUCTS = 64;   // under way in a thread
 constexpr int MAX_FRAGMENTS = 16;  // accumulator arrays of a thread
 constexpr int INSTRUCTION_K = 16;  // of 16-bit elements
 
-struct Product {
+struct Issued {
   int fragment, group, line;
   uint64_t a, b;
   bool add, transposed;
@@ -33,7 +33,7 @@ struct Multiplier {
   bool fenced;
   int num_products, num_fragments, groups;  // `groups` counts those committed
   unsigned long issued;
-  Product products[MAX_PRODUCTS];
+  Issued products[MAX_PRODUCTS];
   Fragment fragments[MAX_FRAGMENTS];
 };
 
@@ -82,30 +82,30 @@ static Operand decode(uint64_t descriptor, int line) {
 
 // Element (row, k) of an operand. Rows of k one after the other, eight to an atom (`stride` from atom to atom); transposed:
 // 64 rows of the matrix side by side, eight k to an atom, `leading` from 64 rows to the next.
-static uint16_t element(const Operand &operand, bool transposed, unsigned row, unsigned k, int line) {
+static unsigned short matrix_element(const Operand &operand, bool transposed, unsigned row, unsigned k, int line) {
   unsigned at = operand.start;
   if (transposed)
     at += row / 64 * operand.leading + row % 64 * 2 + k / 8 * operand.stride + k % 8 * 128;
   else
     at += row / 8 * operand.stride + row % 8 * 128 + k * 2;
-  uint16_t bits;
+  unsigned short bits;
   memcpy(&bits, shared_at(swizzled(at, 128), 2, "wgmma", line), 2);
   return bits;
 }
 
 // This thread's part of one product: rows l / 4 and l / 4 + 8 of its warp's 16, columns 2 (l % 4) and the next of every 8.
-static void compute(Fragment &fragment, const Product &product) {
+static void compute(Fragment &fragment, const Issued &product) {
   const Operand a = decode(product.a, product.line), b = decode(product.b, product.line);
   const unsigned thread = current % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
   float left[2][INSTRUCTION_K];
   for (unsigned half = 0; half < 2; ++half)
     for (unsigned k = 0; k < INSTRUCTION_K; ++k)
-      left[half][k] = product.value(element(a, false, row + 8 * half, k, product.line));
+      left[half][k] = product.value(matrix_element(a, false, row + 8 * half, k, product.line));
   for (int i = 0; i < fragment.columns / 2; i += 4)
     for (unsigned side = 0; side < 2; ++side) {
       float sums[2] = {product.add ? fragment.sums[i + side] : 0, product.add ? fragment.sums[i + 2 + side] : 0};
       for (unsigned k = 0; k < INSTRUCTION_K; ++k) {
-        const float right = product.value(element(b, product.transposed, i * 2 + column + side, k, product.line));
+        const float right = product.value(matrix_element(b, product.transposed, i * 2 + column + side, k, product.line));
         for (unsigned half = 0; half < 2; ++half) sums[half] += left[half][k] * right;
       }
       for (unsigned half = 0; half < 2; ++half) fragment.sums[i + 2 * half + side] = sums[half];
@@ -153,7 +153,7 @@ static void wgmma_wait(int line, int left) {
   Multiplier &self = multiplier();
   int kept = 0;
   for (int p = 0; p < self.num_products; ++p) {
-    const Product product = self.products[p];
+    const Issued product = self.products[p];
     if (product.group >= self.groups - left) {
       self.products[kept++] = product;
       continue;
@@ -181,8 +181,17 @@ static inline void request_registers() {
 }
 
 // Generated kernels have B in rows of n: transposed.
-#define wgmma_bfloat16(...) emulator::wgmma(__LINE__, float_of_bfloat16, true, __VA_ARGS__)
-#define wgmma_float16(...) emulator::wgmma(__LINE__, float_of_float16, true, __VA_ARGS__)
-#define wgmma_fence() emulator::wgmma_fence()
-#define wgmma_commit() emulator::wgmma_commit()
-#define wgmma_wait(left) emulator::wgmma_wait(__LINE__, left)
+template <int ELEMENTS>
+static inline void wgmma_bfloat16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma(line, from_bfloat16, true, sums, a, b, add);
+}
+template <int ELEMENTS>
+static inline void wgmma_float16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma(line, from_float16, true, sums, a, b, add);
+}
+static inline void wgmma_fence() { emulator::wgmma_fence(); }
+static inline void wgmma_commit() { emulator::wgmma_commit(); }
+template <int LEFT>
+static inline void wgmma_wait(int line = __builtin_LINE()) {
+  emulator::wgmma_wait(line, LEFT);
+}
