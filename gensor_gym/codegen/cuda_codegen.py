@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from gensor_gym.codegen.cuda_compute import write_accumulators
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda_lanes import write_lanes
 from gensor_gym.codegen.cuda_pipeline import write_main
 from gensor_gym.codegen.cuda_plan import Plan, make_plan
 from gensor_gym.codegen.cuda_store import write_combine, write_store
-from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder
+from gensor_gym.codegen.cuda_text import SCALARS, Writer
 from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.mma_codegen import generate_mma
@@ -62,11 +63,4 @@ def _write_positions(out: Writer, plan: Plan) -> None:
         out.line("const int thread = threadIdx.x;")
     if plan.reduce_threads > 1:
         out.line("const int reduce_thread = thread % REDUCE_THREADS;")
-    divisor = plan.threads
-    live = [a for a in plan.op.spatial if plan.program.threads[a] > 1]
-    for a in live:
-        count, name = plan.program.threads[a], plan.names[a]
-        divisor //= count
-        index = remainder("thread", divisor, 0 if a == live[0] else count)
-        scale = f" * {plan.inner[a]}" if plan.inner[a] > 1 else ""
-        out.line(f"const int first_{name} = {index}{scale};")
+    write_lanes(out, plan)

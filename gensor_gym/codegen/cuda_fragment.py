@@ -13,7 +13,7 @@ from gensor_gym.codegen.cuda_index import (
     flat_shared,
     global_indices,
     guarded_read,
-    local_indices,
+    in_tile,
     make_site,
     spatial_loops,
 )
@@ -67,6 +67,16 @@ def subscripts(plan: Plan, site: Site, axes: tuple[int, ...]) -> list[str]:
     return [site.lane[a] if a in plan.op.reduce else site.index(a) for a in axes]
 
 
+def thread_place(plan: Plan, index: int) -> str:
+    """Place in a shared tile of the thread's first element; "0" where tiles are swizzled: no distance stays the same."""
+    read, tile = plan.op.reads[index], plan.shared_tile(index)
+    if tile.swizzle:
+        return "0"
+    zero = make_site(plan, point=("0",) * len(plan.names))
+    first = [in_tile(plan, a, Site(("0",) * len(plan.names), zero.lane)) for a in range(len(plan.names))]
+    return flat_shared(read, tile, [text if a in plan.op.spatial else "0" for a, text in enumerate(first)])
+
+
 def declare(out: Writer, fragment: Fragment) -> None:
     """Declare the registers."""
     plan = fragment.plan
@@ -110,7 +120,9 @@ def _value(fragment: Fragment, point_lane: str) -> str:
     vector = f"{SCALARS[read.tensor.dtype].vector}{width}"
     wide = "*reinterpret_cast<const " + vector + " *>(&{})" if width > 1 else "{}"
     if tile is not None:
-        return wide.format(f"{name}_{fragment.tile}[{flat_shared(read, tile, local_indices(plan, site))}]")
+        from_first = plan.stages > 1 and not tile.swizzle and fragment.tile != "tile"
+        places = [in_tile(plan, a, site, from_first) for a in range(len(plan.names))]
+        return wide.format(f"{name}_{fragment.tile}[{flat_shared(read, tile, places)}]")
     indices = global_indices(plan, site)
     positions = [along(read, d, indices) for d in range(len(read.view))]
     load = wide.format(f"{name}[{flat(read, indices)}]")

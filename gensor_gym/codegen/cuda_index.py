@@ -62,13 +62,16 @@ def looped_point(plan: Plan) -> Point:
     return tuple(texts)
 
 
-def in_tile(plan: Plan, axis: int, site: Site) -> str:
-    """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread."""
+def in_tile(plan: Plan, axis: int, site: Site, from_first: bool = False) -> str:
+    """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread.
+
+    `from_first` leaves out where the thread's first element is.
+    """
     name, group, lane = plan.names[axis], site.group[axis], (1, site.lane[axis])
     if axis in plan.op.reduce:
         return total([(1, group), lane])
     threads, inner = plan.program.threads[axis], plan.inner[axis]
-    first = (1, f"first_{name}" if threads > 1 else "0")
+    first = (1, f"first_{name}" if threads > 1 and not from_first else "0")
     if threads == 1 or inner == plan.register[axis]:
         return total([first, (1, group), lane])
     if inner == 1:
@@ -77,11 +80,6 @@ def in_tile(plan: Plan, axis: int, site: Site) -> str:
     if group == "0":
         return total([first, lane])
     return total([first, (inner * threads, f"{group} / {constant}"), (1, f"{group} % {constant}"), lane])
-
-
-def local_indices(plan: Plan, site: Site) -> list[str]:
-    """Index within the block tile or step along every axis."""
-    return [in_tile(plan, a, site) for a in range(len(plan.names))]
 
 
 def global_indices(plan: Plan, site: Site) -> list[str]:
@@ -94,10 +92,9 @@ def origin(plan: Plan, axis: int) -> str:
     return f"block_{plan.names[axis]}" if plan.program.grid[axis] > 1 else "0"
 
 
-def along(access: Access, dimension: int, indices: list[str], offset: bool = True) -> str:
+def along(access: Access, dimension: int, indices: list[str]) -> str:
     """The access's index along one dimension for axis values given as text."""
-    row = access.coefficients[dimension]
-    return total(zip(row, indices, strict=True), access.offset[dimension] if offset else 0)
+    return total(zip(access.coefficients[dimension], indices, strict=True), access.offset[dimension])
 
 
 def flat(access: Access, indices: list[str]) -> str:
@@ -108,7 +105,7 @@ def flat(access: Access, indices: list[str]) -> str:
 
 def flat_shared(access: Access, tile: SharedTile, indices: list[str]) -> str:
     """Flat address in a shared tile for axis values within the block tile and the step."""
-    return tile.address([along(access, d, indices, offset=False) for d in range(len(tile.shape))])
+    return tile.address(tile.places(access, indices))
 
 
 def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:

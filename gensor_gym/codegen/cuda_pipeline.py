@@ -1,10 +1,10 @@
 """Text of the loop over the steps of the reduction: when tiles are copied to shared memory, and when they are read.
 
 With one buffer: copy, barrier, compute, barrier. With S buffers the tiles of step s + S - 1 are under way while step s is
-computed; there is one barrier a step, after which the buffer of the step before is free. The loop starts S - 1 steps
-early, to fill the pipeline. Copies are asynchronous, or (before sm_80, or where padding is not zero) loads into registers
-before the multiply-adds and stores after them. With double-buffered fragments the barrier stands before the
-multiply-adds of a step's last point, so that the first fragments of the next step are loaded meanwhile.
+computed; there is one barrier a step, after which the buffer of the step before is free. Copies are asynchronous, or
+(before sm_80, or where padding is not zero) loads into registers before the multiply-adds and stores after them. With
+double-buffered fragments the barrier stands before the multiply-adds of a step's last point, so that the first fragments
+of the next step are loaded meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_compute import write_accumulation
 from gensor_gym.codegen.cuda_copy import Copies, write_copies, write_places, write_registers
+from gensor_gym.codegen.cuda_fragment import thread_place
 from gensor_gym.codegen.cuda_plan import Plan
 from gensor_gym.codegen.cuda_points import (
     declare_fragments,
@@ -21,7 +22,7 @@ from gensor_gym.codegen.cuda_points import (
     write_first_fragments,
     write_points,
 )
-from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder
+from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder, total
 
 
 def write_main(out: Writer, plan: Plan) -> None:
@@ -63,39 +64,60 @@ def _write_steps(out: Writer, plan: Plan, copies: list[Copies]) -> None:
 def _write_pipeline(out: Writer, plan: Plan, copies: list[Copies]) -> None:
     """Several buffers: every step starts the copies of a later one."""
     (first, last), lead = _range(plan), plan.stages - 1
-    early = str(-lead) if first == "0" else f"{first} - {lead}"
-    apart = [each for each in copies if not each.tile.asynchronous]
-    out.line("int buffer = 0;  // filled next")
-    with out.block(f"for (int step = {early}; step < {last}; ++step)"):
-        if not plan.buffered:
-            _write_arrival(out, plan, copies)
-        out.line(f"const int ahead = step + {lead};")
-        for each in apart:
-            write_registers(out, each)
-        with out.block(f"if (ahead < {last})"):
-            _write_origin(out, plan, "ahead", _moved(plan, staged=True))
-            for each in copies:
-                write_copies(out, each, "async" if each.tile.asynchronous else "load", "buffer")
-        if len(apart) < len(copies):
+    _write_copy_functions(out, plan, copies)
+    apart = any(not each.tile.asynchronous for each in copies)
+    by_itself = any(each.tile.asynchronous for each in copies)
+    until = str(lead) if first == "0" else f"{first} + {lead}"
+    filled = "step" if first == "0" else f"step - {first}"
+    exists = f"if (step < {last}) " if plan.slices > 1 else ""
+    out.line("#pragma unroll")
+    with out.block(f"for (int step = {first}; step < {until}; ++step)"):
+        out.line(f"{exists}load_tiles(step, {filled});")
+        if apart:
+            out.line(f"{exists}store_tiles({filled});")
+        if by_itself:
             out.line("commit_copies();")
+    out.line("int buffer = 0;  // read in this step")
+    if plan.buffered:
+        _write_arrival(out, plan, by_itself)
+        write_first_fragments(out, plan, "tile", "reg")
+    with out.block(f"for (int step = {first}; step < {last}; ++step)"):
+        if not plan.buffered:
+            _write_arrival(out, plan, by_itself)
+        out.line(f"const int ahead = step + {lead}, free_buffer = buffer == 0 ? {lead} : buffer - 1;")
+        out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
+        if by_itself:
+            out.line("commit_copies();")
+        _write_step(out, plan)
         if apart:
-            out.line("const int filled = buffer;")
-        out.line(f"buffer = buffer == {lead} ? 0 : buffer + 1;  // read in this step")
-        with out.block(f"if (step >= {first})"):
-            _write_step(out, plan)
-        if apart:
-            with out.block(f"if (ahead < {last})"):
-                for each in apart:
-                    write_copies(out, each, "store", "filled")
+            out.line(f"if (ahead < {last}) store_tiles(free_buffer);")
         if plan.buffered:
-            _write_turn(out, plan, copies, first)
+            _write_arrival(out, plan, by_itself)
+        out.line(f"buffer = buffer == {lead} ? 0 : buffer + 1;")
+        if plan.buffered:
+            _write_turn(out, plan)
     if plan.exchange_bytes:
         out.line("__syncthreads();  // every thread is done with the tiles")
 
 
-def _write_arrival(out: Writer, plan: Plan, copies: list[Copies]) -> None:
+def _write_copy_functions(out: Writer, plan: Plan, copies: list[Copies]) -> None:
+    """`load_tiles(step, buffer)` and, where a copy stops over in registers, `store_tiles(buffer)`."""
+    apart = [each for each in copies if not each.tile.asynchronous]
+    for each in apart:
+        write_registers(out, each)
+    with out.block("const auto load_tiles = [&](int step, int buffer)", ";"):
+        _write_origin(out, plan, "step", _moved(plan, staged=True))
+        for each in copies:
+            write_copies(out, each, "async" if each.tile.asynchronous else "load", "buffer")
+    if apart:
+        with out.block("const auto store_tiles = [&](int buffer)", ";"):
+            for each in apart:
+                write_copies(out, each, "store", "buffer")
+
+
+def _write_arrival(out: Writer, plan: Plan, by_itself: bool) -> None:
     """Wait for the next tiles."""
-    if any(each.tile.asynchronous for each in copies):
+    if by_itself:
         out.line(f"wait_for_copies<{plan.stages - 2}>();")
     out.line("__syncthreads();  // the next tiles are complete, the ones before are free")
 
@@ -105,30 +127,28 @@ def _write_step(out: Writer, plan: Plan) -> None:
     if plan.buffered and plan.step_points == 1:
         return
     _write_origin(out, plan, "step", _moved(plan, staged=False))
-    _write_tiles(out, plan, "buffer", "now")
+    _write_tiles(out, plan, "now")
     if plan.buffered:
         write_buffered_points(out, plan, last=False)
     else:
         write_points(out, plan)
 
 
-def _write_turn(out: Writer, plan: Plan, copies: list[Copies], first: str) -> None:
+def _write_turn(out: Writer, plan: Plan) -> None:
     """From the last point of a step to the first of the next."""
-    _write_arrival(out, plan, copies)
-    out.line(f"const int next_buffer = buffer == {plan.stages - 1} ? 0 : buffer + 1;")
-    _write_tiles(out, plan, "next_buffer", "then")
+    _write_tiles(out, plan, "then")
     write_first_fragments(out, plan, "then", "next")
-    with out.block(f"if (step >= {first})"):
-        write_accumulation(out, plan)
+    write_accumulation(out, plan)
     write_advance(out, plan)
 
 
-def _write_tiles(out: Writer, plan: Plan, buffer: str, suffix: str) -> None:
-    """Pointers to the tiles of one buffer."""
-    for read, tile in zip(plan.op.reads, plan.shared, strict=True):
+def _write_tiles(out: Writer, plan: Plan, suffix: str) -> None:
+    """Pointers to this thread's first elements of the tiles in the buffer that is read."""
+    for index, (read, tile) in enumerate(zip(plan.op.reads, plan.shared, strict=True)):
         if tile is not None:
             name, kind = read.tensor.name, SCALARS[read.tensor.dtype].name
-            out.line(f"const {kind} *{name}_{suffix} = {name}_tile + {buffer} * {plan.stage_bytes // tile.item};")
+            place = total([(plan.stage_bytes // tile.item, "buffer"), (1, thread_place(plan, index))])
+            out.line(f"const {kind} *{name}_{suffix} = {name}_tile + {place};")
 
 
 def _moved(plan: Plan, staged: bool) -> tuple[int, ...]:

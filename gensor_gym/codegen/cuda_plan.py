@@ -11,7 +11,7 @@ from gensor_gym.codegen.cuda_shared import SharedTile, shared_layout, stage_byte
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.graph.knobs import KNOBS, Knob
-from gensor_gym.graph.structure import is_aligned, is_staged, shared_inner
+from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
 from gensor_gym.operators.types import INPUT, Access, Operator
 
 WARP = 32
@@ -210,9 +210,9 @@ class Plan:
     def lanes(self, index: int) -> Lanes:
         """How the fragment of a read is loaded by a thread."""
         read, tile = self.op.reads[index], self.shared[index]
-        dimension = shared_inner(self.op, read) if tile else len(read.view) - 1
-        axis = self.sole_mover(read, dimension)
-        if axis < 0 or read.coefficients[dimension][axis] != 1:
+        dimension = tile.columns[-1] if tile else len(read.view) - 1
+        axis = tile.axes[-1] if tile and tile.axes else self.sole_mover(read, dimension)
+        if axis < 0 or not (tile and tile.axes) and read.coefficients[dimension][axis] != 1:
             return Lanes()
         if axis == self.points.axis:
             wanted, run = self.points.width, self.points.width
@@ -276,7 +276,7 @@ def check_program(program: Program, tensor_core: int) -> None:
 def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]:
     """Values of a knob that this family of kernels is written for."""
     if knob.name == "convolution":
-        return (0,)
+        return (0,) if tensor_core else convolution_choices(program.operator, "gpu")
     if knob.name == "tensor_core":
         return (tensor_core,)
     if knob.name == "stages" and not has_async_copies(program.hardware):

@@ -26,48 +26,47 @@ SMALLEST_COPY = 4
 class SharedTile:
     """A staged read's box in shared memory.
 
-    Dimensions are those of the read's view. `strides` are elements between neighbours along each of them, `offset` and
-    `nbytes` (of one buffer) are bytes. Where `swizzle` is not 0, row number r has its units of 16 bytes permuted: unit u
-    stands at u xor (r mod swizzle).
+    Dimensions are those of the read's view, or, where `axes` names some (an implicit matrix product), these axes of the
+    operator: then the tile is a matrix in which elements that windows share are repeated. `strides` are elements between
+    neighbours along each dimension, `offset` and `nbytes` (of one buffer) are bytes. Dimensions `columns` make up a row
+    of `pitch` elements. Where `swizzle` is not 0, row number r has its units of 16 bytes permuted: unit u stands at
+    u xor (r mod swizzle).
     """
 
     shape: tuple[int, ...]  # [D]
     strides: tuple[int, ...]  # [D]
-    inner: int
-    """The dimension that is contiguous."""
+    columns: tuple[int, ...]
+    pitch: int
     item: int
     """Bytes of an element."""
     offset: int
     nbytes: int
-    load_width: int
-    store_width: int
+    load_width: int = 1
+    store_width: int = 1
     asynchronous: bool = False
     swizzle: int = 0
+    axes: tuple[int, ...] = ()
 
     @property
     def loads(self) -> int:
         """Global loads that fill the tile once."""
         return math.prod(self.shape) // self.load_width
 
-    @property
-    def pitch(self) -> int:
-        """Elements from one row to the next."""
-        return min((s for d, s in enumerate(self.strides) if d != self.inner), default=self.shape[self.inner])
-
-    @property
-    def rows(self) -> int:
-        """Rows: all dimensions but the contiguous one."""
-        return math.prod(self.shape) // self.shape[self.inner]
+    def places(self, access: Access, indices: Sequence[str]) -> list[str]:
+        """Index along every dimension, as C text, for axis values within the block tile and the step."""
+        if self.axes:
+            return [indices[a] for a in self.axes]
+        rows = access.coefficients
+        return [total(zip(row, indices, strict=True)) for row in rows]
 
     def address(self, places: Sequence[str]) -> str:
         """C text of an element's place, from the elements' indices along the dimensions."""
-        live = [d for d, size in enumerate(self.shape) if size > 1]
         if not self.swizzle:
-            return total((self.strides[d], places[d]) for d in live)
-        row = total((self.strides[d] // self.pitch, places[d]) for d in live if d != self.inner)
-        unit = UNIT // self.item
-        column = places[self.inner]
-        permuted = f"({column} ^ {total([(unit, _remainder(row, self.swizzle))])})" if row != "0" else column
+            return total(zip(self.strides, places, strict=True))
+        pairs = list(enumerate(zip(self.strides, places, strict=True)))
+        row = total((stride // self.pitch, place) for d, (stride, place) in pairs if d not in self.columns)
+        column = total(pair for d, pair in pairs if d in self.columns)
+        permuted = f"({column} ^ {total([(UNIT // self.item, _remainder(row, self.swizzle))])})" if row != "0" else column
         return total([(self.pitch, row), (1, permuted)])
 
 
@@ -107,27 +106,55 @@ def stage_bytes(plan: Plan) -> int:
 
 
 def _tile(plan: Plan, read: Access, offset: int, layout: int) -> SharedTile:
-    """Layout of one box: shared_inner last, the other dimensions in the tensor's order."""
-    shape, item = plan.program.box(read, 1).shape, ITEM_BYTES[read.tensor.dtype]
-    inner, last = shared_inner(plan.op, read), len(shape) - 1
-    load_width = plan.global_width(read, shape[last])
-    order = [d for d in range(len(shape)) if d != inner] + [inner]
-    rows = math.prod(shape) // shape[inner]
-    mover = plan.sole_mover(read, inner)
+    """Layout of one read's box or matrix."""
+    axes = _matrix(plan, read)
+    if axes:
+        shape = tuple(plan.block[a] for a in axes)
+        columns = [d for d, a in enumerate(axes) if a in plan.op.spatial]
+        load_width, mover = 1, axes[-1]
+    else:
+        shape = plan.program.box(read, 1).shape
+        columns = [shared_inner(plan.op, read)]
+        load_width, mover = plan.global_width(read, shape[-1]), plan.sole_mover(read, columns[0])
     wide = load_width > 1 or (mover in plan.op.spatial and plan.inner[mover] % 2 == 0)
-    pitch = shape[inner] + ((4 if wide else 1) if layout == 1 and rows > 1 else 0)
+    width = math.prod(shape[d] for d in columns)
+    rows = math.prod(shape) // width
+    pitch = width + ((4 if wide else 1) if layout == 1 and rows > 1 else 0)
     strides, step = [0] * len(shape), 1
-    for d in reversed(order):
+    order = [d for d in range(len(shape)) if d not in columns] + columns
+    for place, d in enumerate(reversed(order)):
         strides[d] = step
-        step *= pitch if d == inner else shape[d]
-    store_width = load_width if inner == last and pitch % load_width == 0 else 1
+        step = pitch if place == len(columns) - 1 else step * shape[d]
+    item = ITEM_BYTES[read.tensor.dtype]
+    store_width = load_width if columns == [len(shape) - 1] and pitch % load_width == 0 else 1
     asynchronous = plan.stages > 1 and plan.copies_by_itself(read) and item * store_width >= SMALLEST_COPY
-    if asynchronous:
-        load_width = store_width
-    swizzle = _swizzle(pitch * item, rows) if layout == 2 else 0
     return SharedTile(
-        shape, tuple(strides), inner, item, offset, rows * pitch * item, load_width, store_width, asynchronous, swizzle
+        shape,
+        tuple(strides),
+        tuple(columns),
+        pitch,
+        item,
+        offset,
+        rows * pitch * item,
+        store_width if asynchronous else load_width,
+        store_width,
+        asynchronous,
+        _swizzle(pitch * item, rows) if layout == 2 else 0,
+        axes,
     )
+
+
+def _matrix(plan: Plan, read: Access) -> tuple[int, ...]:
+    """Axes of the matrix that an implicit product makes of a read: its rows, then its columns; none for a plain box.
+
+    Only reads in which several axes meet in one dimension need one: in a box windows would share elements.
+    """
+    if plan.program.knob("convolution") != 3:
+        return ()
+    extents, strides = plan.op.extents, read.axis_strides()
+    if all(sum(1 for a, c in enumerate(row) if c and extents[a] > 1) < 2 for row in read.coefficients):
+        return ()
+    return tuple(a for a in (*plan.op.reduce, *plan.op.spatial) if strides[a])
 
 
 def _swizzle(row_bytes: int, rows: int) -> int:

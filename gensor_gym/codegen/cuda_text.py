@@ -68,13 +68,13 @@ class Writer:
         self.line(f"// {text}")
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """`head {` .. `}`; a bare scope where there is no head."""
+    def block(self, head: str, tail: str = "") -> Iterator[None]:
+        """`head {` .. `}tail`; a bare scope where there is no head."""
         self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
         self.depth -= 1
-        self.line("}")
+        self.line("}" + tail)
 
     @contextmanager
     def nest(self, loops: Iterable[Loop]) -> Iterator[None]:
