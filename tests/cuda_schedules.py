@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from gensor_gym import hardware, operators
+from gensor_gym.codegen.cuda_async import has_async_copies
 from gensor_gym.codegen.cuda_codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
@@ -62,8 +63,8 @@ def make_schedule(
     return Schedule(make_row([tiles[0], tiles[1], tiles[1], tiles[1]], virtual, 1, knobs))
 
 
-def random_schedule(op: Operator, rng: np.random.Generator) -> Schedule:
-    """Any tiles whose threads and registers an emulated block can hold; they often overhang. Any GPU knobs."""
+def random_schedule(op: Operator, rng: np.random.Generator, hw: str = "h200") -> Schedule:
+    """Any tiles whose threads and registers an emulated block can hold; they often overhang. Any knobs of CUDA cores."""
     while True:
         register, block, virtual = [], [], []
         for axis in op.axes:
@@ -76,7 +77,10 @@ def random_schedule(op: Operator, rng: np.random.Generator) -> Schedule:
             block.append(outer)
             virtual.append(int(rng.choice(divisors)) if axis.kind == "spatial" else 1)
         knobs = {knob.name: int(rng.choice(knob.available)) for knob in KNOBS if knob.kind == "gpu"}
+        knobs |= {"tensor_core": 0, "persistent": 0, "cluster": 1}  # of other families of kernels
         knobs["unroll"] = int(rng.choice([1, 2, 4, 8, 16]))
+        if not has_async_copies(hardware.get(hw)):
+            knobs["stages"] = min(knobs["stages"], 2)
         if rng.random() < 0.5:
             knobs["split_k"] = 1
         threads = math.prod(block[a] // register[a] for a in op.spatial) * knobs["reduce_threads"]

@@ -11,10 +11,9 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.operators.types import Operator
 from tests.cuda_schedules import MAX_THREADS, OPERATORS
-from tests.test_codegen_cuda import ARCHES, check, needs_nvrtc
+from tests.test_codegen_cuda import ARCHES, MACHINES, check, needs_nvrtc
 
 BATCHES = 4
-MACHINES = {"sm_75": "t4", "sm_80": "a100", "sm_90": "h200"}
 
 
 def legal_kernel(op: Operator, machine: str, rng: np.random.Generator) -> Kernel:

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from gensor_gym.codegen.cuda_async import has_async_copies
+from gensor_gym.codegen.cuda_shared import SharedTile, shared_layout, stage_bytes
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged, shared_inner
-from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
+from gensor_gym.codegen.tensor_map import TensorMap
+from gensor_gym.graph.knobs import KNOBS, Knob
+from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
+from gensor_gym.operators.types import INPUT, Access, Operator
 
 WARP = 32
-DTYPES = ("float32", "int8")
-
-
-@dataclass(frozen=True)
-class SharedTile:
-    """A staged read's box in shared memory.
-
-    `strides` are elements between neighbours along every dimension of the view, `offset` and `nbytes` are bytes.
-    """
-
-    shape: tuple[int, ...]  # [D]
-    strides: tuple[int, ...]  # [D]
-    offset: int
-    nbytes: int
-    load_width: int
-    store_width: int
-
-    @property
-    def loads(self) -> int:
-        """Global loads that fill the tile once."""
-        return math.prod(self.shape) // self.load_width
 
 
 @dataclass(frozen=True)
@@ -100,11 +81,45 @@ class Plan:
         """Parts that the reduction is split into over blocks."""
         return self.program.knob("split_k") if self.op.reduce else 1
 
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch."""
+        return self.tiles * self.slices
+
+    @property
+    def arch(self) -> str:
+        """Architecture that the text is for."""
+        return self.program.hardware.arch
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """Tensor maps that the kernel takes."""
+        return ()
+
     @cached_property
     def chunks(self) -> tuple[int, ...]:
         """Chunks in a step along every reduce axis (1 along spatial ones), [A]."""
         pairs = zip(self.block, self.register, strict=True)
         return tuple(b // r if a in self.op.reduce else 1 for a, (b, r) in enumerate(pairs))
+
+    @property
+    def step_points(self) -> int:
+        """Points of the reduction in one step."""
+        return math.prod(self.block[a] for a in self.op.reduce)
+
+    @cached_property
+    def buffered(self) -> bool:
+        """Whether fragments of the next point are loaded before the multiply-adds of the present one.
+
+        It takes reads that all come from shared memory, points that one thread does one after the other, and a next point.
+        """
+        plain = self.reduce_threads == 1 and not self.guarded_points and all(self.staged)
+        return self.program.knob("register_buffer") == 2 and plain and (self.stages > 1 or self.step_points > 1)
+
+    @property
+    def tile_name(self) -> str:
+        """What the tiles that a step reads are called, after the tensor's name."""
+        return "now" if self.stages > 1 else "tile"
 
     @cached_property
     def overhang(self) -> tuple[bool, ...]:
@@ -117,13 +132,14 @@ class Plan:
         return tuple(is_staged(self.op, read) for read in self.op.reads)
 
     @cached_property
-    def shared(self) -> tuple[SharedTile | None, ...]:
-        """Shared tile of each read, None where it is read directly.
+    def stages(self) -> int:
+        """Buffers of the shared tiles: while one is read, copies into the others are under way."""
+        return min(self.program.knob("stages"), -(-self.steps // self.slices)) if any(self.staged) else 1
 
-        Rows are padded when knob shared_layout asks for it, unless only the padding would exceed what a block may take.
-        """
-        padded = self._layout(self.program.knob("shared_layout") == 1)
-        return padded if _end(padded) <= self.program.hardware.shared_per_block else self._layout(False)
+    @cached_property
+    def shared(self) -> tuple[SharedTile | None, ...]:
+        """Shared tile of each read, None where it is read directly."""
+        return shared_layout(self)
 
     def shared_tile(self, index: int) -> SharedTile:
         """Shared tile of a staged read; ValueError for one that is read directly."""
@@ -132,12 +148,16 @@ class Plan:
             raise ValueError(f"read {index} of {self.op} is not staged; staged are {self.staged}")
         return tile
 
-    def _layout(self, padded: bool) -> tuple[SharedTile | None, ...]:
-        """The shared tiles one after another, each from a multiple of 16 bytes on."""
-        tiles: list[SharedTile | None] = []
-        for read, staged in zip(self.op.reads, self.staged, strict=True):
-            tiles.append(_shared_tile(self, read, -(-_end(tiles) // 16) * 16, padded) if staged else None)
-        return tuple(tiles)
+    @cached_property
+    def stage_bytes(self) -> int:
+        """Bytes of one buffer of all tiles."""
+        return stage_bytes(self)
+
+    def copies_by_itself(self, read: Access) -> bool:
+        """Whether the GPU can copy a read to shared memory asynchronously: what it fills in for elements outside is 0."""
+        outside = [d for d in range(len(read.view)) if any(reach(self, read, d))]
+        fills = [self.op.pad_value if is_padded_along(self.op, read, d) else float(self.op.body == "max") for d in outside]
+        return has_async_copies(self.program.hardware) and not any(fills)
 
     @cached_property
     def exchange_bytes(self) -> int:
@@ -149,7 +169,7 @@ class Plan:
     @cached_property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
-        return max(_end(self.shared), self.exchange_bytes)
+        return max(self.stages * self.stage_bytes, self.exchange_bytes)
 
     @cached_property
     def points(self) -> Lanes:
@@ -190,9 +210,9 @@ class Plan:
     def lanes(self, index: int) -> Lanes:
         """How the fragment of a read is loaded by a thread."""
         read, tile = self.op.reads[index], self.shared[index]
-        dimension = shared_inner(self.op, read) if tile else len(read.view) - 1
-        axis = self.sole_mover(read, dimension)
-        if axis < 0 or read.coefficients[dimension][axis] != 1:
+        dimension = tile.columns[-1] if tile else len(read.view) - 1
+        axis = tile.axes[-1] if tile and tile.axes else self.sole_mover(read, dimension)
+        if axis < 0 or not (tile and tile.axes) and read.coefficients[dimension][axis] != 1:
             return Lanes()
         if axis == self.points.axis:
             wanted, run = self.points.width, self.points.width
@@ -227,16 +247,21 @@ class Plan:
 
 
 def make_plan(program: Program) -> Plan:
-    """The plan of a program; ValueError names a data type, knob or tile that cannot be generated."""
+    """The plan of a program without tensor cores; ValueError names a data type, knob or tile that cannot be generated."""
+    check_program(program, 0)
+    return Plan(program)
+
+
+def check_program(program: Program, tensor_core: int) -> None:
+    """ValueError for a data type, a knob or a tile that kernels with this value of knob tensor_core do not take."""
     op = program.operator
-    if op.dtype not in DTYPES:
-        raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(DTYPES)}")
+    if op.dtype not in INPUT:
+        raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(INPUT)}")
     if program.hardware.kind != "gpu":
         hw = program.hardware
         raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {hw.kind!r} ({hw.name})")
     for knob in KNOBS:
-        value = program.knob(knob.name)
-        accepted = convolution_choices(op, "gpu") if knob.name == "convolution" else knob.available
+        value, accepted = program.knob(knob.name), _accepted(program, knob, tensor_core)
         if knob.kind in ("gpu", "both") and value not in accepted:
             raise ValueError(f"knob {knob.name}={value}: CUDA code takes {accepted}")
     for a, axis in enumerate(op.axes):
@@ -246,7 +271,17 @@ def make_plan(program: Program) -> Plan:
             raise ValueError(f"axis {axis.name}: {parts}; each must divide the next")
         if axis.kind == "reduce" and virtual != 1:
             raise ValueError(f"axis {axis.name}: {virtual} vthreads; a reduce axis takes 1")
-    return Plan(program)
+
+
+def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]:
+    """Values of a knob that this family of kernels is written for."""
+    if knob.name == "convolution":
+        return (0,) if tensor_core else convolution_choices(program.operator, "gpu")
+    if knob.name == "tensor_core":
+        return (tensor_core,)
+    if knob.name == "stages" and not has_async_copies(program.hardware):
+        return (1, 2)
+    return knob.available
 
 
 def upper_bound(op: Operator, access: Access, dimension: int) -> int:
@@ -266,25 +301,9 @@ def neutralises(plan: Plan, read: Access, axis: int) -> bool:
     return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)
 
 
-def _end(tiles: Sequence[SharedTile | None]) -> int:
-    """Bytes up to the end of the last tile."""
-    return max((tile.offset + tile.nbytes for tile in tiles if tile), default=0)
-
-
-def _shared_tile(plan: Plan, read: Access, offset: int, padded: bool) -> SharedTile:
-    """Layout of one box: shared_inner last, the other dimensions in the tensor's order."""
-    shape = plan.program.box(read, 1).shape
-    inner, last = shared_inner(plan.op, read), len(shape) - 1
-    load_width = plan.global_width(read, shape[last])
-    order = [d for d in range(len(shape)) if d != inner] + [inner]
-    rows = math.prod(shape) // shape[inner]
-    mover = plan.sole_mover(read, inner)
-    wide = load_width > 1 or (mover in plan.op.spatial and plan.inner[mover] % 2 == 0)
-    pitch = shape[inner] + ((4 if wide else 1) if padded and rows > 1 else 0)
-    strides, step = [0] * len(shape), 1
-    for d in reversed(order):
-        strides[d] = step
-        step *= pitch if d == inner else shape[d]
-    store_width = load_width if inner == last and pitch % load_width == 0 else 1
-    nbytes = rows * pitch * ITEM_BYTES[read.tensor.dtype]
-    return SharedTile(shape, tuple(strides), offset, nbytes, load_width, store_width)
+def reach(plan: Plan, access: Access, dimension: int) -> tuple[bool, int]:
+    """What some tile can break along a dimension: whether it indexes below 0, and the limit it exceeds (0 for none)."""
+    row = access.coefficients[dimension]
+    last = sum(c * (g * t - 1) for c, g, t in zip(row, plan.program.grid, plan.block, strict=True))
+    limit = upper_bound(plan.op, access, dimension)
+    return access.offset[dimension] < 0, limit if access.offset[dimension] + last >= limit else 0

@@ -1,8 +1,11 @@
 // What a generated CUDA kernel needs of the language and of the machine, for a C++ compiler.
 //
-// The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, or at a warp operation until
-// every lane that the mask names has arrived. Between two waits the order of the fibers is random (seeded), and shared
-// memory starts as NaN in every block, so that a missing barrier gives a wrong answer. Blocks run one after another.
+// The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, at a warp operation until
+// every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two
+// waits the order of the fibers is random (seeded), and shared memory starts as NaN in every block, so that a missing
+// barrier gives a wrong answer. Blocks run one after another.
+// Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
+// once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
 // block at different barriers, a barrier after some thread has returned.
 #pragma once
@@ -26,6 +29,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+#define EMULATOR 1  // generated text leaves its device functions of PTX out
 #define __global__
 #define __device__
 #define __shared__
@@ -55,7 +59,21 @@ static inline float __int_as_float(unsigned bits) {
 
 namespace emulator {
 
-enum State { READY, AT_BARRIER, AT_WARP, DONE };
+struct Copy {
+  void *to;
+  const void *from;
+  int bytes, read;  // of `bytes` bytes `read` come from memory, the others are zero
+  long group;
+};
+
+// Asynchronous copies of a thread that have not arrived, oldest first.
+struct Copies {
+  Copy *list;
+  int count, room;
+  long group;  // that the next copy belongs to
+};
+
+enum State { READY, AT_BARRIER, AT_WARP, AT_EVENT, DONE };
 
 struct Fiber {
   ucontext_t context;
@@ -65,6 +83,8 @@ struct Fiber {
   unsigned mask;        // lanes it waits for
   uint64_t value;       // what it brought to the warp operation
   uint64_t received[32];  // what every lane brought
+  Copies copies;
+  bool (*happened)(uint64_t);  // whether the event that it waits for, named by `value`, has happened
 };
 
 constexpr size_t STACK_BYTES = 1 << 18;
@@ -77,6 +97,10 @@ static int current, threads;
 static void (*kernel)(void **);
 static void **kernel_arguments;
 static uint64_t random_state = 1;
+static unsigned char *shared_base;
+static size_t shared_bytes;
+static unsigned long blocks_begun;
+static bool (*advance)();  // lets one thing happen that is under way beside the threads; false where nothing is
 #ifdef EMULATOR_ASAN
 static const void *scheduler_stack;
 static size_t scheduler_stack_bytes;
@@ -108,11 +132,38 @@ static void leave(State state) {
 #endif
 }
 
+// Queue a copy; what it overwrites may be gone from now on.
+static void start_copy(void *to, const void *from, int bytes, int read) {
+  if (reinterpret_cast<uintptr_t>(to) % bytes || (read && reinterpret_cast<uintptr_t>(from) % bytes))
+    fail("an asynchronous copy is not aligned to its size", 0);
+  Copies &mine = fibers[current].copies;
+  if (mine.count == mine.room) {
+    mine.room = 2 * mine.room + 16;
+    mine.list = static_cast<Copy *>(realloc(mine.list, mine.room * sizeof(Copy)));
+  }
+  memset(to, 0xff, bytes);
+  mine.list[mine.count++] = {to, from, bytes, read, mine.group};
+}
+
+// All copies but those of the newest `left` groups arrive.
+static void finish_copies(long left) {
+  Copies &mine = fibers[current].copies;
+  int done = 0;
+  for (; done < mine.count && mine.list[done].group < mine.group - left; ++done) {
+    const Copy &copy = mine.list[done];
+    memset(copy.to, 0, copy.bytes);
+    if (copy.read) memcpy(copy.to, copy.from, copy.read);
+  }
+  mine.count -= done;
+  if (done) memmove(mine.list, mine.list + done, mine.count * sizeof(Copy));
+}
+
 static void start() {
 #ifdef EMULATOR_ASAN
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
 #endif
   kernel(kernel_arguments);
+  if (fibers[current].copies.count) fail("a thread ends with asynchronous copies under way", 0);
   leave(DONE);
 }
 
@@ -141,10 +192,14 @@ static bool release() {
     done += fibers[t].state == DONE;
     waiting += fibers[t].state == AT_BARRIER;
   }
-  if (done == threads) return false;
+  if (done == threads) {
+    if (advance != nullptr && advance()) fail("the block ends while a copy into its shared memory is under way", 0);
+    return false;
+  }
   for (int t = 0; t < threads; ++t) {
     const int line = fibers[t].line;
     current = t;
+    if (fibers[t].state == AT_EVENT) fail("deadlock: every thread waits, this one for an event that never comes", line);
     if (fibers[t].state == AT_WARP) fail("deadlock: a lane named in the mask of a warp operation never arrives", line);
     if (fibers[t].state == AT_BARRIER && done) fail("barrier divergence: some threads of the block have returned", line);
     if (line != fibers[0].line) fail("barrier divergence: threads of the block wait at different barriers", line);
@@ -153,8 +208,19 @@ static bool release() {
   return true;
 }
 
+static bool can_run(const Fiber &fiber) {
+  return fiber.state == READY || (fiber.state == AT_EVENT && fiber.happened(fiber.value));
+}
+
+static bool waits_for_event() {
+  for (int t = 0; t < threads; ++t)
+    if (fibers[t].state == AT_EVENT) return true;
+  return false;
+}
+
 static void run_block() {
   int order[MAX_THREADS];
+  ++blocks_begun;
   for (int t = 0; t < threads; ++t) {
     Fiber &fiber = fibers[t];
     getcontext(&fiber.context);
@@ -162,6 +228,7 @@ static void run_block() {
     fiber.context.uc_stack.ss_size = STACK_BYTES;
     fiber.context.uc_link = nullptr;
     fiber.state = READY;
+    fiber.copies.group = 0;
     fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
     makecontext(&fiber.context, start, 0);
   }
@@ -169,13 +236,17 @@ static void run_block() {
     for (;;) {
       int ready = 0;
       for (int t = 0; t < threads; ++t)
-        if (fibers[t].state == READY) order[ready++] = t;
-      if (ready == 0) break;
+        if (can_run(fibers[t])) order[ready++] = t;
+      if (ready == 0) {
+        if (!waits_for_event() || advance == nullptr || !advance()) break;
+        continue;
+      }
       for (int left = ready; left > 0; --left) {
         const unsigned pick = random_below(left);
         const int thread = order[pick];
         order[pick] = order[left - 1];
         run(thread);
+        if (advance != nullptr && random_below(16) == 0) advance();
       }
     }
   } while (release());
@@ -196,6 +267,8 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
     }
     stacks = static_cast<char *>(memory);
   }
+  shared_base = shared;
+  shared_bytes = bytes;
   kernel = body;
   kernel_arguments = arguments;
   gridDim = grid;
@@ -209,8 +282,8 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
       }
 }
 
-// All lanes of the mask meet; afterwards fibers[current].received holds what each brought.
-static void meet(int line, unsigned mask, uint64_t value) {
+// A lane of the mask has come to a warp operation. Returns true for the last one; the others sleep until it wakes them.
+static bool arrive(int line, unsigned mask, uint64_t value) {
   const int lane = current % 32, first = current - lane;
   const int lanes = threads - first < 32 ? threads - first : 32;
   if (!(mask >> lane & 1)) fail("a thread calls a warp operation whose mask does not name it", line);
@@ -225,10 +298,15 @@ static void meet(int line, unsigned mask, uint64_t value) {
     if (!(mask >> l & 1) || l == lane) continue;
     complete = complete && other.state == AT_WARP && other.mask == mask && other.line == line;
   }
-  if (!complete) {
-    leave(AT_WARP);
-    return;
-  }
+  if (!complete) leave(AT_WARP);
+  return complete;
+}
+
+// All lanes of the mask meet; afterwards fibers[current].received holds what each brought.
+static void meet(int line, unsigned mask, uint64_t value) {
+  if (!arrive(line, mask, value)) return;
+  const int first = current - current % 32;
+  const int lanes = threads - first < 32 ? threads - first : 32;
   for (int to = 0; to < lanes; ++to) {
     if (!(mask >> to & 1)) continue;
     for (int from = 0; from < lanes; ++from) fibers[first + to].received[from] = fibers[first + from].value;
@@ -301,3 +379,15 @@ static void *read_exactly(FILE *file, size_t bytes) {
 #define __ballot_sync(mask, predicate) emulator::ballot(__LINE__, mask, predicate)
 #define __any_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) != 0)
 #define __all_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) == (mask))
+
+// The device functions of codegen/cuda_async.py, as the PTX documentation describes them.
+template <int BYTES>
+static inline void copy_async(void *to, const void *from, bool inside = true) {
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "an asynchronous copy has 4, 8 or 16 bytes");
+  emulator::start_copy(to, from, BYTES, inside ? BYTES : 0);
+}
+static inline void commit_copies() { ++emulator::fibers[emulator::current].copies.group; }
+template <int LEFT>
+static inline void wait_for_copies() {
+  emulator::finish_copies(LEFT);
+}
