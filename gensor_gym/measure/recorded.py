@@ -7,6 +7,7 @@ program and how often it was asked for, and by nothing else.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -78,6 +79,19 @@ class RecordedBackend:
             first = min(self._path.glob("*.parquet"))
             return _read(first, first.stat().st_mtime_ns, self._only).device
         return next((part.device for part in self._parts.values()), "")
+
+    @property
+    def edition(self) -> str:
+        """Sixteen digits of what answers follow from: the files' content, how much is drawn and from which seed.
+
+        Empty for records that came from no file.
+        """
+        if self._path is None:
+            return ""
+        whole = hashlib.sha256(f"{self._resample} {self._seed}".encode())
+        for path in sorted(self._path.glob("*.parquet")) if self._path.is_dir() else [self._path]:
+            whole.update(path.read_bytes())
+        return whole.hexdigest()[:16]
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
         """Digest of the kernel that was timed; of what is not recorded see `analytic.program_digest`."""

@@ -33,7 +33,10 @@ MS = 1e3
 
 
 def document_of(table: Table, source: str) -> dict[str, Any]:
-    """The table as a T4 document, times in milliseconds as usual there; ValueError unless it says its machine and holds one operator."""
+    """The table as a T4 document, times in milliseconds as usual there.
+
+    ValueError unless it says its machine and holds one operator.
+    """
     names = sorted({record.operator for record in table.records})
     if len(names) != 1 or "hardware" not in table.about:
         raise ValueError(f"{source}: expected the timings of one operator on a machine that the file describes, found {names}")
