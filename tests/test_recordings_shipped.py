@@ -38,7 +38,7 @@ def test_every_schedule_of_the_space_is_there(path: Path) -> None:
     good = [record.measurement for record in table.records if record.measurement.status is Status.OK]
     assert len(good) == len(wanted), "every schedule of these tasks runs"
     assert min(len(m.samples) for m in good) >= LEAST_SAMPLES
-    assert {len(set(m.conditions["passes"])) for m in good} <= {3, 9}
+    assert min(len(set(m.conditions["passes"])) for m in good) >= 3
     assert all(m.seconds > graph.floor * 0.5 for m in good)
     card = path.with_suffix(".md").read_text(encoding="utf-8")
     assert str(op) in card and "licence" in card.lower()
