@@ -16,7 +16,7 @@ from experiments.benches.fit import COEFFICIENTS
 from experiments.tables.sim_to_real import Recorded, regret_of_first, regret_of_random
 
 BEFORE, AFTER, TIED = style.PALETTE[7], style.PALETTE[0], style.PALETTE[1]
-COLUMNS = 4
+COLUMNS = 5
 
 
 def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
@@ -77,12 +77,13 @@ def _panels(
         figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
         for axes, table in zip(grid.flat, recorded, strict=False):
             panel(axes, table)
+            axes.tick_params(labelsize=7)
             axes.set_title(f"{style.short_operator(table.operator)}\n{table.part}", fontsize=7.5)
         for axes in grid.flat[len(recorded) :]:
             axes.set_visible(False)
         for axes in grid[:, 0]:
             axes.set_ylabel(labels[1])
-        for axes in grid[-1]:
+        for axes in grid.flat[max(0, len(recorded) - columns) : len(recorded)]:  # the lowest panel of every column
             axes.set_xlabel(labels[0])
         figure.legend(handles=marks, loc="outside upper center", ncols=len(marks))
         return style.save(figure, path)
