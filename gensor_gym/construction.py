@@ -159,7 +159,7 @@ class ConstructionGraph:
 
 
 @compiled
-def _walk(row, draws, weights, ints, sizes):  # noqa: ANN001, ANN202
+def _walk(row: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> None:
     """Walk in place: each of `draws` (float64 in [0, 1)) takes one legal action with chances by `weights`, `stop` never."""
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     mask = np.empty(NUM_ACTIONS, dtype=np.int8)
