@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ class Tuned:
     configuration: dict[str, Value]
     seconds: float
     regret: float
-    """log(T / T*), T* being the best recorded time."""
+    """log(T / T*), T* being the best recorded time; zero for what is statistically tied with it."""
     in_optimal_set: bool
     """Whether the configuration is statistically tied with the best."""
     trace: tuple[TraceRow, ...]
@@ -53,8 +52,5 @@ def tune(
     if session.best is None:
         raise RuntimeError(f"no configuration of {space.source} ran well in {session.trials} trials")
     found = session.best[0].index  # type: ignore[attr-defined]
-    times = space.seconds(timing)
-    regret = math.log(times[found] / times[session.optimum])
-    return Tuned(
-        space.configuration(found), float(times[found]), regret, bool(space.optimal(timing)[found]), tuple(session.trace)
-    )
+    time, tied = float(space.seconds(timing)[found]), bool(space.optimal(timing)[found])
+    return Tuned(space.configuration(found), time, space.regret(found, timing), tied, tuple(session.trace))

@@ -1,4 +1,7 @@
-"""Tables of the papers beside our numbers: `python -m experiments.reproduce table=gensor_operators`."""
+"""Tables, made anew: those of the papers beside our numbers, and the report on model and measurement.
+
+`python -m experiments.reproduce table=gensor_operators`, or `table=sim_to_real`.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,20 @@ from experiments.results import write_text
 from experiments.tables.table import Table, text_of
 from gensor_gym.fingerprint import fingerprint
 
-TABLES = ("gensor_operators", "gpu_published")
+TABLES = ("gensor_operators", "gpu_published", "sim_to_real")
 """Modules of `experiments.tables`."""
 
 
-def reproduce(name: str, folder: Path, limit: int | None) -> list[Table]:
-    """Make the tables and write `<name>.json` and `<name>.md`.
+def reproduce(config: DictConfig) -> list[Table]:
+    """Make the tables of a configuration (conf/reproduce.yaml) and write `<name>.json` and `<name>.md`.
 
     ValueError for an unknown name, or a folder that cannot be written.
     """
+    name, folder = config.table, Path(config.output)
     if name not in TABLES:
         raise ValueError(f"table {name!r}: expected one of {', '.join(TABLES)}")
     make_folder(folder)
-    tables = import_module(f"experiments.tables.{name}").make(limit)
+    tables = import_module(f"experiments.tables.{name}").make(config, folder)
     value = {"fingerprint": fingerprint(), "tables": [dataclasses.asdict(table) for table in tables]}
     write_text(folder / f"{name}.json", json.dumps(value, indent=1))
     text = "\n".join(table.markdown() for table in tables)
@@ -57,7 +61,7 @@ def run(config: DictConfig) -> None:
     console = Console()
     try:
         with console.status(f"making {config.table}"):
-            tables = reproduce(config.table, Path(config.output), config.limit)
+            tables = reproduce(config)
     except ValueError as error:
         sys.exit(str(error))
     for table in tables:

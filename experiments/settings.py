@@ -18,6 +18,7 @@ from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend, ray_backend
+from gensor_gym.measure.recorded import RecordedBackend
 from gensor_gym.measure.session import Budget
 from gensor_gym.operators.types import Operator
 
@@ -94,6 +95,8 @@ def settings_of(config: DictConfig) -> Settings:
     backend = _backend(plain["backend"], hw, plain["recording"], plain.get("measure") or {})
     budget = Budget(**plain["budget"])
     device = backend.device(hw)
+    if isinstance(backend, RecordedBackend):  # another recording of the same device is another experiment
+        device = f"{device} ({backend.edition})"
     jobs = tuple(
         Job(op, hw, backend.name, device, name, parameters or {}, seed, budget)
         for op in dict.fromkeys(ops)

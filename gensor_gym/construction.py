@@ -15,6 +15,7 @@ from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
 from gensor_gym.graph.knobs import KNOBS
@@ -23,6 +24,9 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import HORIZON, make_tables
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
+
+_WEIGHTS = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
+"""How often a random walk takes an action relative to others, float64 [N]."""
 
 
 class ConstructionGraph:
@@ -134,18 +138,10 @@ class ConstructionGraph:
 
         Every legal schedule of the space can be reached; the distribution is not uniform.
         """
-        row = self._initial.row[None].copy()
-        for _ in range(steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))):
-            mask = self.action_masks(row)[0]
-            legal = np.flatnonzero(mask)[1:]
-            if len(legal) == 0:
-                break
-            names = [ACTIONS[a].primitive for a in legal]
-            weights = np.array(
-                [1.0 if name.startswith("inverse") else 0.5 if name == "cache" else 2.0 for name in names]
-            )
-            row, _ = self.transitions(row, rng.choice(legal, size=1, p=weights / weights.sum()))
-        return Schedule(row[0])
+        count = steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))
+        row = self._initial.row.copy()
+        _walk(row, rng.random(count), _WEIGHTS, self.tables.ints, self.tables.sizes)
+        return Schedule(row)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Every legal schedule of the space with all levels opened, in batches of rows int32 [<= batch, ROW].
@@ -160,3 +156,25 @@ class ConstructionGraph:
     def stack(self, schedules: list[Schedule]) -> np.ndarray:
         """Schedules as rows int32 [B, ROW]."""
         return np.stack([s.row for s in schedules]) if schedules else np.empty((0, ROW), dtype=np.int32)
+
+
+@compiled
+def _walk(row: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> None:
+    """Walk in place: each of `draws` (float64 in [0, 1)) takes one legal action with chances by `weights`, `stop` never."""
+    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    mask = np.empty(NUM_ACTIONS, dtype=np.int8)
+    for draw in draws:
+        rules.fill_mask(row, ints, sizes, scratch, mask)
+        mask[STOP] = 0
+        left = draw * np.sum(weights * mask)
+        chosen = STOP
+        for action in range(NUM_ACTIONS):
+            if mask[action] == 1:
+                chosen = action
+                if left < weights[action]:
+                    break
+                left -= weights[action]
+        if chosen == STOP:
+            return
+        rules.transition(row, chosen, ints, sizes, scratch, result)
+        row[:] = result

@@ -30,6 +30,7 @@ TINY = {
         "repeatability.kernels=3", "repeatability.tries=2", "repeatability.rounds=5",
         "repeatability.operator=gemm(m=16, n=24, k=20)",
     ],  # fmt: skip
+    "replay": ["replay.trials=3", "replay.strategies=[random_walk]", "replay.operators=[gemv(m=512, k=512)]"],
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
         "model.constructed=2", "fit=coefficients",
@@ -89,6 +90,14 @@ def test_measure(tmp_path: Path) -> None:
     assert compiled["kernels"] + compiled["failed"] <= 2 and compiled["kernels"] == compiled_all["kernels"]
     assert compiled["largest_s"] == compiled_all["largest_s"] >= compiled_all["median_s"] > 0.01
     assert compiled_all["over_limit"] == 0
+
+
+def test_replay(tmp_path: Path) -> None:
+    search, whole = _run("replay", tmp_path)
+    assert search["trials"] == search["recorded_trials"] == 3 and search["recorded_s"] < search["live_s"]
+    assert whole["live_over_recorded"] == pytest.approx(search["live_s"] / search["recorded_s"])
+    with pytest.raises(ValueError, match="nothing_1c"):
+        _run("replay", tmp_path, "replay.machine=nothing_1c")
 
 
 def test_repeatability(tmp_path: Path) -> None:

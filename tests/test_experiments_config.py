@@ -14,6 +14,7 @@ from experiments.arguments import CONF, compose, quoted, readable
 from experiments.settings import settings_of
 from gensor_gym import hardware, operators
 from gensor_gym.measure.backend import BACKENDS
+from gensor_gym.measure.tables import read_table, write_table
 
 GROUPS = ("operator", "strategy", "hardware", "backend", "budget", "experiment")
 FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
@@ -119,6 +120,20 @@ def test_the_output_folder_follows_from_the_configuration() -> None:
 
 def _plain(value: object) -> object:
     return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+
+
+def test_another_recording_is_another_experiment(tmp_path: Path) -> None:
+    table = Path(__file__).parent / "golden" / "recorded" / "gemv_m16_k64.parquet"
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes(table.read_bytes())
+    base = ["backend=recorded", 'operator="gemv(m=16, k=64)"', "strategy=[random_walk]", "hardware=cascade_lake"]
+    first = settings_of(compose([*base, f"recording={table}"]))
+    assert settings_of(compose([*base, f"recording={copy}"])).output == first.output  # its content counts, not its place
+    records = read_table(table)
+    write_table(copy, records.records[:-1], records.about)
+    for other in (f"recording={copy}", f"recording={table}?resample=5", f"recording={table}?resample=5&seed=1"):
+        settings = settings_of(compose([*base, f"recording='{other.removeprefix('recording=')}'"]))
+        assert settings.output != first.output and settings.jobs[0].key != first.jobs[0].key
 
 
 def test_default_operators_are_of_the_test_part() -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from experiments import gpu
 from experiments.arguments import CONF, compose
@@ -39,7 +40,7 @@ def test_every_program_names_the_folder(tmp_path: Path, nowhere: Path) -> None:
     for call in (
         lambda: Jobs(AnalyticBackend(), store, nowhere),
         lambda: Jobs(cpu_backend(), nowhere / "trials.sqlite", tmp_path / "out"),
-        lambda: reproduce("gensor_operators", nowhere, 1),
+        lambda: reproduce(OmegaConf.create({"table": "gensor_operators", "output": str(nowhere)})),
         lambda: bench(compose(["suite=env", f"output={nowhere}"], "bench")),
         lambda: gpu.start_afresh(settings, nowhere),
     ):

@@ -6,13 +6,23 @@ import json
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
 from experiments.reproduce import reproduce
 from gensor_gym.fingerprint import fingerprint
 
+CONF = Path(__file__).resolve().parents[1] / "conf" / "reproduce.yaml"
+
+
+def _config(table: str, folder: Path, **values: object) -> DictConfig:
+    """As conf/reproduce.yaml, without its part for the command line."""
+    config = OmegaConf.load(CONF)
+    del config["hydra"]
+    return OmegaConf.merge(config, {"table": table, "output": str(folder), **values})  # type: ignore[return-value]
+
 
 def test_gensor_operators(tmp_path: Path) -> None:
-    table, ablation = reproduce("gensor_operators", tmp_path, limit=1)
+    table, ablation = reproduce(_config("gensor_operators", tmp_path, limit=1))
     assert [row[3] for row in table.rows] == [0.287, 0.369, 0.083]
     assert all(0.1 < row[5] < 10 for row in table.rows)  # the model is of the right order
     assert all(row[1] <= row[2] * 1.001 for row in table.rows)  # the graph holds the tree
@@ -27,4 +37,4 @@ def test_gensor_operators(tmp_path: Path) -> None:
 
 def test_an_unknown_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing_table1"):
-        reproduce("nothing_table1", tmp_path, None)
+        reproduce(_config("nothing_table1", tmp_path))

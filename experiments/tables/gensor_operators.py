@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from omegaconf import DictConfig
 
 from agents import get_strategy
 from experiments.summary import geometric_mean
@@ -32,9 +34,9 @@ STAND_INS = {
 """The paper's own shapes are not known to us."""
 
 
-def make(limit: int | None = None) -> list[Table]:
+def make(config: DictConfig, _folder: Path) -> list[Table]:
     """Both tables; `limit` caps the stand-in shapes of each class."""
-    return [_operators(), _ablation(limit)]
+    return [_operators(), _ablation(config.limit)]
 
 
 def _operators() -> Table:

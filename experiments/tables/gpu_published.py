@@ -7,8 +7,10 @@ of a cluster that share a tile) the row says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from omegaconf import DictConfig
 
 from experiments.tables.table import Table
 from gensor_gym.construction import ConstructionGraph
@@ -88,17 +90,17 @@ def ratio(case: Published) -> float:
     return predicted(case) / (2.0 * case.n**3 / (0.5e12 * (case.low + case.high)))
 
 
-def make(limit: int | None = None) -> list[Table]:
+def make(config: DictConfig, _folder: Path) -> list[Table]:
     """The table; `limit` bounds its rows."""
     rows = []
-    for case in PUBLISHED[:limit]:
+    for case in PUBLISHED[: config.limit]:
         rate = 2.0 * case.n**3 / predicted(case) / 1e12
         published = f"{case.low:g}" if case.low == case.high else f"{case.low:g}-{case.high:g}"
         rows.append((f"{case.hardware} {case.dtype} {case.n}^3", case.kernel.name, rate, published, ratio(case)))
     columns = ("product", "schedule", "predicted TFLOP/s", "published TFLOP/s", "predicted / published time")
     notes = (
         "Predicted: latency of the analytic model for the schedule nearest to the library's kernel; nothing was timed.",
-        *(f"Published: {source}." for source in dict.fromkeys(case.source for case in PUBLISHED[:limit])),
+        *(f"Published: {source}." for source in dict.fromkeys(case.source for case in PUBLISHED[: config.limit])),
         "No constant of the model is fitted to these figures; `docs/design.md` says where each comes from.",
     )
     return [Table("The model of GPUs beside published rates of libraries", columns, tuple(rows), notes)]

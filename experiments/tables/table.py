@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Cell = str | float | None
+
 
 @dataclass(frozen=True)
 class Table:
@@ -11,7 +13,7 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str | float | None, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...]
 
     def markdown(self) -> str:
@@ -21,6 +23,6 @@ class Table:
         return "\n".join([f"## {self.title}", "", *head, *body, "", *(f"- {note}" for note in self.notes)]) + "\n"
 
 
-def text_of(value: str | float | None) -> str:
+def text_of(value: Cell) -> str:
     """A cell as text: numbers with three digits."""
     return "-" if value is None else value if isinstance(value, str) else f"{value:.3g}"

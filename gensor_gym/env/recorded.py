@@ -174,13 +174,12 @@ class RecordedEnv(TextSpec, gymnasium.Env):
     def _info(self) -> dict[str, Any]:
         """Mask; status and seconds of the configuration; of the incumbent time, regret, and whether it is optimal."""
         best = self.incumbent
-        recorded = math.inf if best is None else float(self.seconds[best])
         return {
             "action_mask": self.action_masks().astype(np.int8),
             "status": self.space.status[self.index].value,
             "seconds": self._seen[self.index],
-            "runtime_s": recorded,
-            "regret": math.log(recorded / float(self.seconds[self.best])),
+            "runtime_s": math.inf if best is None else float(self.seconds[best]),
+            "regret": math.inf if best is None else self.space.regret(best, self._statistic),
             "in_optimal_set": best is not None and bool(self.space.optimal(self._statistic)[best]),
             "spent_s": self.spent,
         }

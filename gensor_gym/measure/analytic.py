@@ -13,14 +13,19 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.operators.types import Operator
 
 
-def program_digest(op: Operator, schedule: Schedule, hw: Hardware) -> str:
-    """Identity of the program where no code is generated: the row without the level under construction.
+def program_key(schedule: Schedule) -> bytes:
+    """The row without the level under construction.
 
     Levels not yet opened already hold their filling, so two states that differ in the level alone are one program.
     """
     row = schedule.row.copy()
     row[LEVEL] = 0
-    return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, row.tobytes().hex()]).encode()).hexdigest()
+    return row.tobytes()
+
+
+def program_digest(op: Operator, schedule: Schedule, hw: Hardware) -> str:
+    """Identity of the program where no code is generated."""
+    return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, program_key(schedule).hex()]).encode()).hexdigest()
 
 
 class AnalyticBackend:

@@ -7,6 +7,7 @@ program and how often it was asked for, and by nothing else.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,11 +18,10 @@ import numpy as np
 
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.analytic import program_digest
+from gensor_gym.measure.analytic import program_digest, program_key
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.optimum import Optimum, find_optimum
 from gensor_gym.measure.store import Record, Store
@@ -80,6 +80,19 @@ class RecordedBackend:
             return _read(first, first.stat().st_mtime_ns, self._only).device
         return next((part.device for part in self._parts.values()), "")
 
+    @property
+    def edition(self) -> str:
+        """Sixteen digits of what answers follow from: the files' content, how much is drawn and from which seed.
+
+        Empty for records that came from no file.
+        """
+        if self._path is None:
+            return ""
+        whole = hashlib.sha256(f"{self._resample} {self._seed}".encode())
+        for path in sorted(self._path.glob("*.parquet")) if self._path.is_dir() else [self._path]:
+            whole.update(path.read_bytes())
+        return whole.hexdigest()[:16]
+
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
         """Digest of the kernel that was timed; of what is not recorded see `analytic.program_digest`."""
         found = self._find(op, schedule, hw)
@@ -108,11 +121,11 @@ class RecordedBackend:
         if key not in self._optima:
             self._optima[key] = self._find_optimum(graph)
         known = self._optima[key]
-        if known is None or _program(schedule) not in known[0]:
+        if known is None or program_key(schedule) not in known[0]:
             return None
         found = self._find(graph.operator, schedule, graph.hardware)
         assert found is not None
-        return known[1].regret(known[0][_program(schedule)], found.seconds)
+        return known[1].regret(known[0][program_key(schedule)], found.seconds)
 
     def restart(self) -> None:
         """Forget how often programs were asked for: the same noise comes again."""
@@ -129,7 +142,7 @@ class RecordedBackend:
         if len(whole) < len(rows) or not any(m.status is Status.OK for m in whole):
             return None
         samples = [m.samples if m.status is Status.OK else () for m in whole]
-        places = {_program(schedule): i for i, schedule in enumerate(rows)}
+        places = {program_key(schedule): i for i, schedule in enumerate(rows)}
         return places, find_optimum(samples, [passes_of(m) for m in whole])
 
     def _samples(self, found: Measurement, digest: str) -> tuple[float, ...]:
@@ -151,7 +164,7 @@ class RecordedBackend:
                 f"recorded on {part.hardware.name}, whose figures are not those of {hw.name!r}: take the hardware that the "
                 "table describes (hardware.get of a shipped machine's name, or hardware.from_json of hardware.json)"
             )
-        return part.measurements.get((str(op), _program(schedule)))
+        return part.measurements.get((str(op), program_key(schedule)))
 
     def _part(self, op: Operator) -> _Part | None:
         """The table that holds an operator; files of a folder are read when they are needed."""
@@ -231,13 +244,6 @@ def _part(table: Table, name: str, device: str | None) -> _Part:
         raise ValueError(f"{name} mixes devices {sorted(devices)}; pass device= to choose one")
     if len(protocols) > 1:
         raise ValueError(f"{name} mixes timing protocols {sorted(protocols)}, whose numbers do not compare")
-    found = {(r.operator, _program(Schedule.parse(r.schedule))): r.measurement for r in records}
+    found = {(r.operator, program_key(Schedule.parse(r.schedule))): r.measurement for r in records}
     machine = table.about.get("hardware")
     return _Part(found, next(iter(devices), "nothing recorded"), None if machine is None else hardware.from_json(machine))
-
-
-def _program(schedule: Schedule) -> bytes:
-    """The row without the level under construction, which is no part of the program."""
-    row = schedule.row.copy()
-    row[LEVEL] = 0
-    return row.tobytes()

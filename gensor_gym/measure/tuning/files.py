@@ -1,4 +1,4 @@
-"""Reading and writing files of tuning spaces: JSON, plain or gzip, complete or cut off."""
+"""Reading and writing files of tuning spaces: JSON, plain or gzip, complete or cut off; and tables of our own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from gensor_gym.measure.tables import read_table
 from gensor_gym.measure.tuning import kernel_tuner, t4
 from gensor_gym.measure.tuning.convert import document_in
+from gensor_gym.measure.tuning.schedules import document_of
 from gensor_gym.measure.tuning.space import TuningSpace
 
 FORMATS = (kernel_tuner.NAME, t4.NAME)
@@ -22,8 +24,9 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
     """Read a Kernel Tuner cache or a T4 result file, `.gz` or not; the same unchanged file is read once per process.
 
     Args:
-        path: The file. A cache that lacks its closing brackets, as a running or killed tuner leaves it, is read as well; of
-            an entry that is cut off a warning tells.
+        path: The file; also a table that `experiments.record` wrote (`.parquet`), which becomes a T4 document. A cache that
+            lacks its closing brackets, as a running or killed tuner leaves it, is read as well; of an entry that is cut off a
+            warning tells.
         format: `kernel_tuner`, `t4`, or `auto` to tell by the keys.
         unit: Of times (`ms`, `s`, ...), where the file does not have the one it says, or milliseconds if it says none.
 
@@ -33,7 +36,7 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
     if format not in ("auto", *FORMATS):
         raise ValueError(f"no format {format!r}; it is one of {('auto', *FORMATS)}")
     if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
-        raise ValueError(f"no file {path!r}: expected a Kernel Tuner cache or a T4 result file")
+        raise ValueError(f"no file {path!r}: expected a Kernel Tuner cache, a T4 result file or a recorded table (.parquet)")
     known = os.stat(path)
     return _load(os.path.abspath(path), os.fspath(path), format, unit, known.st_mtime_ns, known.st_size)
 
@@ -41,7 +44,8 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
 @lru_cache(maxsize=4)
 def _load(full: str, source: str, format: str, unit: str | None, changed: int, size: int) -> TuningSpace:
     """See `load_space`; the last two tell versions of a file apart."""
-    document = _parse(_text(full, source), source)
+    own = full.endswith(".parquet")
+    document = document_of(read_table(full), source) if own else _parse(_text(full, source), source)
     found = _format_of(document, source)
     if format not in ("auto", found):
         raise ValueError(f"{source} is of format {found!r}, not {format!r}")

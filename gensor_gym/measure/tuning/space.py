@@ -156,6 +156,11 @@ class TuningSpace:
             self._optimal[timing] = tied_with_best(self.samples, self.seconds(timing), timing)
         return self._optimal[timing]
 
+    def regret(self, index: int, timing: str = "reported") -> float:
+        """log(seconds of a configuration / the best), zero where it is tied with the best, infinite where it failed."""
+        seconds = self.seconds(timing)
+        return 0.0 if self.optimal(timing)[index] else float(np.log(seconds[index] / seconds[self.best(timing)]))
+
     @cached_property
     def _optimal(self) -> dict[str, np.ndarray]:
         """Answers of `optimal` so far."""

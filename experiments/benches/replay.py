@@ -1,0 +1,93 @@
+"""How much faster a search is on a recorded table than live: the same strategy, seed and number of trials, one after the other.
+
+Live, kernels are compiled into an empty cache, as for a task that nobody has searched before. On the table the first search
+of an operator, which reads its file, counts by itself. Warming up (imports, compiled rules) is charged to neither.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from omegaconf import DictConfig
+
+from agents import get_strategy
+from agents.optimize import run as search
+from experiments.benches.lines import Lines, machine
+from experiments.summary import geometric_mean
+from gensor_gym import hardware, operators
+from gensor_gym.hardware.cache import VARIABLE
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.recorded import open_recorded
+from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.operators.types import Operator
+
+SPACE = "compact"
+TARGET = 100.0
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """A line for each operator and strategy, and one over all."""
+    settings = config.replay
+    names = hardware.recorded_names()
+    if settings.machine not in names:
+        raise ValueError(f"replay.machine {settings.machine!r}: tables are shipped of {', '.join(names) or 'no machine'}")
+    hw = hardware.get(settings.machine)
+    live = get_backend(hw.kind if hw.kind == "cpu" else "cuda", hw)
+    emit(kind="machine", **machine())
+    ratios, firsts = [], []
+    try:
+        for op in operators.resolve(list(settings.operators)):
+            for name in settings.strategies:
+                found = compare(op, hw, live, name, settings.trials, config.seed)
+                emit(kind="search", operator=str(op), strategy=name, target=TARGET, **found)
+                ratios.append(found["live_s"] / found["recorded_s"])
+                firsts.append(found["live_s"] / found["recorded_first_s"])
+    finally:
+        live.close()
+    emit(
+        kind="all", searches=len(ratios), live_over_recorded=geometric_mean(ratios), least=min(ratios),
+        with_reading=geometric_mean(firsts), least_with_reading=min(firsts), target=TARGET,
+    )  # fmt: skip
+
+
+def compare(op: Operator, hw: Hardware, live: Backend, name: str, trials: int, seed: int) -> dict[str, float]:
+    """Wall seconds of one search live and recorded, and how many trials each had."""
+    _timed(op, hw, "analytic", name, 2, seed)
+    recorded = open_recorded("recorded", hw)
+    first, count = _timed(op, hw, recorded, name, trials, seed)
+    again, _ = _timed(op, hw, recorded, name, trials, seed)
+    with empty_cache():
+        wall, made = _timed(op, hw, live, name, trials, seed)
+    return {
+        "trials": made, "recorded_trials": count, "live_s": wall, "recorded_s": again, "recorded_first_s": first,
+        "live_over_recorded": wall / again,
+    }  # fmt: skip
+
+
+def _timed(op: Operator, hw: Hardware, backend: str | Backend, name: str, trials: int, seed: int) -> tuple[float, int]:
+    """Seconds of one search, and its trials."""
+    session = Session(Task(op, hw, backend, SPACE), Budget(trials=trials))
+    begin = time.perf_counter()
+    search(get_strategy(name), session, int(np.uint32(seed)))
+    return time.perf_counter() - begin, session.trials
+
+
+@contextmanager
+def empty_cache() -> Iterator[None]:
+    """The project's cache folder is a new and empty one for a while."""
+    before = os.environ.get(VARIABLE)
+    with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
+        os.environ[VARIABLE] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[VARIABLE]
+            else:
+                os.environ[VARIABLE] = before

@@ -1,0 +1,302 @@
+"""Model against measurement on recorded tables: ranking, what the model's first choices cost, calibration, noise.
+
+Every complete table of a machine is read. The coefficients of the model's terms are fitted to the machine's tables of the
+train part alone; all other rows are predictions for operators that the fit has not seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.benches.fit import COEFFICIENTS, Sample, fit
+from experiments.benches.ranks import spearman
+from experiments.results import write_text
+from experiments.tables.table import Cell, Table
+from gensor_gym import hardware, operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.terms import TERMS
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.described import RECORDINGS
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.optimum import Optimum, find_optimum
+from gensor_gym.measure.recorded import passes_of
+from gensor_gym.measure.tables import read_table
+
+TOP = (1, 3, 10)
+"""So many programs that the model ranks first are looked at."""
+FASTEST = 5
+"""One in so many kernels belongs to the fastest, whose ranking counts by itself."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A complete table of one task: its different kernels that ran well, their optimum, and how they were measured."""
+
+    machine: str
+    graph: ConstructionGraph
+    rows: np.ndarray
+    measured: tuple[Measurement, ...]
+    optimum: Optimum
+    schedules: int
+    failed: int
+
+    @property
+    def operator(self) -> str:
+        """The operator's text."""
+        return str(self.graph.operator)
+
+    @property
+    def part(self) -> str:
+        """Part of the split that the operator is of."""
+        return operators.part_of(self.graph.operator)
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Medians, float64 [N]."""
+        return np.array([m.seconds for m in self.measured])
+
+    @property
+    def sample(self) -> Sample:
+        """As a fit takes it."""
+        return Sample(self.graph, self.rows, self.seconds)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How predictions [N] in seconds do on a table: see the columns in `_ranking` and `_calibration`."""
+
+    spearman: float
+    spearman_fastest: float
+    regrets: tuple[float, ...]
+    ratio: tuple[float, float, float]
+
+
+def make(config: DictConfig, folder: Path) -> list[Table]:
+    """Three tables, the values behind them in `sim_to_real_values.json`, and two figures a machine.
+
+    ValueError where a folder holds no complete table, or a machine no table of the train part.
+    """
+    folders = [Path(path) for path in config.recordings] if config.recordings else _shipped()
+    tables: list[Table] = []
+    values = []
+    for place in folders:
+        recorded = read_folder(place, config.limit)
+        coefficients = fit_on_train(recorded)
+        before = [score(table, table.sample.predicted()) for table in recorded]
+        after = [score(t, t.sample.with_values(COEFFICIENTS, coefficients).predicted()) for t in recorded]
+        tables += [view(recorded, before, after) for view in (_classes, _ranking, _calibration)]
+        values.append(_values(recorded, before, after, coefficients))
+        if config.figures:
+            from experiments.tables import sim_to_real_figure as figure
+
+            figure.draw_times(recorded, coefficients, folder / f"sim_to_real_{recorded[0].machine}_times.png")
+            figure.draw_regret(recorded, coefficients, folder / f"sim_to_real_{recorded[0].machine}_regret.png")
+    write_text(folder / "sim_to_real_values.json", json.dumps({"fingerprint": fingerprint(), "machines": values}, indent=1))
+    return tables
+
+
+def _shipped() -> list[Path]:
+    """Folders of the tables that come with the package."""
+    return [RECORDINGS / name for name in hardware.recorded_names()]
+
+
+def read_folder(folder: Path, limit: int | None = None) -> list[Recorded]:
+    """The complete tables in a folder by class and operator, `limit` of a class at most; ValueError where there is none."""
+    found: dict[str, list[Recorded]] = defaultdict(list)
+    for path in sorted(folder.glob("*.parquet")):
+        table = _read(path, folder.name)
+        if table is not None:
+            found[table.graph.operator.name].append(table)
+    if not found:
+        raise ValueError(f"{folder} holds no complete recorded table (*.parquet, written by experiments.record)")
+    return [table for name in sorted(found) for table in found[name][:limit]]
+
+
+def _read(path: Path, machine: str) -> Recorded | None:
+    """One file; None for a table that is not complete."""
+    table = read_table(path)
+    if not table.about.get("complete"):
+        return None
+    hw = hardware.from_json(table.about["hardware"])
+    graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
+    kernels = {r.measurement.digest: r for r in reversed(table.records)}
+    good = [r for r in kernels.values() if r.measurement.status is Status.OK]
+    measured = tuple(r.measurement for r in good)
+    optimum = find_optimum([m.samples for m in measured], [passes_of(m) for m in measured])
+    rows = graph.stack([Schedule.parse(r.schedule) for r in good])
+    return Recorded(machine, graph, rows, measured, optimum, len(table.records), len(kernels) - len(good))
+
+
+def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
+    """Coefficients float64 [P] of the model's terms, from tables of the train part; ValueError where there is none."""
+    train = [table.sample for table in recorded if table.part == "train"]
+    if not train:
+        raise ValueError("a fit needs a table of an operator of the train part; these tables have none")
+    return fit(train)
+
+
+def score(table: Recorded, predicted: np.ndarray) -> Score:
+    """Ranking, realised regret and scale of predicted seconds [N]."""
+    seconds = table.seconds
+    fast = np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
+    ratio = np.quantile(seconds / predicted, (0.5, 0.1, 0.9))
+    return Score(
+        spearman(predicted, seconds),
+        spearman(predicted[fast], seconds[fast]),
+        tuple(float(r) for r in regret_of_first(table, predicted)[[min(k, len(seconds)) - 1 for k in TOP]]),
+        (float(ratio[0]), float(ratio[1]), float(ratio[2])),
+    )
+
+
+def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
+    """Regret of the best measured among the first k by the prediction, for k = 1 .. N, float64 [N]."""
+    order = np.argsort(predicted, kind="stable")
+    return np.minimum.accumulate(regrets(table)[order])
+
+
+def regret_of_random(table: Recorded) -> np.ndarray:
+    """Expected regret of the best of k different kernels drawn at random, for k = 1 .. N, float64 [N].
+
+    With regrets r_1 <= .. <= r_N the best of k is r_i with probability C(N - i, k - 1) / C(N, k).
+    """
+    ordered = np.sort(regrets(table))
+    count = len(ordered)
+    expected = np.empty(count)
+    for k in range(1, count + 1):
+        # P(best > r_i) = C(N - i, k) / C(N, k), as a running product
+        kept = np.concatenate([[1.0], np.cumprod(np.maximum(0.0, (count - k - np.arange(count)) / (count - np.arange(count))))])
+        expected[k - 1] = float(np.dot(ordered, kept[:-1] - kept[1:]))
+    return expected
+
+
+def regrets(table: Recorded) -> np.ndarray:
+    """Regret of every kernel, zero where it is tied with the best, float64 [N]."""
+    return np.where(table.optimum.tied, 0.0, np.log(table.seconds / table.optimum.best))
+
+
+def again(table: Recorded) -> float:
+    """Rank correlation of the first pass with the later ones: the ceiling of any model; nan for a single pass."""
+    halves: tuple[list[float], list[float]] = ([], [])
+    for m in table.measured:
+        passes, first = np.asarray(passes_of(m)), min(passes_of(m), default=0)
+        samples = np.asarray(m.samples)
+        if not len(passes) or (passes == first).all():
+            return float("nan")
+        halves[0].append(float(np.median(samples[passes == first])))
+        halves[1].append(float(np.median(samples[passes != first])))
+    return spearman(np.array(halves[0]), np.array(halves[1]))
+
+
+def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
+    """One row for each operator: ranking and realised regret."""
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            t.operator, t.part, str(len(t.measured)), _two(b.spearman, a.spearman), again(t),
+            _two(b.spearman_fastest, a.spearman_fastest),
+            *(_percents(b.regrets[i], a.regrets[i]) for i in range(len(TOP))),
+            _percent(float(regret_of_random(t)[min(TOP[-1], len(t.measured)) - 1])), _percent(t.optimum.floor),
+            str(t.optimum.tied.sum()),
+        )
+        for t, b, a in zip(recorded, before, after, strict=True)
+    )  # fmt: skip
+    columns = (
+        "operator", "part", "kernels", "Spearman", "of times again", "in the fastest fifth",
+        *(f"regret of the first {k}" if k > 1 else "regret of the first" for k in TOP), f"of {TOP[-1]} at random",
+        "noise floor", "tied with the best",
+    )  # fmt: skip
+    notes = (
+        "Stamped replicated: measured on this machine, every kernel of the space. Where a cell has two numbers, the second is "
+        "after a fit of the model's nine coefficients to this machine's tables of the train part; rows of the other parts "
+        "were not seen by it. (The shipped constants of the CPU model come from other timings, of train operators too.)",
+        "Regret of the first k: log(fastest measured among the model's k first / fastest of all), zero for kernels that "
+        "cannot be told from the fastest. Of times again: the rank correlation of the first pass of timings with the later "
+        "ones, which no model can pass. At random: its expectation for so many different kernels drawn at random.",
+        "Noise floor: two medians of the fastest kernel itself differ by less in 97.5 of 100 cases.",
+    )
+    return Table(f"{recorded[0].machine}: ranking and realised regret", columns, rows, notes)
+
+
+def _calibration(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
+    """One row for each operator: measured over predicted."""
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (t.operator, t.part, *(_ratio(s) for s in (b, a)), *(s.ratio[2] / s.ratio[1] for s in (b, a)))
+        for t, b, a in zip(recorded, before, after, strict=True)
+    )
+    columns = ("operator", "part", "measured / model", "after the fit", "spread", "after the fit")
+    notes = (
+        "Measured over model: median over the kernels of the space, in brackets the 10 and 90 percent quantiles; spread is the "
+        "ratio of the two.",
+    )
+    return Table(f"{recorded[0].machine}: calibration", columns, rows, notes)
+
+
+def _classes(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
+    """One row for each class of operators."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for i, table in enumerate(recorded):
+        places[table.graph.operator.name].append(i)
+    rows = [_class_row(name, at, recorded, before, after) for name, at in places.items()]
+    rows.append(_class_row("all", list(range(len(recorded))), recorded, before, after))
+    columns = (
+        "class", "tables", "Spearman", "in the fastest fifth", *(f"regret of the first {k}" for k in TOP), "measured / model",
+        "after the fit", "noise floor",
+    )  # fmt: skip
+    notes = ("Means over the tables of a class; of measured over model the geometric mean of the medians.",)
+    return Table(f"{recorded[0].machine}: classes of operators", columns, tuple(rows), notes)
+
+
+def _class_row(
+    name: str, at: list[int], recorded: list[Recorded], before: list[Score], after: list[Score]
+) -> tuple[str | float, ...]:
+    """Means over the tables at these places."""
+
+    def both(of: Callable[[Score], float]) -> tuple[float, float]:
+        return float(np.nanmean([of(before[i]) for i in at])), float(np.nanmean([of(after[i]) for i in at]))
+
+    scale = [float(np.exp(np.mean([np.log(scores[i].ratio[0]) for i in at]))) for scores in (before, after)]
+    return (
+        name, str(len(at)), _two(*both(lambda s: s.spearman)), _two(*both(lambda s: s.spearman_fastest)),
+        *(_percents(*both(lambda s, i=i: s.regrets[i])) for i in range(len(TOP))),  # type: ignore[misc]
+        *scale, _percent(float(np.mean([recorded[i].optimum.floor for i in at]))),
+    )  # fmt: skip
+
+
+def _values(recorded: list[Recorded], before: list[Score], after: list[Score], coefficients: np.ndarray) -> dict[str, object]:
+    """Everything as numbers."""
+    return {
+        "machine": recorded[0].machine,
+        "coefficients": dict(zip(TERMS, (round(float(c), 4) for c in coefficients), strict=True)),
+        "tables": [
+            {
+                "operator": t.operator, "part": t.part, "schedules": t.schedules, "kernels": len(t.measured),
+                "failed": t.failed, "best_s": t.optimum.best, "tied": int(t.optimum.tied.sum()), "floor": t.optimum.floor,
+                "again": again(t), "before": dataclasses.asdict(b), "after": dataclasses.asdict(a),
+            }
+            for t, b, a in zip(recorded, before, after, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def _two(before: float, after: float) -> str:
+    return f"{before:.2f}, {after:.2f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _percents(before: float, after: float) -> str:
+    return f"{before:.1%}, {after:.1%}"
+
+
+def _ratio(found: Score) -> str:
+    return f"{found.ratio[0]:.2f} [{found.ratio[1]:.2f}, {found.ratio[2]:.2f}]"
