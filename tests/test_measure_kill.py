@@ -114,10 +114,13 @@ PATIENCE = 200.0
 """Seconds for both to have stored something; a busy machine takes long to start a process."""
 
 
-def _disturb(recorder: Process, writer: Process, rng: random.Random) -> str:
-    """Kill one of the three at a random moment, then, somewhat later, all of them; returns who came first."""
+def _disturb(recorder: Process, writer: Process, rng: random.Random, lines: int) -> str:
+    """Kill one of the three at a random moment, then, somewhat later, all of them; returns who came first.
+
+    The moment is after the recorder printed so many lines: the first comes before it compiles, the second with its first trial.
+    """
     deadline = time.monotonic() + PATIENCE
-    while not (recorder.lines and writer.lines) and time.monotonic() < deadline and recorder.popen.poll() is None:
+    while not (len(recorder.lines) >= lines and writer.lines) and time.monotonic() < deadline and recorder.popen.poll() is None:
         time.sleep(0.01)
     time.sleep(rng.uniform(0.0, 1.5))
     first = rng.choice(["recorder", "worker", "writer"])
@@ -141,7 +144,7 @@ def run(folder: Path, repeats: int) -> None:
     for number in range(repeats):
         recorder = Process(RECORDER, str(folder), passes)
         writer = Process(WRITER, str(path), str(number))
-        _disturb(recorder, writer, rng)
+        _disturb(recorder, writer, rng, 1 + number % 2)
         known.note(recorder, writer)
         known.check(path)
     assert known.samples and known.written
