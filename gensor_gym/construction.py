@@ -133,13 +133,16 @@ class ConstructionGraph:
         model.latency(schedule.row, self.tables.ints, self.tables.floats, terms)
         return dict(zip(TERMS, terms.tolist(), strict=True))
 
-    def random_schedule(self, rng: np.random.Generator, steps: int | None = None) -> Schedule:
+    def random_schedule(
+        self, rng: np.random.Generator, steps: int | None = None, start: Schedule | None = None
+    ) -> Schedule:
         """A complete legal schedule: a walk of random length over legal actions, growing twice as often as shrinking.
 
-        Every legal schedule of the space can be reached; the distribution is not uniform.
+        It begins at the unscheduled program, or at `start`, which must be legal. Every legal schedule of the space can be
+        reached; the distribution is not uniform.
         """
         count = steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))
-        row = self._initial.row.copy()
+        row = (start or self._initial).row.copy()
         _walk(row, rng.random(count), _WEIGHTS, self.tables.ints, self.tables.sizes)
         return Schedule(row)
 

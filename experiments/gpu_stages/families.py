@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from agents.starts import starts
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
@@ -38,10 +39,21 @@ FAMILIES = (
     "elementwise('gelu', 55, 240)", "elementwise('add', 77, 133)+bias+residual", "elementwise('sigmoid', 100003)",
     "elementwise('tanh', 33, 110)", "elementwise('exp', 4000)", "elementwise('relu', 3, 5, 7, 64)",
     "elementwise('mul', 44, 60, dtype='int8')", "elementwise('copy', 1024, 1024)",
+    "gemm(m=136, n=264, k=200, dtype='bfloat16')", "gemm(m=1024, n=512, k=448, dtype='float16')+bias+relu",
+    "gemm(m=129, n=257, k=65, dtype='float16')", "gemm(m=200, n=136, k=96, dtype='bfloat16')+gelu+residual",
+    "batched_gemm(b=5, m=128, n=136, k=72, dtype='bfloat16')", "gemm(m=130, n=100, k=70, dtype='tf32')",
+    "gemm(m=67, n=200, k=129, dtype='tf32x3')", "gemm(m=160, n=96, k=192, dtype='int8')",
+    "conv2d(n=2, c=40, h=29, w=31, k=48, r=3, s=3, stride=2, padding=1, dtype='float16')+bias+relu",
+    "conv2d(n=2, c=64, h=14, w=14, k=64, r=3, s=3, padding=1, dtype='bfloat16')",
+    "conv2d(n=1, c=32, h=20, w=24, k=32, r=3, s=3, dilation=2, groups=2, padding=2, dtype='tf32')",
+    "elementwise('gelu', 55, 240, dtype='bfloat16')", "reduce_sum(m=33, k=500, dtype='float16')",
+    "gemv(m=256, k=509, dtype='bfloat16')", "max_pool2d(n=1, c=12, h=26, w=26, r=3, s=2, stride=1, padding=1, dtype='float16')",
 )  # fmt: skip
 """Operators, in the order in which they are checked."""
 
 _DRAWS = 16
+_SHORT = (12, 48)
+"""Steps of a walk from a program of another kind."""
 _OPT_IN = 48 * 1024
 
 
@@ -75,6 +87,8 @@ def covering(op: Operator, hw: Hardware, seed: int, count: int) -> Iterator[tupl
 def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
     """What a schedule exercises: values of knobs, and how its kernel is launched."""
     found = {f"{knob.name}={schedule.knob(knob.name)}" for knob in KNOBS if knob.kind != "cpu"}
+    core = schedule.knob("tensor_core")
+    found |= {f"tensor_core={core} {name}={schedule.knob(name)}" for name in ("stages", "shared_layout", "split_k") if core}
     if not isinstance(made, Kernel):
         return found | {made.status.value}
     main = made.launches[0]
@@ -86,8 +100,14 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
 
 
 def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Schedule]:
-    """Random legal schedules; and for every value of every knob, one of them with that value, where one is legal."""
-    drawn = [graph.random_schedule(rng) for _ in range(_DRAWS)]
+    """Random legal schedules; and for every value of every knob, one of them with that value, where one is legal.
+
+    Half of the walks begin at the smallest programs of other kinds (`agents.starts`) and are short: random ones hardly ever
+    come to tensor cores, and long ones leave them.
+    """
+    kinds = [Schedule(row) for row in starts(graph)[1:]]
+    drawn = [graph.random_schedule(rng) for _ in range(_DRAWS if not kinds else _DRAWS // 2)]
+    drawn += [graph.random_schedule(rng, int(rng.integers(*_SHORT)), kind) for kind in kinds for _ in range(_DRAWS // 2)]
     yield from drawn
     movable = [(i, knob) for i, knob in enumerate(KNOBS) if knob.kind != "cpu" and len(knob.available) > 1]
     for index, value in ((i, knob.values.index(v)) for i, knob in movable for v in knob.available):
