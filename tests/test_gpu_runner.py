@@ -201,9 +201,10 @@ def test_a_fit_never_sees_the_test_part(tmp_path: Path) -> None:
 
 
 def test_families_use_every_value_of_every_knob() -> None:
-    """Between a matrix product and a long reduction, whatever can be generated is."""
+    """Between matrix products on both kinds of cores and a long reduction, whatever can be generated is."""
     seen: set[str] = set()
-    for text in ("gemm(m=257, n=129, k=65)", "gemm(m=512, n=384, k=1000)", "reduce_sum(m=100, k=4097)"):
+    products = ("gemm(m=257, n=129, k=65)", "gemm(m=512, n=384, k=1000)", "gemm(m=512, n=384, k=1024, dtype='bfloat16')")
+    for text in (*products, "reduce_sum(m=100, k=4097)"):
         found = list(covering(operators.parse(text), HW, 0, 30))
         assert len({schedule for schedule, _ in found}) == len(found) == 30
         assert all(isinstance(made, Kernel) for _, made in found)
