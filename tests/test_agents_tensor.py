@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agents.markov import MarkovExtended
-from agents.starts import starts
+from agents.starts import WGMMA_COLUMNS, starts
 from experiments.tables.gpu_published import MMA, SIMT, WGMMA, Kernel
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -25,7 +25,8 @@ def test_walks_begin_at_every_kind_of_program(operator: str) -> None:
     assert found[0] == graph.initial() and all(graph.is_legal(schedule) for schedule in found)
     kinds = [(schedule.knob("tensor_core"), schedule.knob("convolution")) for schedule in found]
     wgmma = graph.operator.name in ("gemm", "batched_gemm") and graph.operator.dtype != "int8"
-    expected = [(0, 0), (1, 0), (2, 0)] if wgmma else [(0, 0), (1, 0)]
+    wide = [(2, 0)] * sum(columns <= graph.operator.extents[-2] for columns in WGMMA_COLUMNS) or [(2, 0)]
+    expected = [(0, 0), (1, 0)] + (wide if wgmma else [])
     assert kinds == ([(0, 0), (0, 3), (1, 0)] if graph.operator.name == "conv2d" else expected)
     assert found[kinds.index((1, 0))] == tensor_start(graph)
 

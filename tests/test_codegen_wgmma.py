@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from gensor_gym import hardware, operators
-from gensor_gym.codegen import generate, nvrtc
+from gensor_gym.codegen import generate, nvrtc, sass
 from gensor_gym.codegen.cuda_codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
@@ -282,6 +283,19 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     threads = kernel.launches[0].block[0]
     assert asked
     assert 128 * 40 + (threads - 128) * int(asked[1]) <= threads * compiled.registers <= 65536
+
+
+@needs_nvrtc
+@pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
+@pytest.mark.parametrize("name", ["128x256", "128x128"])
+def test_machine_code_has_wgmma_and_bulk_copies(name: str) -> None:
+    """As many HGMMA in a step as there are 16s in it, tensor loads, and nothing in local memory."""
+    cubin = nvrtc.compile_cubin(MENU[name], cache=False).cubin
+    (lines,) = sass.instructions(sass.disassemble(cubin)).values()
+    names = Counter(line.partition(" ")[0].partition(".")[0] for line in lines)
+    assert names["HGMMA"] >= 4 and names["UTMALDG"] >= 5 and names["USETMAXREG"] == 2
+    assert names["LDL"] == names["STL"] == 0
+    assert sass.main_loop(cubin).counts["HGMMA"] % 4 == 0
 
 
 @needs_nvrtc

@@ -50,10 +50,13 @@ def test_all_promised_machines_are_there() -> None:
     assert set(hardware.names()) == promised
 
 
+GPU_ONLY = ("warp", "thread", "block", "register", "shared", "tensor", "mma")
+
+
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_every_figure_has_a_source(name: str) -> None:
     hw = hardware.get(name)
-    gpu_only = {f.name for f in fields(hw) if f.name.startswith(("warp", "thread", "block", "register", "shared"))}
+    gpu_only = {f.name for f in fields(hw) if f.name.startswith(GPU_ONLY)}
     skipped = {"name", "kind", "memory", "source"} | (
         (gpu_only | {"banks", "compilable"}) if hw.kind == "cpu" else set()
     )

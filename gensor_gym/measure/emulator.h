@@ -185,22 +185,6 @@ static void barrier(int line) {
   leave(AT_BARRIER);
 }
 
-// Waits until `happened(what)`.
-static void await(int line, bool (*happened)(uint64_t), uint64_t what) {
-  Fiber &self = fibers[current];
-  while (!happened(what)) {
-    self.line = line;
-    self.happened = happened;
-    self.value = what;
-    leave(AT_EVENT);
-  }
-}
-
-// Lets others run first, now and then: the order of operations that do not wait is random as well.
-static void pause() {
-  if (random_below(4) == 0) leave(READY);
-}
-
 // Nobody can run: let all pass the barrier, or say what is wrong. Returns false when the block is done.
 static bool release() {
   int done = 0, waiting = 0;

@@ -20,6 +20,22 @@ static_assert(sizeof(TensorMap) == 128, "a kernel takes 128 bytes");
 
 namespace emulator {
 
+// Waits until `happened(what)`.
+static void await(int line, bool (*happened)(uint64_t), uint64_t what) {
+  Fiber &self = fibers[current];
+  while (!happened(what)) {
+    self.line = line;
+    self.happened = happened;
+    self.value = what;
+    leave(AT_EVENT);
+  }
+}
+
+// Lets others run first, now and then: the order of operations that do not wait is random as well.
+static void pause() {
+  if (random_below(4) == 0) leave(READY);
+}
+
 constexpr unsigned WINDOW = 0x410;  // where a block's shared memory begins; aligned to 16 bytes and no more
 
 static unsigned char *shared_at(unsigned address, size_t bytes, const char *who, int line) {
