@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from gensor_gym.codegen.cuda_async import ASYNC_FUNCTIONS
+from gensor_gym.codegen.cuda_bounds import resident
 from gensor_gym.codegen.cuda_compute import write_accumulators
 from gensor_gym.codegen.cuda_lanes import write_lanes
 from gensor_gym.codegen.cuda_pipeline import write_main
@@ -39,13 +40,13 @@ def generate_cuda(program: Program) -> Kernel:
     return Kernel(op, "cuda", program.hardware.arch, source, tuple(launches), workspace)
 
 
-def _signature(plan: Plan, entry: str, threads: int) -> str:
-    """Head of a kernel: all inputs, the output, the workspace."""
+def _signature(plan: Plan, entry: str, bounds: str) -> str:
+    """Head of a kernel: threads of a block (and blocks at once), all inputs, the output, the workspace."""
     op = plan.op
     inputs = [f"const {SCALARS[t.dtype].name} *__restrict__ {t.name}" for t in op.inputs]
     output = f"{SCALARS[op.output.dtype].name} *__restrict__ {op.output.name}"
     arguments = ", ".join([*inputs, output, "float *__restrict__ workspace"])
-    return f'extern "C" __global__ void __launch_bounds__({threads})\n{entry}({arguments})'
+    return f'extern "C" __global__ void __launch_bounds__({bounds})\n{entry}({arguments})'
 
 
 def _main_kernel(plan: Plan, entry: str) -> str:
@@ -68,7 +69,8 @@ def _main_kernel(plan: Plan, entry: str) -> str:
     constants = "".join(f"  {line}\n" for line in used_constants(out.text, _constants(plan)))
     if any(tile is not None and tile.asynchronous for tile in plan.shared):
         shared = ASYNC_FUNCTIONS + shared
-    return f"{shared}{_signature(plan, entry, plan.threads)} {{\n{constants}{out.text}}}\n"
+    head = _signature(plan, entry, f"{plan.threads}, {resident(plan.program)}")
+    return f"{shared}{head} {{\n{constants}{out.text}}}\n"
 
 
 def _finish_kernel(plan: Plan, entry: str) -> str:
@@ -76,7 +78,7 @@ def _finish_kernel(plan: Plan, entry: str) -> str:
     out = Writer(depth=1)
     write_finish(out, plan)
     constants = "".join(f"  {line}\n" for line in used_constants(out.text, _constants(plan)))
-    return f"{_signature(plan, entry, FINISH_THREADS)} {{\n{constants}{out.text}}}\n"
+    return f"{_signature(plan, entry, str(FINISH_THREADS))} {{\n{constants}{out.text}}}\n"
 
 
 def _constants(plan: Plan) -> dict[str, tuple[int, str]]:
