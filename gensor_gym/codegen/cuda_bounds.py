@@ -1,4 +1,9 @@
-"""Launch bounds: how many blocks of a kernel shall be resident, so that the assembler keeps its registers to that."""
+"""Launch bounds: how many blocks of a kernel shall be resident, so that the assembler keeps its registers to that.
+
+The model counts accumulators and fragments. A product whose operands all come through shared memory has little else, and
+is held to that count. Elsewhere a thread also has loads under way, or addresses that it keeps; a bound on that count
+would spill them, so none is given.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,23 @@ import functools
 
 import numpy as np
 
-from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.cuda_copy import Copies
+from gensor_gym.codegen.cuda_plan import Plan
 from gensor_gym.cost.gpu import resident_blocks
 from gensor_gym.graph.tables import make_tables
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 
-def resident(program: Program) -> int:
-    """Blocks that the analytic model counts on per multiprocessor; 1 where it counts on none or has no schedule."""
-    if program.schedule is None:
-        return 1
-    return max(1, int(resident_blocks(program.schedule.row, _ints(program.operator, program.hardware))))
+def launch_bounds(plan: Plan) -> str:
+    """Arguments of `__launch_bounds__`: threads of a block and, for products of staged tiles, blocks at once."""
+    schedule = plan.program.schedule
+    copies = [Copies(plan, index) for index, staged in enumerate(plan.staged) if staged]
+    plain = len(copies) == len(plan.op.reads) and all(each.distances is not None for each in copies)
+    if schedule is None or not plain or plan.op.body != "multiply_add":
+        return str(plan.threads)
+    blocks = int(resident_blocks(schedule.row, _ints(plan.op, plan.program.hardware)))
+    return f"{plan.threads}, {max(1, blocks)}"
 
 
 @functools.lru_cache(maxsize=256)

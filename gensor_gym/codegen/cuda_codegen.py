@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from gensor_gym.codegen.cuda_async import ASYNC_FUNCTIONS
-from gensor_gym.codegen.cuda_bounds import resident
+from gensor_gym.codegen.cuda_bounds import launch_bounds
 from gensor_gym.codegen.cuda_compute import write_accumulators
 from gensor_gym.codegen.cuda_lanes import write_lanes
 from gensor_gym.codegen.cuda_pipeline import write_main
@@ -69,7 +69,7 @@ def _main_kernel(plan: Plan, entry: str) -> str:
     constants = "".join(f"  {line}\n" for line in used_constants(out.text, _constants(plan)))
     if any(tile is not None and tile.asynchronous for tile in plan.shared):
         shared = ASYNC_FUNCTIONS + shared
-    head = _signature(plan, entry, f"{plan.threads}, {resident(plan.program)}")
+    head = _signature(plan, entry, launch_bounds(plan))
     return f"{shared}{head} {{\n{constants}{out.text}}}\n"
 
 
