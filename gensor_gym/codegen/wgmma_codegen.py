@@ -25,7 +25,7 @@ from gensor_gym.codegen.wgmma_plan import (
     WgmmaPlan,
     make_wgmma_plan,
 )
-from gensor_gym.codegen.wgmma_store import write_store
+from gensor_gym.codegen.wgmma_store import first_column, write_store
 from gensor_gym.codegen.wgmma_text import wgmma_functions
 from gensor_gym.graph.structure import SWIZZLE_BYTES
 
@@ -164,7 +164,7 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"const int consumer_{n} = {column};")
     first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, "lane / 4")]
     out.line(f"const int first_{m} = {total(first)};")
-    first = [(1, f"consumer_{n} * REG_{n.upper()}" if columns > 1 else "0"), (1, "lane % 4 * 2")]
+    first = [(1, f"consumer_{n} * REG_{n.upper()}" if columns > 1 else "0"), (1, first_column(plan))]
     out.line(f"const int first_{n} = {total(first)};")
     a = [(1, "tiles"), (1, f"consumer_{m} * {plan.tile[0] * SWIZZLE_BYTES}" if rows > 1 else "0")]
     panels = f"{plan.panels} * PANEL_BYTES" if plan.panels > 1 else "PANEL_BYTES"

@@ -16,7 +16,7 @@ static inline float from_float16(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   const float sign = bits >> 15 ? -1.0f : 1.0f;
   if (exponent == 31) return mantissa ? NAN : sign * INFINITY;
-  return sign * (exponent ? ldexpf(static_cast<float>(1024 + mantissa), exponent - 25) : ldexpf(static_cast<float>(mantissa), -24));
+  return sign * (exponent ? ldexpf(1024.0f + mantissa, exponent - 25) : ldexpf(static_cast<float>(mantissa), -24));
 }
 
 static inline uint32_t bits_of_float(float value) {

@@ -7,6 +7,8 @@
 #include "emulator_half.h"
 #include "emulator_tma.h"
 
+struct alignas(8) uint2 { unsigned x, y; };
+
 namespace emulator {
 
 constexpr int MAX_COLUMNS = 256;
