@@ -46,7 +46,7 @@ def legal_kernel(text: str, machine: str, rng: np.random.Generator) -> Kernel:
         threads, registers_of(found.row, ints), nbytes, hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit,
         hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved,
     )  # fmt: skip
-    assert f"__launch_bounds__({threads}, {resident})" in kernel.source
+    assert f"__launch_bounds__({threads}{f', {resident}' if resident > 1 else ''})" in kernel.source
     return kernel
 
 

@@ -7,6 +7,7 @@ innermost spatial axis.
 
 from __future__ import annotations
 
+from gensor_gym.codegen.cuda_bounds import launch_bounds
 from gensor_gym.codegen.cuda_compute import write_accumulators
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
 from gensor_gym.codegen.cuda_lanes import write_lanes
@@ -34,7 +35,7 @@ def generate_cuda(program: Program) -> Kernel:
     plan = make_plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_body(out, plan)
-    return assemble(plan, entry, kernel_text(plan, entry, out, str(plan.threads), sizes(plan)))
+    return assemble(plan, entry, kernel_text(plan, entry, out, launch_bounds(plan), sizes(plan)))
 
 
 def _write_body(out: Writer, plan: Plan) -> None:

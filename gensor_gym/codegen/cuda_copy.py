@@ -21,9 +21,8 @@ from gensor_gym.codegen.cuda_index import (
     bounds,
     fill_of,
     guarded_read,
-    is_known,
     origin,
-    reach,
+    whole,
 )
 from gensor_gym.codegen.cuda_plan import Plan
 from gensor_gym.codegen.cuda_shared import SharedTile
@@ -136,7 +135,12 @@ class Copies:
     @property
     def kept(self) -> bool:
         """Whether addresses of all copies are kept in registers, because the copies are not a constant distance apart."""
-        return self.distances is None and self.trips <= KEPT_COPIES
+        return self.distances is None and self.repeated and self.trips <= KEPT_COPIES
+
+    @property
+    def repeated(self) -> bool:
+        """Whether a block copies the box more than once, so that it pays to keep what stays the same."""
+        return self.plan.steps > self.plan.slices
 
     @property
     def decoded(self) -> bool:
@@ -173,21 +177,16 @@ class Copies:
     def masked(self) -> bool:
         """Whether one bit a copy says that it is inside as far as that does not change from step to step."""
         fixed, _ = self.guards(["place"] * len(self.counts))
-        return bool(fixed) and self.trips <= MASK_BITS and fill_of(self.plan, self.read) is not None
+        lasting = self.repeated and self.trips <= MASK_BITS
+        return bool(fixed) and lasting and fill_of(self.plan, self.read) is not None
 
     @cached_property
     def whole_box(self) -> tuple[list[str], list[str]] | None:
         """Conditions under which the whole box is inside, fixed and changing; None where it never is."""
-        lists: tuple[list[str], list[str]] = [], []
-        shape = self.plan.program.box(self.read, 1).shape
-        for d, first in enumerate(self.positions(["0"] * len(self.counts))):
-            below, limit = reach(self.plan, self.read, d)
-            conditions = [f"{first} >= 0"] if below else []
-            conditions += [f"{total([(1, first)], shape[d] - 1)} < {limit}"] if limit else []
-            if any(is_known(condition) is False for condition in conditions):
-                return None
-            lists[d in self.moving].extend(c for c in conditions if is_known(c) is None)
-        return lists
+        found = whole(self.plan, self.read)
+        if found is None:
+            return None
+        return [c for d, c in found if d not in self.moving], [c for d, c in found if d in self.moving]
 
     @property
     def guarded(self) -> bool:

@@ -110,8 +110,23 @@ def flat_shared(access: Access, tile: SharedTile, indices: list[str]) -> str:
 
 def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:
     """Conditions on an index along a dimension, only those that some tile can break."""
-    below, limit = reach(plan, access, dimension)
+    below, limit = reach(plan, access, dimension) if not plan.inside else (False, 0)
     return ([f"{index} >= 0"] if below else []) + ([f"{index} < {limit}"] if limit else [])
+
+
+def whole(plan: Plan, access: Access) -> list[tuple[int, str]] | None:
+    """Conditions (with their dimensions) under which all that a block reads in a step is inside; None where it never is."""
+    found = []
+    origins = [origin(plan, a) for a in range(len(plan.names))]
+    for d, size in enumerate(plan.program.box(access, 1).shape):
+        below, limit = reach(plan, access, d)
+        first = along(access, d, origins)
+        conditions = [f"{first} >= 0"] if below else []
+        conditions += [f"{total([(1, first)], size - 1)} < {limit}"] if limit else []
+        if any(is_known(condition) is False for condition in conditions):
+            return None
+        found += [(d, condition) for condition in conditions if is_known(condition) is None]
+    return found
 
 
 def is_known(condition: str) -> bool | None:

@@ -30,6 +30,8 @@ class Plan:
     """A program and what follows from it for a GPU. Axes and dimensions are numbered as in the operator."""
 
     program: Program
+    inside: bool = False
+    """Whether text is written for tiles that lie wholly inside, which need no guards where they compute."""
 
     @property
     def op(self) -> Operator:
@@ -242,7 +244,9 @@ class Plan:
         """Reduce axes whose overhanging points must be skipped in the loop, because some read cannot give a neutral."""
         reads = self.op.reads
         return tuple(
-            a for a in self.op.reduce if self.overhang[a] and not all(neutralises(self, read, a) for read in reads)
+            a
+            for a in (self.op.reduce if not self.inside else ())
+            if self.overhang[a] and not all(neutralises(self, read, a) for read in reads)
         )
 
 

@@ -4,16 +4,45 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
+from dataclasses import replace
 
 from gensor_gym.codegen.cuda_compute import write_accumulation
 from gensor_gym.codegen.cuda_fragment import Fragment, declare, write_fragment
-from gensor_gym.codegen.cuda_index import Point, in_tile, make_site, origin, spatial_loops
+from gensor_gym.codegen.cuda_index import Point, in_tile, is_known, make_site, origin, spatial_loops, whole
 from gensor_gym.codegen.cuda_plan import Plan
 from gensor_gym.codegen.cuda_text import Loop, Writer, remainder, total
 from gensor_gym.graph.resources import CODE_LIMIT_GPU
 
 
 def write_points(out: Writer, plan: Plan) -> None:
+    """The points of a step; where direct reads are guarded, tiles that lie wholly inside take a copy without guards."""
+    conditions = inside_conditions(plan)
+    if not conditions:
+        _write_points(out, plan)
+        return
+    with out.block(f"if ({' && '.join(conditions)})"):
+        _write_points(out, replace(plan, inside=True))
+    with out.block("else"):
+        _write_points(out, plan)
+
+
+def inside_conditions(plan: Plan) -> list[str]:
+    """Conditions under which a step computes without guards; none where it has no guards, or always needs them."""
+    found: list[str] = []
+    for read, staged in zip(plan.op.reads, plan.staged, strict=True):
+        conditions = [] if staged else whole(plan, read)
+        if conditions is None:
+            return []
+        found += [condition for _, condition in conditions if condition not in found]
+    for a in plan.guarded_points:
+        condition = f"{total([(1, origin(plan, a))], plan.block[a] - 1)} < {plan.op.extents[a]}"
+        if is_known(condition) is False:
+            return []
+        found += [condition] if condition not in found else []
+    return found
+
+
+def _write_points(out: Writer, plan: Plan) -> None:
     """Loops over the chunks of a step and over the points of a chunk; every point loads its fragments."""
     with ExitStack() as stack:
         axes = [a for a in plan.op.reduce if plan.chunks[a] > 1]
@@ -57,9 +86,11 @@ def _enter_shared_chunks(out: Writer, plan: Plan, stack: ExitStack, axes: list[i
         out.line("const int chunk = reduce_thread;")
     elif chunks < team:
         stack.enter_context(out.block(f"if (const int chunk = reduce_thread; chunk < {chunks})"))
-    else:
-        out.line(f"#pragma unroll {plan.program.knob('unroll')}")
-        stack.enter_context(out.block(f"for (int chunk = reduce_thread; chunk < {chunks}; chunk += REDUCE_THREADS)"))
+    else:  # rounds are counted, because only then does the compiler know how many there are, and loads all ahead
+        rounds = -(-chunks // team)
+        stack.enter_context(out.nest([Loop("round", str(rounds), 1, min(plan.program.knob("unroll"), rounds))]))
+        out.line("const int chunk = reduce_thread + round * REDUCE_THREADS;")
+        stack.enter_context(out.guarded([f"round < {rounds - 1} || chunk < {chunks}"] if chunks % team else []))
     divisor = chunks
     for a in axes:
         divisor //= plan.chunks[a]

@@ -34,7 +34,7 @@ def generate_mma(program: Program) -> Kernel:
         _write_pipeline(out, plan)
     out.line()
     write_results(out, plan)
-    bounds = f"{plan.threads}, {plan.resident}"
+    bounds = f"{plan.threads}, {plan.resident}" if plan.resident > 1 else str(plan.threads)
     return assemble(plan, entry, kernel_text(plan, entry, out, bounds, _constants(plan)))
 
 

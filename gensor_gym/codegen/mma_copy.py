@@ -10,7 +10,7 @@ from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, remainder, total
 from gensor_gym.codegen.mma_plan import MatrixPlan, OperandTile
 
 UNROLLED = 8
-"""Copies of one thread that are in flight together where they go through registers."""
+"""Copies of one thread in one body of their loop: more addresses would only take registers."""
 _WORDS = {1: "int", 2: "int2", 4: "int4"}
 
 
@@ -86,7 +86,7 @@ def _enter(out: Writer, plan: MatrixPlan, tile: OperandTile, stack: ExitStack, n
     """Open the loop over a thread's copies and say where in the tile the copy stands: index by axis."""
     (number,) = names
     trips = _trips(plan, tile)
-    unroll = UNROLLED if tile.way == "direct" and trips > UNROLLED else 0
+    unroll = UNROLLED if tile.way != "held" and trips > UNROLLED else 0
     stack.enter_context(out.nest([Loop("trip", str(trips), 1, unroll)]) if trips > 1 else out.block(""))
     out.line(f"const int {number} = {total([(1, 'thread'), (1, 'trip * THREADS' if trips > 1 else '0')])};")
     full = f"trip < {trips - 1} || " if 1 < trips and not unroll else ""  # known once unrolled

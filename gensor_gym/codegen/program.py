@@ -40,6 +40,8 @@ class Program:
     tiles: tuple[tuple[int, ...], ...]  # [L, A]
     vthread: tuple[int, ...]  # [A]
     knobs: tuple[tuple[str, int], ...]
+    schedule: Schedule | None = None
+    """What it was lowered from; None where the tiles were made by hand."""
 
     def knob(self, name: str) -> int:
         """Value of a knob."""
@@ -70,4 +72,4 @@ def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program
     tiles = tuple(tuple(int(schedule.tile[level, s]) for s in slots) for level in range(LEVELS[hardware.kind]))
     vthread = tuple(int(schedule.vthread[s]) for s in slots)
     knobs = tuple((knob.name, schedule.knob(knob.name)) for knob in KNOBS)
-    return Program(operator, hardware, tiles, vthread, knobs)
+    return Program(operator, hardware, tiles, vthread, knobs, schedule)

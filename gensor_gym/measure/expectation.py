@@ -14,7 +14,7 @@ worst-case bound (n u m) would let those pass. A maximum is exact but for the ro
 tf32 rounds the inputs of a product to u_in = 2^-11, so that a product errs by at most 2 u_in |a||b|, and a sum by at most
 2 u_in m. The errors of the products of a sum are independent: their deviation is 0.6 u_in q with q the root of the sum
 of (a b)^2, the operator evaluated on the squares of its inputs. 4 u_in q is near 7 deviations, which no element of a
-billion passes by chance, and some of most outputs pass where inputs were rounded to bfloat16. The bound of tf32x3 is
+billion passes by chance; where inputs were rounded to bfloat16, 40 elements of a hundred do. The bound of tf32x3 is
 float32's: what its three products leave out is below 3 * 2^-22 |a||b| = 12 u |a||b| in the worst case, less than a tenth
 of that in the mean.
 
