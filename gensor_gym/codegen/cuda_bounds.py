@@ -13,8 +13,9 @@ import numpy as np
 
 from gensor_gym.codegen.cuda_copy import Copies
 from gensor_gym.codegen.cuda_plan import Plan
-from gensor_gym.cost.gpu import resident_blocks
+from gensor_gym.graph.resources import registers_of
 from gensor_gym.graph.tables import make_tables
+from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -26,7 +27,13 @@ def launch_bounds(plan: Plan) -> str:
     plain = len(copies) == len(plan.op.reads) and all(each.distances is not None for each in copies)
     if schedule is None or not plain or plan.op.body != "multiply_add":
         return str(plan.threads)
-    blocks = int(resident_blocks(schedule.row, _ints(plan.op, plan.program.hardware)))
+    hw = plan.program.hardware
+    registers = int(registers_of(schedule.row, _ints(plan.op, hw)))
+    capacity = next(level.capacity for level in hw.memory if level.name == "shared")
+    blocks = blocks_per_unit(
+        plan.threads, registers, plan.shared_bytes, hw.threads_per_unit, hw.blocks_per_unit,
+        hw.registers_per_unit, capacity, hw.shared_granularity, hw.shared_reserved,
+    )  # fmt: skip
     return f"{plan.threads}, {max(1, blocks)}"
 
 

@@ -68,8 +68,8 @@ def find_nvdisasm() -> Path:
     for folder in spec.submodule_search_locations or () if spec else ():
         for path in sorted(Path(folder).glob("*/bin/nvdisasm"), reverse=True):
             return path
-    if path := shutil.which("nvdisasm"):
-        return Path(path)
+    if found := shutil.which("nvdisasm"):
+        return Path(found)
     raise SassError(f"no disassembler: pip install {PACKAGE}, or put nvdisasm of a CUDA toolkit on the PATH")
 
 
