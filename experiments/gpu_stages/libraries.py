@@ -1,8 +1,9 @@
 """Stage 2: the best kernel that the model's ranking finds, against torch (cuBLAS, cuDNN) and torch.compile (Triton).
 
 For each operator the top of the ranking is measured, and the fastest is timed again together with the library, in
-interleaved rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 for operators of that type alone. torch.compile comes in a
-second pass over the operators, because it takes seconds to compile, which must not keep operators from the first.
+interleaved rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 for operators of that type only.
+torch.compile comes in a second pass over the operators, because it takes seconds to compile, which must not keep operators
+from the first.
 """
 
 from __future__ import annotations

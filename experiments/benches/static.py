@@ -1,0 +1,93 @@
+"""What the assembler and the disassembler say about kernels of every family: evidence that needs no GPU.
+
+For each: registers beside the model's estimate, spills, shared memory, blocks that are resident by the model, the assembler's
+warnings, and how much of the main loop is multiply-adds. A kernel with `loss` would be pruned before timing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from agents.markov import MarkovExtended
+from experiments.benches.lines import Lines, machine
+from gensor_gym import operators
+from gensor_gym.codegen import generate, nvrtc, sass
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.gpu import resident_blocks
+from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, slot_of
+from gensor_gym.graph.resources import registers_of
+from gensor_gym.graph.schedule import Schedule, make_row
+
+SPACE = "extended"
+SHOWN = ("FFMA", "HMMA", "IMMA", "HGMMA", "UTMALDG", "LDGSTS", "LDG", "LDS", "LDSM", "LDL", "STL", "BAR")
+"""Operations that are counted over the whole kernel."""
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """A line for each family and machine, and one over all. ValueError for a family that is not legal."""
+    emit(kind="machine", nvrtc=nvrtc.version(), disassembler=sass.is_available(), **machine())
+    families: Any = OmegaConf.to_container(config.static.families, resolve=True)
+    lines = []
+    for name, family in families.items():
+        for hardware in family["machines"]:
+            found = evidence(family, hardware, config.seed)
+            emit(kind="kernel", family=name, hardware=hardware, **found)
+            lines.append(found)
+    emit(
+        kind="all", kernels=len(lines), with_loss=sum(bool(line["loss"]) for line in lines),
+        share_kept=sum(line["kept"] is True for line in lines), share_missed=sum(line["kept"] is False for line in lines),
+    )  # fmt: skip
+
+
+def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]:
+    """What is known of one family's kernel on one machine."""
+    graph = ConstructionGraph(operators.parse(family["operator"]), hardware, SPACE)
+    schedule = schedule_of(family, graph, seed)
+    if not graph.is_legal(schedule):
+        raise ValueError(f"{family['operator']} on {hardware}: {schedule} is not legal")
+    kernel = generate(graph.operator, schedule, hardware)
+    compiled = nvrtc.compile_cubin(kernel)
+    main = kernel.launches[0]
+    row: dict[str, Any] = {
+        "operator": family["operator"], "arch": kernel.arch, "schedule": str(schedule), "threads": main.block[0],
+        "registers": compiled.registers, "registers_by_model": int(registers_of(schedule.row, graph.tables.ints)),
+        "spill_bytes": compiled.spill_bytes, "shared_bytes": main.shared_bytes, "warnings": list(compiled.warnings),
+        "resident_blocks_by_model": int(resident_blocks(schedule.row, graph.tables.ints)), "loss": compiled.loss,
+        "share_target": family.get("share"), "kept": None,
+    }  # fmt: skip
+    if sass.is_available():
+        row |= _machine_code(compiled.cubin)
+        if row["share_target"] is not None:
+            row["kept"] = bool(row["multiply_add_share"] >= row["share_target"] and not compiled.loss)
+    return row
+
+
+def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> Schedule:
+    """The schedule that a family names, else the one that the model ranks first."""
+    if "register" not in family:
+        return MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules[0]
+    slots = [slot_of(a, len(graph.operator.spatial)) for a in range(len(graph.operator.axes))]
+
+    def row_of(values: list[int]) -> list[int]:
+        row = [1] * MAX_AXES
+        for slot, value in zip(slots, values, strict=True):
+            row[slot] = value
+        return row
+
+    inner, outer = row_of(family["register"]), row_of(family["block"])
+    virtual = row_of(family.get("vthread", [1] * len(slots)))
+    return Schedule(make_row([inner] + [outer] * (MAX_LEVELS - 1), virtual, 1, family["knobs"]))
+
+
+def _machine_code(cubin: bytes) -> dict[str, Any]:
+    """Counts of the disassembled kernel."""
+    names = [line.partition(".")[0] for lines in sass.instructions(sass.disassemble(cubin)).values() for line in lines]
+    found: dict[str, Any] = {"operations": {name: names.count(name) for name in SHOWN if name in names}}
+    try:
+        loop = sass.main_loop(cubin)
+    except sass.SassError:
+        return found | {"main_loop": 0, "multiply_add_share": 0.0}
+    return found | {"main_loop": len(loop.operations), "multiply_add_share": loop.share()}
