@@ -69,7 +69,7 @@ def _write_tile(out: Writer, plan: MatrixPlan, tile: OperandTile, stage: str, he
     with ExitStack() as stack:
         box = _enter(out, plan, tile, stack, ["copy"])
         indices = [total([(1, origin(plan, a)), (1, box.get(a, "0"))]) for a in range(len(plan.names))]
-        conditions = plan.inside(tile, indices)
+        conditions = plan.conditions(tile, indices)
         source, target = f"{name}[{flat(read, indices)}]", f"{name}_tile[{_target(plan, tile, box, stage)}]"
         if tile.way == "async":
             inside = " && ".join(conditions) or "true"

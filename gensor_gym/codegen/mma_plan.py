@@ -251,7 +251,7 @@ class MatrixPlan(Plan):
                 return width
         return 1
 
-    def inside(self, tile: OperandTile, indices: list[str]) -> list[str]:
+    def conditions(self, tile: OperandTile, indices: list[str]) -> list[str]:
         """Conditions under which the element at the values `indices` of all axes belongs to the product.
 
         Reduce axes that overhang are looked at in both operands, so that nothing is multiplied by what is not there.
@@ -269,13 +269,13 @@ class MatrixPlan(Plan):
     @cached_property
     def registers(self) -> int:
         """Registers of a thread as `graph.resources.registers_of` counts them: accumulators and fragments."""
-        total = 40 + math.prod(self.register[a] for a in self.op.spatial) // WARP
+        count = 40 + math.prod(self.register[a] for a in self.op.spatial) // WARP
         for read in self.op.reads:
             strides = read.axis_strides()
             part = math.prod(self.register[a] for a in self.op.spatial if strides[a])
             held = -(-part * self.depth * self.item // (4 * WARP))
-            total += self.program.knob("register_buffer") * held * (2 if self.op.dtype == "tf32x3" else 1)
-        return total
+            count += self.program.knob("register_buffer") * held * (2 if self.op.dtype == "tf32x3" else 1)
+        return count
 
     @cached_property
     def resident(self) -> int:
@@ -294,7 +294,7 @@ def make_matrix_plan(program: Program) -> MatrixPlan:
     types = TENSOR_TYPES["sm_75" if hw.arch == "sm_75" else "sm_80"] if hw.arch != "sm_70" else {}
     roles = matrix_axes(op)
     if roles is None or op.dtype not in types:
-        raise ValueError(f"tensor_core=1: {op} is no product of matrices of {', '.join(types) or 'any type'} on {hw.arch}")
+        raise ValueError(f"knob tensor_core=1: {op} is no product of matrices of {', '.join(types) or 'any type'} on {hw.arch}")
     plan = MatrixPlan(program)
     wanted = {roles.m: INSTRUCTION_ROWS, roles.n: INSTRUCTION_COLUMNS, roles.k: plan.depth}
     for a, axis in enumerate(op.axes):
