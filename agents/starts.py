@@ -1,8 +1,8 @@
-"""Where walks begin: the unscheduled program, and on a GPU the smallest program of every other kind.
+"""Where walks begin: the unscheduled program, and on a GPU a small program of every other kind.
 
 A tensor-core program needs whole fragments, which no single move makes of the unscheduled program; a walk that follows
-benefits has no reason to go all the way. The smallest such program is reachable by legal moves (a test goes them), so a walk
-from there is a walk on the same graph.
+benefits has no reason to go all the way. Legal moves lead to these programs (a test goes them), so a walk from there is a
+walk on the same graph.
 """
 
 from __future__ import annotations
@@ -14,10 +14,23 @@ from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE
 from gensor_gym.graph.rules import fits, is_well_formed
-from gensor_gym.graph.tables import ALLOWED, INSTRUCTION_K, IS_CPU, ITEM, KNOB_BITS, MATRIX_A, MATRIX_K, MATRIX_M, MATRIX_N
+from gensor_gym.graph.tables import (
+    ALLOWED,
+    INSTRUCTION_K,
+    IS_CPU,
+    ITEM,
+    KNOB_BITS,
+    MATRIX_A,
+    MATRIX_K,
+    MATRIX_M,
+    MATRIX_N,
+    SIZE_START,
+    Tables,
+)
 
-WGMMA_COLUMNS = 64
-"""Columns of the first wgmma program: below this the instruction loses much of its rate."""
+WGMMA_COLUMNS = (64, 128, 256)
+"""Columns of the first wgmma programs: below 64 the instruction loses much of its rate, and from one of these to the next
+a walk climbs many rungs of the ladder."""
 
 
 def starts(graph: ConstructionGraph) -> np.ndarray:
@@ -27,7 +40,11 @@ def starts(graph: ConstructionGraph) -> np.ndarray:
     ints = graph.tables.ints
     if ints[IS_CPU] == 0:
         rows += [_with(first, "convolution", 3)] if _offers(ints, "convolution", 3) else []
-        rows += [_smallest(first, core, ints) for core in (1, 2) if _offers(ints, "tensor_core", core)]
+        if _offers(ints, "tensor_core", 1):
+            rows.append(_tensor_row(first, 1, (16, 8, int(ints[INSTRUCTION_K])), ints))
+        if _offers(ints, "tensor_core", 2):
+            step = 128 // int(ints[ITEM + ints[MATRIX_A]])
+            rows += [_tensor_row(first, 2, (64, columns, step), ints) for columns in _columns(graph.tables)]
     kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, graph.tables.sizes)]
     return np.array(kept or [first], dtype=np.int32)
 
@@ -45,11 +62,17 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
     return row
 
 
-def _smallest(first: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
-    """The smallest tile of whole fragments by mma.sync (1) or wgmma (2), all levels alike; nothing unrolled."""
+def _columns(tables: Tables) -> list[int]:
+    """Columns of the first wgmma programs that the ladder of axis n has; its longest where it has none of them."""
+    start = tables.ints[SIZE_START + tables.ints[MATRIX_N]]
+    ladder = [int(s) for s in tables.sizes[start : tables.ints[SIZE_START + tables.ints[MATRIX_N] + 1]] if s % 8 == 0]
+    return [n for n in WGMMA_COLUMNS if n in ladder] or [max(n for n in ladder if n <= WGMMA_COLUMNS[0])]
+
+
+def _tensor_row(first: np.ndarray, core: int, tile: tuple[int, int, int], ints: np.ndarray) -> np.ndarray:
+    """One register tile m x n x k by mma.sync (1) or wgmma (2), all levels alike; nothing unrolled."""
     row = _with(_with(first, "tensor_core", core), "unroll", 1)
-    m, n, k = (16, 8, int(ints[INSTRUCTION_K])) if core == 1 else (64, WGMMA_COLUMNS, 128 // int(ints[ITEM + ints[MATRIX_A]]))
     for level in range(MAX_LEVELS):
-        for place, length in ((MATRIX_M, m), (MATRIX_N, n), (MATRIX_K, k)):
+        for place, length in zip((MATRIX_M, MATRIX_N, MATRIX_K), tile, strict=True):
             row[TILE + level * MAX_AXES + ints[place]] = length
     return row

@@ -24,10 +24,14 @@ class OutOfMemoryError(MemoryError):
 
 
 class Pointer:
-    """Address of an array, with CuPy's `memset`."""
+    """Address of an array, with CuPy's `ptr` and `memset`."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
+
+    @property
+    def ptr(self) -> int:
+        return self.array.ctypes.data
 
     def memset(self, value: int, size: int) -> None:
         assert size == self.array.nbytes

@@ -70,13 +70,16 @@ def instructions(oracle: Oracle, state: State) -> int:
 
 
 def shared_bytes(oracle: Oracle, state: State) -> int:
-    """Tiles of A (rows along k) and B (rows along n), as many as there are stages."""
+    """Tiles of A (rows along k) and B (rows along n), as many as there are stages; wgmma: B in panels of 128 bytes."""
     a, b, m, n, k = roles(oracle.op)
     size, total = ITEM[oracle.op.dtype], 0
     for read, row in ((oracle.op.reads[a], k), (oracle.op.reads[b], n)):
         count = math.prod(t for axis, t in enumerate(state.tiles[1]) if oracle.depends(read, axis))
         rows = count // state.tiles[1][row]
-        if state.knob("tensor_core") == 2:
+        if state.knob("tensor_core") == 2 and row == n:
+            workers = state.tiles[1][n] // state.tiles[0][n]
+            total += workers * math.ceil(state.tiles[0][n] * size / 128) * 128 * state.tiles[1][k] + 8
+        elif state.knob("tensor_core") == 2:
             total += math.ceil(count * size / 1024) * 1024 + 8
         else:
             padding = 16 if state.knob("shared_layout") == 1 and rows > 1 else 0

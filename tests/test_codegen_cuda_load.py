@@ -118,6 +118,7 @@ def test_without_the_device_the_error_names_what_works(
         ("sm_86", "89", True),
         ("sm_89", "86", False),
         ("sm_90a", "90", True),
+        ("sm_100a", "103", False),
         ("sm_100", "120", False),
         ("sm_75", "80", False),
     ],

@@ -51,9 +51,19 @@ def test_all_promised_machines_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
+def test_a_machine_is_read_back_from_its_text(name: str) -> None:
+    machine = hardware.get(name)
+    again = hardware.from_json(hardware.to_json(machine))
+    assert again == machine and hash(again) == hash(machine)
+
+
+GPU_ONLY = ("warp", "thread", "block", "register", "shared", "tensor", "mma")
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
 def test_every_figure_has_a_source(name: str) -> None:
     hw = hardware.get(name)
-    gpu_only = {f.name for f in fields(hw) if f.name.startswith(("warp", "thread", "block", "register", "shared"))}
+    gpu_only = {f.name for f in fields(hw) if f.name.startswith(GPU_ONLY)}
     skipped = {"name", "kind", "memory", "source"} | (
         (gpu_only | {"banks", "compilable"}) if hw.kind == "cpu" else set()
     )

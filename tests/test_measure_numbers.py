@@ -7,11 +7,12 @@ import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.measure.buffers import ALIGN, GuardedBuffer
-from gensor_gym.measure.expectation import ARRAY_DTYPE, ExpectationCache, decode, make_draws
+from gensor_gym.measure.expectation import ExpectationCache, decode, make_draws
 from gensor_gym.measure.floor import warm_floor
 from gensor_gym.measure.intervals import median_interval, ratio_interval
 from gensor_gym.measure.timing import TimingRules, calls_per_sample, take_samples
 from gensor_gym.operators.inputs import to_bfloat16
+from gensor_gym.operators.types import ARRAY_DTYPE
 
 
 def test_median_interval_of_few_is_the_range() -> None:
@@ -150,6 +151,32 @@ def test_bound_accepts_sequential_sums_and_rejects_a_dropped_term(dtype: str, k:
         assert draws[0].fault(computed(op, half)) != ""
 
 
+def rounded(x: np.ndarray, bits: int) -> np.ndarray:
+    """float32 values with that many bits of mantissa, rounded to nearest, ties away from zero."""
+    drop = 23 - bits
+    return ((x.view(np.uint32) + np.uint32(1 << (drop - 1))) >> np.uint32(drop) << np.uint32(drop)).view(np.float32)
+
+
+@pytest.mark.parametrize("k", [1, 7, 300, 4000])
+def test_bound_of_tf32_is_of_its_rounding(k: int) -> None:
+    """tf32's ten bits pass, bfloat16's seven do not once there are enough elements, nor does a dropped term."""
+    op = operators.gemm(m=40, n=50, k=k, dtype="tf32").with_epilogue("bias", "scale", "residual")
+    for draw in make_draws(op, 3):
+        operands = draw.inputs[2:]
+        assert draw.fault(computed(op, draw.inputs)) == ""
+        assert draw.fault(computed(op, (*(rounded(x, 10) for x in draw.inputs[:2]), *operands))) == ""
+        assert draw.fault(computed(op, (*(rounded(x, 7) for x in draw.inputs[:2]), *operands))) != ""
+        a = draw.inputs[0].copy()
+        a[:, 0] = 0
+        assert draw.fault(computed(op, (a, *draw.inputs[1:]))) != ""
+        exact = draw.reference.astype(np.float32)
+        fine = operators.gemm(m=40, n=50, k=k, dtype="tf32x3").with_epilogue("bias", "scale", "residual")
+        rough = computed(op, (*(rounded(x, 10) for x in draw.inputs[:2]), *operands))
+        (again, *_) = make_draws(fine, 3)
+        assert np.array_equal(again.inputs[0], make_draws(op, 3)[0].inputs[0])
+        assert (np.abs(rough - exact) > again.bound).any()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -197,6 +224,7 @@ def test_cache_of_references_is_bounded() -> None:
     [
         "gemm(m=20, n=30, k=9)+bias+relu",
         'batched_gemm(b=2, m=9, n=7, k=5, dtype="bfloat16")+residual',
+        'gemm(m=9, n=7, k=90, dtype="tf32")+bias+gelu',
         "gemv(m=33, k=20)+scale",
         "reduce_sum(m=12, k=9)",
         "conv2d(n=2, c=4, h=9, w=8, k=6, r=3, s=2, stride=2, padding=1, groups=2)+bias+gelu",

@@ -241,6 +241,27 @@ def test_reference_checks_its_inputs(arrays: tuple, message: str) -> None:
         operators.gemm(2, 4, 3).reference(*arrays)
 
 
+@pytest.mark.parametrize("name", ["tf32", "tf32x3"])
+def test_precisions_of_products(name: str) -> None:
+    """They read and write float32, are part of the text, and mean nothing where nothing is multiplied."""
+    for op in (
+        operators.gemm(4, 5, 6, dtype=name).with_epilogue("bias", "gelu"),
+        operators.conv2d(1, 4, 5, 5, 4, 3, 3, groups=2, dtype=name).with_epilogue("scale", "residual"),
+        operators.gemv(4, 5, dtype=name),
+        operators.batched_gemm(2, 3, 4, 5, dtype=name),
+        operators.depthwise_conv2d(1, 4, 5, 5, 3, 3, dtype=name),
+    ):
+        assert {tensor.dtype for tensor in (*op.inputs, op.output)} == {"float32"}
+        assert op.accumulator == "float32"
+        assert operators.parse(str(op)) == op
+        assert f'dtype="{name}"' in str(op)
+    for text in ("reduce_sum(4, 5, '{}')", "max_pool2d(1, 4, 8, 8, 2, 2, dtype='{}')", "elementwise('mul', 4, dtype='{}')"):
+        with pytest.raises(ValueError, match=f"dtype='{name}': expected one of float32, float16, bfloat16, int8"):
+            operators.parse(text.format(name))
+    with pytest.raises(ValueError, match=f"dtype='{name}': expected one of float32, float16, bfloat16$"):
+        operators.avg_pool2d(1, 4, 8, 8, 2, 2, dtype=name)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
 def test_data_types(dtype: str) -> None:
     """Inputs come in the operator's dtype, the result of int8 is int32, and the reference is exact on its inputs."""

@@ -18,7 +18,7 @@ from gensor_gym.codegen.cuda_index import (
     spatial_loops,
 )
 from gensor_gym.codegen.cuda_plan import Plan
-from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, subscript
+from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, computed, subscript, widened
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def thread_place(plan: Plan, index: int) -> str:
 def declare(out: Writer, fragment: Fragment) -> None:
     """Declare the registers."""
     plan = fragment.plan
-    kind = SCALARS[plan.op.reads[fragment.index].tensor.dtype].name
+    kind = computed(plan.op.reads[fragment.index].tensor.dtype)
     sizes = [str(plan.points.width) if a in plan.op.reduce else f"REG_{plan.names[a].upper()}" for a in fragment.axes]
     out.line(f"{kind} {subscript(f'{fragment.name}_{fragment.registers}', sizes)};")
 
@@ -100,17 +100,17 @@ def write_fragment(out: Writer, fragment: Fragment, new: bool = False) -> None:
 def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> None:
     """One load, of one element or of a vector, into the fragment."""
     plan, lanes, name = fragment.plan, fragment.plan.lanes(fragment.index), fragment.name
-    value = _value(fragment, point_lane)
+    value, dtype = _value(fragment, point_lane), plan.op.reads[fragment.index].tensor.dtype
     if lanes.width == 1:
-        kind = f"const {SCALARS[plan.op.reads[fragment.index].tensor.dtype].name} " if new else ""
-        out.line(f"{kind}{fragment.register(fragment.site(point_lane=point_lane))} = {value};")
+        kind = f"const {computed(dtype)} " if new else ""
+        out.line(f"{kind}{fragment.register(fragment.site(point_lane=point_lane))} = {widened(dtype, value)};")
         return
-    vector = f"{SCALARS[plan.op.reads[fragment.index].tensor.dtype].vector}{lanes.width}"
+    vector = f"{SCALARS[dtype].vector}{lanes.width}"
     out.line(f"const {vector} {name}_group = {value};")
     for lane, part in enumerate("xyzw"[: lanes.width]):
         on_points = lanes.axis == plan.points.axis
         site = fragment.site(str(lane), str(lane) if on_points else point_lane)
-        out.line(f"{fragment.register(site)} = {name}_group.{part};")
+        out.line(f"{fragment.register(site)} = {widened(dtype, f'{name}_group.{part}')};")
 
 
 def _value(fragment: Fragment, point_lane: str) -> str:

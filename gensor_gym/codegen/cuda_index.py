@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from gensor_gym.codegen.cuda_plan import Plan, is_padded_along, reach
 from gensor_gym.codegen.cuda_shared import SharedTile
 from gensor_gym.codegen.cuda_text import Loop, total
+from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Access
 
 LOWEST = {"float32": "__int_as_float(0xff800000)", "int8": "-128"}
@@ -138,18 +141,22 @@ def is_known(condition: str) -> bool | None:
 def neutral(plan: Plan) -> str:
     """What a point outside the reduction contributes, and what accumulators start from."""
     if plan.op.body == "max":
-        return LOWEST[plan.op.dtype]
-    return "0.0f" if plan.op.dtype == "float32" else "0"
+        return LOWEST["int8" if plan.op.dtype == "int8" else "float32"]
+    return "0.0f" if plan.op.accumulator == "float32" else "0"
 
 
-def pad_value(plan: Plan) -> str:
-    """The operator's pad value as C text."""
-    value = plan.op.pad_value
-    if plan.op.dtype != "float32":
+def _outside(plan: Plan, padded: bool) -> str:
+    """What stands in memory for an element outside: the operator's pad value, or elsewhere what contributes nothing."""
+    lowest = -128.0 if plan.op.dtype == "int8" else float("-inf")
+    value = plan.op.pad_value if padded else lowest if plan.op.body == "max" else 0.0
+    dtype = plan.op.reads[0].tensor.dtype
+    if dtype == "int8":
         return str(int(value))
-    if value == float("-inf"):
-        return LOWEST["float32"]
-    return f"{value!r}f"
+    if dtype == "float16":
+        return hex(int(np.float16(value).view(np.uint16)))
+    if dtype == "bfloat16":
+        return hex(int(to_bfloat16(np.array([value]))[0]))
+    return LOWEST["float32"] if value == float("-inf") else f"{value!r}f"
 
 
 def fill_of(plan: Plan, access: Access) -> str | None:
@@ -157,8 +164,8 @@ def fill_of(plan: Plan, access: Access) -> str | None:
     kinds = {
         is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
     }
-    values = {pad_value(plan) if padded else neutral(plan) for padded in kinds}
-    return next(iter(values)) if len(values) == 1 else None if values else neutral(plan)
+    values = {_outside(plan, padded) for padded in kinds}
+    return next(iter(values)) if len(values) == 1 else None if values else _outside(plan, padded=False)
 
 
 def guarded_read(plan: Plan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
@@ -171,7 +178,7 @@ def guarded_read(plan: Plan, access: Access, indices: list[str], load: str, cast
     for d, index in enumerate(indices):
         chosen = padding if is_padded_along(plan.op, access, d) else outside
         chosen += bounds(plan, access, d, index)
-    pad, fill = cast.format(pad_value(plan)), cast.format(neutral(plan))
+    pad, fill = (cast.format(_outside(plan, padded)) for padded in (True, False))
     if pad == fill or not padding or not outside:
         conditions = padding + outside
         value = pad if padding else fill

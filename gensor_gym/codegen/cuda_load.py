@@ -1,6 +1,7 @@
 """A CUDA kernel as a function on NumPy arrays: the cubin of NVRTC, loaded and launched through CuPy.
 
-The device must be the architecture that the kernel is for: a cubin of sm_90 runs on compute capability 9.x only.
+The device must be the architecture that the kernel is for: a cubin of sm_90 runs on compute capability 9.x only, one of
+sm_90a on 9.0 only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.load import checked
 from gensor_gym.codegen.nvrtc import compile_cubin
+from gensor_gym.codegen.tensor_map import with_maps
+from gensor_gym.operators.types import ARRAY_DTYPE
 
 if TYPE_CHECKING:
     import cupy
@@ -45,12 +48,12 @@ class LoadedKernel:
                 function.max_dynamic_shared_size_bytes = launch.shared_bytes
 
     def __call__(self, *inputs: np.ndarray) -> np.ndarray:
-        """The output for host arrays shaped and typed as the operator's inputs."""
+        """The output for host arrays shaped and typed as the operator's inputs; TensorMapError where the driver refuses a map."""
         cupy, op = self._cupy, self.kernel.operator
         arrays = [cupy.asarray(array) for array in checked(self.kernel, inputs)]
-        output = cupy.empty(op.output.shape, dtype=op.output.dtype)
+        output = cupy.empty(op.output.shape, dtype=ARRAY_DTYPE[op.output.dtype])
         workspace = cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
-        arguments = (*arrays, output, workspace)
+        arguments = with_maps(self.kernel.maps, (*arrays, output, workspace))
         for function, launch in zip(self._functions, self.kernel.launches, strict=True):
             function(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
         return cupy.asnumpy(output)
@@ -87,9 +90,13 @@ def _cupy() -> ModuleType:
 
 
 def _check_arch(arch: str, capability: str) -> None:
-    """Same major version, and not a newer minor one. `capability` is CuPy's text, `90` for 9.0."""
-    wanted, present = int(arch.removeprefix("sm_").rstrip("af")), int(capability)
-    if wanted // 10 != present // 10 or wanted > present:
+    """Same major version, and not a newer minor one; the very same one for an arch like `sm_90a`.
+
+    `capability` is CuPy's text, `90` for 9.0.
+    """
+    wanted, present = int(arch.removeprefix("sm_").rstrip("a")), int(capability)
+    fits = wanted == present if arch.endswith("a") else wanted // 10 == present // 10 and wanted <= present
+    if not fits:
         raise CudaUnavailableError(f"the kernel is for {arch}, the device is sm_{present}; {_ELSEWHERE}")
 
 

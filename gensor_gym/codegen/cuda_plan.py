@@ -9,12 +9,12 @@ from functools import cached_property
 from gensor_gym.codegen.cuda_async import has_async_copies
 from gensor_gym.codegen.cuda_shared import SharedTile, shared_layout, stage_bytes
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.graph.knobs import KNOBS, Knob
 from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
-from gensor_gym.operators.types import Access, Operator
+from gensor_gym.operators.types import INPUT, Access, Operator
 
 WARP = 32
-DTYPES = ("float32", "int8")
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,21 @@ class Plan:
     def slices(self) -> int:
         """Parts that the reduction is split into over blocks."""
         return self.program.knob("split_k") if self.op.reduce else 1
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch."""
+        return self.tiles * self.slices
+
+    @property
+    def arch(self) -> str:
+        """Architecture that the text is for."""
+        return self.program.hardware.arch
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """Tensor maps that the kernel takes."""
+        return ()
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
@@ -236,15 +251,21 @@ class Plan:
 
 
 def make_plan(program: Program) -> Plan:
-    """The plan of a program; ValueError names a data type, knob or tile that cannot be generated."""
+    """The plan of a program without tensor cores; ValueError names a data type, knob or tile that cannot be generated."""
+    check_program(program, 0)
+    return Plan(program)
+
+
+def check_program(program: Program, tensor_core: int) -> None:
+    """ValueError for a data type, a knob or a tile that kernels with this value of knob tensor_core do not take."""
     op = program.operator
-    if op.dtype not in DTYPES:
-        raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(DTYPES)}")
+    if op.dtype not in INPUT:
+        raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(INPUT)}")
     if program.hardware.kind != "gpu":
         hw = program.hardware
         raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {hw.kind!r} ({hw.name})")
     for knob in KNOBS:
-        value, accepted = program.knob(knob.name), _accepted(program, knob)
+        value, accepted = program.knob(knob.name), _accepted(program, knob, tensor_core)
         if knob.kind in ("gpu", "both") and value not in accepted:
             raise ValueError(f"knob {knob.name}={value}: CUDA code takes {accepted}")
     for a, axis in enumerate(op.axes):
@@ -254,15 +275,14 @@ def make_plan(program: Program) -> Plan:
             raise ValueError(f"axis {axis.name}: {parts}; each must divide the next")
         if axis.kind == "reduce" and virtual != 1:
             raise ValueError(f"axis {axis.name}: {virtual} vthreads; a reduce axis takes 1")
-    return Plan(program)
 
 
-def _accepted(program: Program, knob: Knob) -> tuple[int, ...]:
+def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]:
     """Values of a knob that this family of kernels is written for."""
     if knob.name == "convolution":
-        return convolution_choices(program.operator, "gpu")
+        return (0,) if tensor_core else convolution_choices(program.operator, "gpu")
     if knob.name == "tensor_core":
-        return (0,)
+        return (tensor_core,)
     if knob.name == "stages" and not has_async_copies(program.hardware):
         return (1, 2)
     return knob.available

@@ -9,7 +9,7 @@ from gensor_gym.codegen.cuda_compute import accumulator, combine, wide_axes
 from gensor_gym.codegen.cuda_index import flat, in_tile, make_site, neutral, origin, spatial_loops
 from gensor_gym.codegen.cuda_map import apply_stage
 from gensor_gym.codegen.cuda_plan import WARP, Plan
-from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, remainder, total
+from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, narrowed, remainder, total, widened
 from gensor_gym.operators.types import Access
 
 FINISH_THREADS = 256
@@ -71,7 +71,7 @@ def write_store(out: Writer, plan: Plan) -> None:
             out.line(f"partial[{address}] = {accumulator(plan)};")
         else:
             value = _finished(out, plan, accumulator(plan), _scalar_operands(plan, indices))
-            out.line(f"{op.output.name}[{address}] = {value};")
+            out.line(f"{op.output.name}[{address}] = {narrowed(op.output.dtype, value)};")
 
 
 def _enter_outputs(out: Writer, plan: Plan, stack: ExitStack, axis: int, width: int) -> list[str]:
@@ -97,11 +97,12 @@ def _write_vector(out: Writer, plan: Plan, axis: int, width: int, indices: list[
     values = [accumulator(plan, axis, width, str(lane)) for lane in range(width)]
     if not split and (op.epilogue or op.divisor != 1):
         operands = [_vector_operand(out, plan, stage.access, axis, width, indices) for stage in op.epilogue]
-        out.line(f"{scalar.name} finished[{width}];")
+        out.line(f"{SCALARS[op.accumulator].name} finished[{width}];")
         with out.nest([Loop("lane", str(width))]):
             value = _finished(out, plan, accumulator(plan, axis, width, "lane"), operands)
             out.line(f"finished[lane] = {value};")
         values = [f"finished[{lane}]" for lane in range(width)]
+    values = values if split else [narrowed(op.output.dtype, value) for value in values]
     target = "partial" if split else op.output.name
     out.line(f"*reinterpret_cast<{vector} *>(&{target}[{address}]) = {vector}{{{', '.join(values)}}};")
 
@@ -116,25 +117,25 @@ def _vector_operand(
     alike = plan.sole_mover(access, last) == axis and access.coefficients[last][axis] == 1
     if not alike or plan.global_width(access, plan.inner[axis]) < width:
         lanes = [total([(1, index), (1, "lane" if a == axis else "0")]) for a, index in enumerate(indices)]
-        return f"{name}[{flat(access, lanes)}]"
+        return widened(access.tensor.dtype, f"{name}[{flat(access, lanes)}]")
     scalar = SCALARS[access.tensor.dtype]
     vector = f"{scalar.vector}{width}"
     out.line(f"const {vector} {name}_group = *reinterpret_cast<const {vector} *>(&{name}[{flat(access, indices)}]);")
     parts = ", ".join(f"{name}_group.{part}" for part in "xyzw"[:width])
     out.line(f"const {scalar.name} {name}_reg[{width}] = {{{parts}}};")
-    return f"{name}_reg[lane]"
+    return widened(access.tensor.dtype, f"{name}_reg[lane]")
 
 
 def _scalar_operands(plan: Plan, indices: list[str]) -> list[str | None]:
     """Operand of every stage for the output element at `indices`."""
     accesses = [stage.access for stage in plan.op.epilogue]
-    return [f"{access.tensor.name}[{flat(access, indices)}]" if access else None for access in accesses]
+    return [widened(a.tensor.dtype, f"{a.tensor.name}[{flat(a, indices)}]") if a else None for a in accesses]
 
 
 def _finished(out: Writer, plan: Plan, value: str, operands: list[str | None]) -> str:
     """Divide and apply the epilogue, one line a stage; returns the finished value."""
     op = plan.op
-    kind = SCALARS[op.output.dtype].name
+    kind = SCALARS[op.accumulator].name
     if op.divisor == 1 and not op.epilogue:
         return value
     divide = f" / {op.divisor}" + (".0f" if kind == "float" else "") if op.divisor != 1 else ""
@@ -164,4 +165,5 @@ def write_finish(out: Writer, plan: Plan) -> None:
     out.line(f"{kind} sum = {neutral(plan)};")
     with out.nest([Loop("slice", "SLICES")]):
         out.line(f"sum = {combine(plan, 'sum', f'partial[slice * {size}]')};")
-    out.line(f"{op.output.name}[address] = {_finished(out, plan, 'sum', _scalar_operands(plan, indices))};")
+    value = _finished(out, plan, "sum", _scalar_operands(plan, indices))
+    out.line(f"{op.output.name}[address] = {narrowed(op.output.dtype, value)};")

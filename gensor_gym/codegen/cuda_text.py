@@ -16,7 +16,30 @@ class Scalar:
     vector: str
 
 
-SCALARS = {"float32": Scalar("float", "float"), "int8": Scalar("signed char", "char"), "int32": Scalar("int", "int")}
+SCALARS = {
+    "float32": Scalar("float", "float"),
+    "float16": Scalar("unsigned short", "ushort"),
+    "bfloat16": Scalar("unsigned short", "ushort"),
+    "int8": Scalar("signed char", "char"),
+    "int32": Scalar("int", "int"),
+}
+"""By data type; 16-bit floating types are kept as their bits and computed with as float."""
+HALVES = ("float16", "bfloat16")
+
+
+def computed(dtype: str) -> str:
+    """C type of a register that holds an element to compute with."""
+    return "float" if dtype in HALVES else SCALARS[dtype].name
+
+
+def widened(dtype: str, value: str) -> str:
+    """A stored element as C text of the type that is computed with."""
+    return f"from_{dtype}({value})" if dtype in HALVES else value
+
+
+def narrowed(dtype: str, value: str) -> str:
+    """A computed value as C text of the type that is stored."""
+    return f"to_{dtype}({value})" if dtype in HALVES else value
 
 
 @dataclass(frozen=True)

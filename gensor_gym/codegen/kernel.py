@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.operators.types import Operator
 
 
@@ -28,7 +29,8 @@ class Kernel:
     Every entry takes the same arguments: all inputs in the operator's order, the output, the workspace.
     C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`.
     CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`; each launch follows the
-    other on one stream. The workspace is not cleared between calls.
+    other on one stream. The workspace is not cleared between calls. Where there are tensor maps they come first, each as
+    `const __grid_constant__ TensorMap`, 128 bytes by value.
     """
 
     operator: Operator
@@ -40,6 +42,8 @@ class Kernel:
     prepares: str = ""
     """Entry to call once before the others, with the same arguments, where they read what it leaves in the workspace: the
     packed weights of a prepacked kernel. Empty for a plain kernel."""
+    maps: tuple[TensorMap, ...] = ()
+    """Tensor maps that entries take before the plain arguments; whoever launches them encodes them for its arrays."""
 
     @property
     def prepacked(self) -> bool:
@@ -51,6 +55,7 @@ class Kernel:
         """SHA-256 of everything that makes the machine code: two schedules of one digest are one trial."""
         text = "\0".join([self.language, self.arch, self.source, repr(self.launches), str(self.workspace_bytes)])
         text += f"\0{self.prepares}" if self.prepares else ""
+        text += f"\0{self.maps!r}" if self.maps else ""
         return hashlib.sha256(text.encode()).hexdigest()
 
     def __call__(self, *inputs: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from gensor_gym.codegen.compile import compile_c
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime import GgRuntime, pointers, runtime
+from gensor_gym.operators.types import ARRAY_DTYPE
 
 Function = Callable[..., np.ndarray]
 ALIGNMENT = 64
@@ -55,7 +56,7 @@ def _load_c(kernel: Kernel, threads: int) -> Function:
 
     def call(*inputs: np.ndarray) -> np.ndarray:
         arrays = checked(kernel, inputs)
-        output = aligned(op.output.shape, np.dtype(op.output.dtype))
+        output = aligned(op.output.shape, np.dtype(ARRAY_DTYPE[op.output.dtype]))
         workspace = aligned((kernel.workspace_bytes,), np.dtype(np.uint8))
         entry(pointers(arrays), output.ctypes.data, workspace.ctypes.data, ctypes.byref(team))
         return output
@@ -73,10 +74,9 @@ def checked(kernel: Kernel, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     arrays = []
     for given, want in zip(inputs, op.inputs, strict=True):
         array = np.asarray(given)
-        if array.shape != want.shape or array.dtype != np.dtype(want.dtype):
-            raise ValueError(
-                f"{op}: input {want.name} is {array.dtype}{list(array.shape)}, expected {want.dtype}{list(want.shape)}"
-            )
+        if array.shape != want.shape or array.dtype != np.dtype(ARRAY_DTYPE[want.dtype]):
+            expected = f"{ARRAY_DTYPE[want.dtype]}{list(want.shape)}"
+            raise ValueError(f"{op}: input {want.name} is {array.dtype}{list(array.shape)}, expected {expected}")
         arrays.append(np.ascontiguousarray(array))
     return arrays
 

@@ -36,6 +36,21 @@ class CompiledKernel:
     shared_bytes: int
     log: str
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Codes of what the assembler warns of, each once, in order.
+
+        C7508: setmaxnreg is ignored. C7510, C7511, ..: wgmma instructions wait for one another.
+        """
+        return tuple(dict.fromkeys(re.findall(r"\((C\d+)\) (?:Potential Performance Loss|[Ww]arning)", self.log)))
+
+    @property
+    def loss(self) -> str:
+        """Why timing the kernel would be a waste: registers in memory, warnings. Empty where there is no reason."""
+        reasons = [f"{self.spill_bytes} bytes of register spills"] if self.spill_bytes else []
+        lines = {code: next(line for line in self.log.splitlines() if f"({code})" in line) for code in self.warnings}
+        return "; ".join(reasons + [line[line.index("(") :] for line in lines.values()])
+
 
 def is_available() -> bool:
     """Whether NVRTC can be loaded here."""

@@ -63,8 +63,8 @@ class Use:
 def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
     """Resources of the program against what legality allows, or (tiles) against their cache."""
     row, ints = schedule.row, graph.tables.ints
-    body = rules.reduce_product(row, 0, ints) << int(row[rules.UNROLL])
     if graph.hardware.kind == "cpu":
+        body = rules.reduce_product(row, 0, ints) << int(row[rules.UNROLL])
         accumulators = rules.accumulators_of(row, ints)
         vectors = accumulators + rules.vectors_along(row, ints) + 1
         return [
@@ -77,7 +77,7 @@ def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
         Use("threads", int(rules.threads_of(row, ints)), int(ints[THREADS_BLOCK])),
         Use("registers", int(rules.registers_of(row, ints)), int(ints[REGS_THREAD])),
         Use("shared memory", int(rules.shared_bytes_of(row, ints)), int(ints[SHARED_BLOCK]), "B"),
-        Use("unrolled body", int(rules.spatial_product(row, 0, ints) * body), rules.CODE_LIMIT_GPU),
+        Use("unrolled body", int(rules.code_of(row, ints)), rules.CODE_LIMIT_GPU),
     ]
 
 

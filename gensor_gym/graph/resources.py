@@ -200,13 +200,14 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
     With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are
     counted, the code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the tiles.
-    wgmma: tiles of whole swizzle atoms of 1024 bytes, two barriers of 8 bytes per stage, and the alignment of the first.
+    wgmma: tiles of whole swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own;
+    two barriers of 8 bytes per stage, and the alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
-        total = 16
-        for t in (ints[MATRIX_A], ints[MATRIX_B]):
-            total += (matrix_elements(row, t, 1, ints) * ints[ITEM + t] + 1023) // 1024 * 1024
-        return 1024 + (row[STAGES] + 1) * total
+        item, k, n = ints[ITEM + ints[MATRIX_B]], TILE + ints[MATRIX_K], TILE + ints[MATRIX_N]
+        panels = row[n + MAX_AXES] // row[n] * ((row[n] * item + 127) // 128)
+        left = (matrix_elements(row, ints[MATRIX_A], 1, ints) * item + 1023) // 1024 * 1024
+        return 1024 + (row[STAGES] + 1) * (left + panels * 128 * row[k + MAX_AXES] + 16)
     total = 0
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 0 and row[TENSOR_CORE] == 0:

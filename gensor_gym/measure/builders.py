@@ -28,7 +28,10 @@ def build_c(kernel: Kernel) -> Built:
 
 
 def build_cubin(kernel: Kernel) -> Built | str:
-    """Compile a CUDA kernel to a cubin file in the cache; the log when NVRTC refuses. Called inside a worker."""
+    """Compile a CUDA kernel to a cubin file in the cache. Called inside a worker.
+
+    Words instead: the log when NVRTC refuses, or why the machine code is not worth timing (`CompiledKernel.loss`).
+    """
     from gensor_gym.codegen import nvrtc
 
     start = time.perf_counter()
@@ -36,6 +39,8 @@ def build_cubin(kernel: Kernel) -> Built | str:
         compiled = nvrtc.compile_cubin(kernel)
     except nvrtc.NvrtcError as error:
         return str(error)
+    if compiled.loss:
+        return f"pruned before timing: {compiled.loss}"
     path = nvrtc.cache_folder() / f"{kernel.digest}.{kernel.arch}.bin"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,10 +15,9 @@ from gensor_gym.codegen.runtime import load_runtime, runtime
 from gensor_gym.measure.affinity import pinned
 from gensor_gym.measure.anchor import Anchor, cpu_anchor
 from gensor_gym.measure.buffers import GuardedBuffer
-from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.requests import Built
 from gensor_gym.measure.trial import Baseline, BaselineKind, LaunchError
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 
 class CpuDevice:

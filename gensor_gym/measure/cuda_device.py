@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import cupy
 import numpy as np
 
+from gensor_gym.codegen.tensor_map import TensorMapError, with_maps
 from gensor_gym.measure.anchor import Anchor
-from gensor_gym.measure.expectation import ARRAY_DTYPE
 from gensor_gym.measure.nvml import Nvml
 from gensor_gym.measure.requests import Built
 from gensor_gym.measure.trial import Baseline, BaselineKind, DeviceLost, LaunchError
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 _GUARD_BYTES = 4096
 _GUARD = 0xA5
@@ -33,7 +33,7 @@ _STICKY = re.compile(
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """CUDA errors that poison the context become DeviceLost, refusals LaunchError."""
+    """CUDA errors that poison the context become DeviceLost, refusals (of tensor maps too) LaunchError."""
     try:
         yield
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
@@ -41,6 +41,8 @@ def translated() -> Iterator[None]:
         raise (DeviceLost(text) if _STICKY.search(text) else LaunchError(text)) from error
     except cupy.cuda.memory.OutOfMemoryError as error:
         raise LaunchError(f"out of GPU memory: {error}") from error
+    except TensorMapError as error:
+        raise LaunchError(str(error)) from error
 
 
 class DeviceBuffer:
@@ -136,7 +138,8 @@ class LoadedCubin:
         self._inputs = inputs
         self._output = DeviceBuffer(output.shape, ARRAY_DTYPE[output.dtype])
         self._workspace = DeviceBuffer((max(1, -(-kernel.workspace_bytes // 4)),), "float32")
-        self._arguments = (*(b.array for b in inputs), self._output.array, self._workspace.array)
+        plain = (*(b.array for b in inputs), self._output.array, self._workspace.array)
+        self._arguments = with_maps(kernel.maps, plain)
         self._graphs: dict[int, cupy.cuda.Graph] = {}
 
     def write(self, inputs: tuple[np.ndarray, ...]) -> None:

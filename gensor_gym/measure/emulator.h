@@ -1,8 +1,9 @@
 // What a generated CUDA kernel needs of the language and of the machine, for a C++ compiler.
 //
-// The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, or at a warp operation until
-// every lane that the mask names has arrived. Between two waits the order of the fibers is random (seeded), and shared
-// memory starts as NaN in every block, so that a missing barrier gives a wrong answer. Blocks run one after another.
+// The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, at a warp operation until
+// every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two
+// waits the order of the fibers is random (seeded), and shared memory starts as NaN in every block, so that a missing
+// barrier gives a wrong answer. Blocks run one after another.
 // Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
 // once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
@@ -72,7 +73,7 @@ struct Copies {
   long group;  // that the next copy belongs to
 };
 
-enum State { READY, AT_BARRIER, AT_WARP, DONE };
+enum State { READY, AT_BARRIER, AT_WARP, AT_EVENT, DONE };
 
 struct Fiber {
   ucontext_t context;
@@ -83,6 +84,7 @@ struct Fiber {
   uint64_t value;       // what it brought to the warp operation
   uint64_t received[32];  // what every lane brought
   Copies copies;
+  bool (*happened)(uint64_t);  // whether the event that it waits for, named by `value`, has happened
 };
 
 constexpr size_t STACK_BYTES = 1 << 18;
@@ -95,6 +97,10 @@ static int current, threads;
 static void (*kernel)(void **);
 static void **kernel_arguments;
 static uint64_t random_state = 1;
+static unsigned char *shared_base;
+static size_t shared_bytes;
+static unsigned long blocks_begun;
+static bool (*advance)();  // lets one thing happen that is under way beside the threads; false where nothing is
 #ifdef EMULATOR_ASAN
 static const void *scheduler_stack;
 static size_t scheduler_stack_bytes;
@@ -186,10 +192,14 @@ static bool release() {
     done += fibers[t].state == DONE;
     waiting += fibers[t].state == AT_BARRIER;
   }
-  if (done == threads) return false;
+  if (done == threads) {
+    if (advance != nullptr && advance()) fail("the block ends while a copy into its shared memory is under way", 0);
+    return false;
+  }
   for (int t = 0; t < threads; ++t) {
     const int line = fibers[t].line;
     current = t;
+    if (fibers[t].state == AT_EVENT) fail("deadlock: every thread waits, this one for an event that never comes", line);
     if (fibers[t].state == AT_WARP) fail("deadlock: a lane named in the mask of a warp operation never arrives", line);
     if (fibers[t].state == AT_BARRIER && done) fail("barrier divergence: some threads of the block have returned", line);
     if (line != fibers[0].line) fail("barrier divergence: threads of the block wait at different barriers", line);
@@ -198,8 +208,19 @@ static bool release() {
   return true;
 }
 
+static bool can_run(const Fiber &fiber) {
+  return fiber.state == READY || (fiber.state == AT_EVENT && fiber.happened(fiber.value));
+}
+
+static bool waits_for_event() {
+  for (int t = 0; t < threads; ++t)
+    if (fibers[t].state == AT_EVENT) return true;
+  return false;
+}
+
 static void run_block() {
   int order[MAX_THREADS];
+  ++blocks_begun;
   for (int t = 0; t < threads; ++t) {
     Fiber &fiber = fibers[t];
     getcontext(&fiber.context);
@@ -215,13 +236,17 @@ static void run_block() {
     for (;;) {
       int ready = 0;
       for (int t = 0; t < threads; ++t)
-        if (fibers[t].state == READY) order[ready++] = t;
-      if (ready == 0) break;
+        if (can_run(fibers[t])) order[ready++] = t;
+      if (ready == 0) {
+        if (!waits_for_event() || advance == nullptr || !advance()) break;
+        continue;
+      }
       for (int left = ready; left > 0; --left) {
         const unsigned pick = random_below(left);
         const int thread = order[pick];
         order[pick] = order[left - 1];
         run(thread);
+        if (advance != nullptr && random_below(16) == 0) advance();
       }
     }
   } while (release());
@@ -242,6 +267,8 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
     }
     stacks = static_cast<char *>(memory);
   }
+  shared_base = shared;
+  shared_bytes = bytes;
   kernel = body;
   kernel_arguments = arguments;
   gridDim = grid;
@@ -255,8 +282,8 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
       }
 }
 
-// All lanes of the mask meet; afterwards fibers[current].received holds what each brought.
-static void meet(int line, unsigned mask, uint64_t value) {
+// A lane of the mask has come to a warp operation. Returns true for the last one; the others sleep until it wakes them.
+static bool arrive(int line, unsigned mask, uint64_t value) {
   const int lane = current % 32, first = current - lane;
   const int lanes = threads - first < 32 ? threads - first : 32;
   if (!(mask >> lane & 1)) fail("a thread calls a warp operation whose mask does not name it", line);
@@ -271,10 +298,15 @@ static void meet(int line, unsigned mask, uint64_t value) {
     if (!(mask >> l & 1) || l == lane) continue;
     complete = complete && other.state == AT_WARP && other.mask == mask && other.line == line;
   }
-  if (!complete) {
-    leave(AT_WARP);
-    return;
-  }
+  if (!complete) leave(AT_WARP);
+  return complete;
+}
+
+// All lanes of the mask meet; afterwards fibers[current].received holds what each brought.
+static void meet(int line, unsigned mask, uint64_t value) {
+  if (!arrive(line, mask, value)) return;
+  const int first = current - current % 32;
+  const int lanes = threads - first < 32 ? threads - first : 32;
   for (int to = 0; to < lanes; ++to) {
     if (!(mask >> to & 1)) continue;
     for (int from = 0; from < lanes; ++from) fibers[first + to].received[from] = fibers[first + from].value;

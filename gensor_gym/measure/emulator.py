@@ -18,14 +18,14 @@ from types import TracebackType
 
 import numpy as np
 
+from gensor_gym.codegen.cuda_text import SCALARS
 from gensor_gym.codegen.kernel import Kernel, Launch
-from gensor_gym.operators.types import Tensor
+from gensor_gym.codegen.tensor_map import TensorMap
+from gensor_gym.operators.types import ARRAY_DTYPE, ITEM_BYTES, Tensor
 
 HEADER = Path(__file__).with_name("emulator.h")
 MAX_LINES_OF_ERROR = 40
 
-_NUMPY = {"float32": np.float32, "int8": np.int8, "int32": np.int32}
-_C = {"float32": "float", "int8": "signed char", "int32": "int"}
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1")
 _OPTIONS = ("-std=c++17", "-O1", "-fno-strict-aliasing", "-Wno-unknown-pragmas", "-Wno-attributes")
 
@@ -122,14 +122,14 @@ class EmulatedKernels:
                 raise EmulatorError(f"{op}: not done after {timeout} s") from late
             if done.returncode:
                 raise EmulatorError(f"{op}: exit status {done.returncode}\n{_head(done.stderr)}")
-            return np.fromfile(target, dtype=_NUMPY[op.output.dtype]).reshape(op.output.shape)
+            return np.fromfile(target, dtype=ARRAY_DTYPE[op.output.dtype]).reshape(op.output.shape)
 
 
 def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
     """An input as the kernel takes it; ValueError for a wrong shape."""
     if np.shape(array) != tensor.shape:
         raise ValueError(f"input {tensor.name} has shape {np.shape(array)}; the kernel takes {tensor.shape}")
-    return np.ascontiguousarray(array, dtype=_NUMPY[tensor.dtype]).tobytes()
+    return np.ascontiguousarray(array, dtype=ARRAY_DTYPE[tensor.dtype]).tobytes()
 
 
 def _head(report: str) -> str:
@@ -143,7 +143,9 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
     Arguments of the program: number of the kernel, seed, file of inputs, file for the output.
     """
-    parts = ['#include "emulator.h"\n']
+    parts = ['#include "emulator.h"\n#include "emulator_mma.h"\n']
+    if any(kernel.maps for kernel in kernels):
+        parts.append('#include "emulator_wgmma.h"\n')
     parts += [_include_text(number, kernel) for number, kernel in enumerate(kernels)]
     cases = "".join(f"    case {number}: return run_{number}(argv[3], argv[4]);\n" for number in range(len(kernels)))
     parts.append(
@@ -165,8 +167,11 @@ def _include_text(number: int, kernel: Kernel) -> str:
     lines.append(f'#include "kernel_{number}.cu"')
     if shared:
         lines.append(f"alignas(16) unsigned char shared_memory[{shared}];")
-    types = [f"const {_C[t.dtype]} *" for t in op.inputs] + [f"{_C[op.output.dtype]} *", "float *"]
-    arguments = ", ".join(f"static_cast<{kind}>(a[{i}])" for i, kind in enumerate(types))
+    types = [f"const {SCALARS[t.dtype].name} *" for t in op.inputs] + [f"{SCALARS[op.output.dtype].name} *", "float *"]
+    plain = [f"static_cast<{kind}>(a[{i}])" for i, kind in enumerate(types)]
+    arguments = ", ".join([f"maps_{number}[{i}]" for i in range(len(kernel.maps))] + plain)
+    if kernel.maps:
+        lines.append(f"static TensorMap maps_{number}[{len(kernel.maps)}];")
     for launch in kernel.launches:
         lines.append(f"static void call_{launch.entry}_{number}(void **a) {{ {launch.entry}({arguments}); }}")
     output = len(op.inputs)
@@ -177,6 +182,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
     lines.append("  fclose(file);")
     for i, size in ((output, op.output.nbytes), (output + 1, kernel.workspace_bytes)):
         lines.append(f"  a[{i}] = {f'memset(malloc({size}), 0xff, {size})' if size else 'nullptr'};")
+    lines += [f"  maps_{number}[{i}] = {_map_text(made)};" for i, made in enumerate(kernel.maps)]
     lines += [f"  {_launch_text(number, launch)}" for launch in kernel.launches]
     lines.append('  file = fopen(target, "wb");')
     size = op.output.nbytes
@@ -184,6 +190,14 @@ def _include_text(number: int, kernel: Kernel) -> str:
     lines.append(f"  for (int i = 0; i < {output + 2}; ++i) free(a[i]);\n  return fclose(file);\n}}")
     lines += [f"#undef {name}" for name in names]
     return "\n".join(lines) + "\n"
+
+
+def _map_text(made: TensorMap) -> str:
+    """A tensor map as the emulator takes it, innermost dimension first."""
+    shape, strides, box = (", ".join(str(n) for n in reversed(part)) for part in (made.shape, made.strides, made.box))
+    data = f"static_cast<const unsigned char *>(a[{made.argument}])"
+    rest = f"{len(made.shape)}, {ITEM_BYTES[made.dtype]}, {made.swizzle}"
+    return f"TensorMap{{{data}, {{{strides}}}, {{{shape}}}, {{{box}}}, {rest}}}"
 
 
 def _launch_text(number: int, launch: Launch) -> str:

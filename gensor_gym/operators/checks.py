@@ -7,10 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gensor_gym.operators.types import ITEM_BYTES, OUTPUT, Tensor
+from gensor_gym.operators.types import INPUT, ITEM_BYTES, PRODUCT_TYPES, Tensor
 
 LIMIT = 2**31 - 1
 """Largest extent, and largest number of elements of one tensor: kernels index with 32-bit integers."""
+
+PLAIN_TYPES = tuple(dtype for dtype in INPUT if dtype not in PRODUCT_TYPES)
+"""Data types of operators that multiply nothing."""
 
 
 def integer(name: str, value: object, minimum: int = 1) -> int:
@@ -32,7 +35,7 @@ def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
     return both, both
 
 
-def data_type(dtype: object, accepted: Sequence[str] = tuple(OUTPUT)) -> str:
+def data_type(dtype: object, accepted: Sequence[str] = tuple(INPUT)) -> str:
     """`dtype` if it is one of `accepted`, else ValueError."""
     if not isinstance(dtype, str) or dtype not in accepted:
         raise ValueError(f"dtype={dtype!r}: expected one of {', '.join(accepted)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gensor_gym.operators.build import access, arguments, axes, windows
 from gensor_gym.operators.checks import data_type, integer, pair, tensor
-from gensor_gym.operators.types import OUTPUT, Operator
+from gensor_gym.operators.types import INPUT, OUTPUT, Operator
 
 Pair = int | tuple[int, int]
 
@@ -28,9 +28,9 @@ def conv2d(
     if groups == 1:
         del outer["g"]
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
-    image = access(tensor("x", (n, c, h, w), dtype), loops, "n", {"g": c // groups, "c": 1}, row, column)
+    image = access(tensor("x", (n, c, h, w), INPUT[dtype]), loops, "n", {"g": c // groups, "c": 1}, row, column)
     channel = {"g": k // groups, "k": 1}
-    weight = access(tensor("w", (k, c // groups, r, s), dtype), loops, channel, "c", "r", "s")
+    weight = access(tensor("w", (k, c // groups, r, s), INPUT[dtype]), loops, channel, "c", "r", "s")
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
     return Operator(
         name="conv2d",
@@ -65,8 +65,8 @@ def depthwise_conv2d(
     stride, padding, dtype = pair("stride", stride), pair("padding", padding, 0), data_type(dtype)
     (p, q), row, column = windows(sizes, stride, padding)
     loops = axes({"n": n, "c": c, "p": p, "q": q}, {"r": r, "s": s})
-    image = access(tensor("x", (n, c, h, w), dtype), loops, "n", "c", row, column)
-    weight = access(tensor("w", (c, 1, r, s), dtype), loops, "c", {}, "r", "s")
+    image = access(tensor("x", (n, c, h, w), INPUT[dtype]), loops, "n", "c", row, column)
+    weight = access(tensor("w", (c, 1, r, s), INPUT[dtype]), loops, "c", {}, "r", "s")
     return Operator(
         name="depthwise_conv2d",
         arguments=arguments(sizes, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32")),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gensor_gym.operators.build import access, arguments, axes
-from gensor_gym.operators.checks import data_type, integer, tensor
-from gensor_gym.operators.types import OUTPUT, Operator
+from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor
+from gensor_gym.operators.types import INPUT, OUTPUT, Operator
 
 
 def gemm(m: int, n: int, k: int, dtype: str = "float32") -> Operator:
@@ -16,8 +16,8 @@ def gemm(m: int, n: int, k: int, dtype: str = "float32") -> Operator:
     m, n, k = sizes.values()
     dtype = data_type(dtype)
     loops = axes({"m": m, "n": n}, {"k": k})
-    left = access(tensor("A", (m, k), dtype), loops, "m", "k")
-    right = access(tensor("B", (k, n), dtype), loops, "k", "n")
+    left = access(tensor("A", (m, k), INPUT[dtype]), loops, "m", "k")
+    right = access(tensor("B", (k, n), INPUT[dtype]), loops, "k", "n")
     return Operator(
         name="gemm",
         arguments=arguments(sizes, dtype=(dtype, "float32")),
@@ -39,8 +39,8 @@ def batched_gemm(b: int, m: int, n: int, k: int, dtype: str = "float32") -> Oper
     b, m, n, k = sizes.values()
     dtype = data_type(dtype)
     loops = axes({"b": b, "m": m, "n": n}, {"k": k})
-    left = access(tensor("A", (b, m, k), dtype), loops, "b", "m", "k")
-    right = access(tensor("B", (b, k, n), dtype), loops, "b", "k", "n")
+    left = access(tensor("A", (b, m, k), INPUT[dtype]), loops, "b", "m", "k")
+    right = access(tensor("B", (b, k, n), INPUT[dtype]), loops, "b", "k", "n")
     return Operator(
         name="batched_gemm",
         arguments=arguments(sizes, dtype=(dtype, "float32")),
@@ -67,7 +67,7 @@ def gemv(m: int, k: int, dtype: str = "float32") -> Operator:
         arguments=arguments(sizes, dtype=(dtype, "float32")),
         axes=loops,
         body="multiply_add",
-        reads=(access(tensor("A", (m, k), dtype), loops, "m", "k"), access(tensor("x", (k,), dtype), loops, "k")),
+        reads=(access(tensor("A", (m, k), INPUT[dtype]), loops, "m", "k"), access(tensor("x", (k,), INPUT[dtype]), loops, "k")),
         write=access(tensor("y", (m,), OUTPUT[dtype]), loops, "m"),
         dtype=dtype,
         channel_axis=0,
@@ -81,7 +81,7 @@ def reduce_sum(m: int, k: int, dtype: str = "float32") -> Operator:
     """
     sizes = {"m": integer("m", m), "k": integer("k", k)}
     m, k = sizes.values()
-    dtype = data_type(dtype)
+    dtype = data_type(dtype, PLAIN_TYPES)
     loops = axes({"m": m}, {"k": k})
     return Operator(
         name="reduce_sum",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gensor_gym.operators.build import access, arguments, axes
-from gensor_gym.operators.checks import data_type, integer, tensor
+from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor
 from gensor_gym.operators.types import OUTPUT, Operator
 
 FUNCTIONS = {"relu": 1, "gelu": 1, "sigmoid": 1, "tanh": 1, "exp": 1, "copy": 1, "add": 2, "mul": 2}
@@ -32,7 +32,7 @@ def elementwise(name: str, *shape: int, dtype: str = "float32") -> Operator:
 def over_view(name: str, shape: tuple[int, ...], view: tuple[int, ...], dtype: str) -> Operator:
     """The elementwise operator looped over `view`, a collapsed form of `shape`: (elements,) or (rows, columns)."""
     integral = dtype == "int8" and name not in INTEGER_FUNCTIONS
-    dtype = data_type(dtype, tuple(key for key in OUTPUT if key != "int8") if integral else tuple(OUTPUT))
+    dtype = data_type(dtype, tuple(key for key in PLAIN_TYPES if key != "int8") if integral else PLAIN_TYPES)
     inputs = ("x",) if FUNCTIONS[name] == 1 else ("a", "b")
     loops = axes(dict(zip(("i",) if len(view) == 1 else ("i", "j"), view, strict=True)))
     index = tuple(axis.name for axis in loops)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gensor_gym.operators.build import access, arguments, axes, windows
-from gensor_gym.operators.checks import data_type, integer, pair, tensor
+from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, pair, tensor
 from gensor_gym.operators.types import OUTPUT, Operator
 
 Pair = int | tuple[int, int]
@@ -19,7 +19,7 @@ def avg_pool2d(
     The divisor is always r * s: padding counts as zeros, torch's default. Padding is at most half the window. int8 is
     rejected, since a mean of integers is no integer and no rounding is agreed on.
     """
-    accepted = tuple(name for name in OUTPUT if name != "int8")
+    accepted = tuple(name for name in PLAIN_TYPES if name != "int8")
     return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum")
 
 
@@ -31,7 +31,7 @@ def max_pool2d(
     Padding never wins: it reads -inf, or -128 for int8 (whose result is int32, as for every operator here). It is at
     most half the window, so that every window holds an element.
     """
-    return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype), "max")
+    return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max")
 
 
 def _pool(

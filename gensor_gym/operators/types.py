@@ -12,8 +12,21 @@ AxisKind = Literal["spatial", "reduce"]
 Body = Literal["multiply_add", "sum", "max", "map"]
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4}
-ACCUMULATOR = {"float32": "float32", "float16": "float32", "bfloat16": "float32", "int8": "int32"}
-OUTPUT = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int32"}
+"""Bytes of an element, by data type of a tensor."""
+ARRAY_DTYPE = {"float32": "float32", "float16": "float16", "bfloat16": "uint16", "int8": "int8", "int32": "int32"}
+"""NumPy dtype that holds each data type of a tensor; bfloat16 travels as its bits."""
+
+INPUT = {
+    "float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "tf32": "float32", "tf32x3": "float32",
+}  # fmt: skip
+"""Data type of the tensors that an operator of each data type reads. tf32 rounds them to 10 bits of mantissa before it
+multiplies; tf32x3 multiplies each as a sum of two such numbers, which is as exact as float32."""
+ACCUMULATOR = {dtype: "int32" if dtype == "int8" else "float32" for dtype in INPUT}
+"""Data type that an operator of each data type adds up in."""
+OUTPUT = {dtype: "int32" if dtype == "int8" else read for dtype, read in INPUT.items()}
+"""Data type of the tensor that an operator of each data type writes, and of its epilogue's operands."""
+PRODUCT_TYPES = ("tf32", "tf32x3")
+"""Data types that only say how a product is rounded: they mean nothing without one."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,230 @@
+"""CUDA C of a matrix product for sm_90a: one warpgroup copies tiles into a ring of stages, the others multiply them.
+
+A thread of the producer lets the tensor memory accelerator fill a stage as soon as all consumers are done with it; a
+consumer issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each
+stage has two barriers for that, `full` and `empty`. The loop over stages runs on from one tile to the next, so in a
+persistent kernel the tiles of the next output are on their way while the present one is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from gensor_gym.codegen.cuda_index import origin
+from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda_text import Loop, Writer, total
+from gensor_gym.codegen.cuda_tiles import write_block_tile
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.wgmma_plan import (
+    ATOM_BYTES,
+    INSTRUCTION_ROWS,
+    PRODUCER_REGISTERS,
+    WARPGROUP,
+    WgmmaPlan,
+    make_wgmma_plan,
+)
+from gensor_gym.codegen.wgmma_store import write_store
+from gensor_gym.codegen.wgmma_text import wgmma_functions
+from gensor_gym.graph.structure import SWIZZLE_BYTES
+
+WARPS = WARPGROUP // 32
+
+
+def generate_wgmma(program: Program) -> Kernel:
+    """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError says what cannot be generated."""
+    plan = make_wgmma_plan(program)
+    entry, out = f"gg_{plan.op.name}", Writer(depth=1)
+    _write_descriptors(out, plan)
+    _write_barriers(out, plan)
+    with out.block("if (warpgroup == 0)"):
+        _write_producer(out, plan)
+    _write_consumer(out, plan)
+    main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan))
+    functions = wgmma_functions(plan.op.dtype, plan.tile[1], len(plan.maps[0].shape))
+    return assemble(plan, entry, main, functions)
+
+
+def _names(plan: WgmmaPlan) -> tuple[str, str]:
+    """Names of the tensors that are matrices A and B."""
+    return plan.op.reads[plan.roles.a].tensor.name, plan.op.reads[plan.roles.b].tensor.name
+
+
+def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
+    """Named sizes."""
+    return sizes(plan) | {
+        "STAGES": (plan.stages, "stages of the ring"),
+        "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
+        "A_BYTES": (plan.a_bytes, "of a stage, before B"),
+        "PANEL_BYTES": (plan.panel_bytes, f"{plan.panel} columns of B"),
+        "CONSUMER_WARPS": (plan.num_consumers * WARPS, "warps that give a stage back"),
+        "POINTS": (plan.step // plan.depth, "wgmma along a step"),
+        "ROW_BLOCKS": (plan.tile[0] // INSTRUCTION_ROWS, f"blocks of {INSTRUCTION_ROWS} rows of a consumer"),
+        "WORK": (plan.work, "tiles, times slices"),
+    }
+
+
+def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
+    """What matrix descriptors say beside the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes."""
+    word = "constexpr unsigned long long"
+    swizzled, stride = "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
+    out.line(f"{word} A_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of k: 128-byte swizzle, atoms of eight rows")
+    leading = f"{plan.panel_bytes // 16}ull << 16"
+    out.line(f"{word} B_PANELS = {swizzled} | {stride} | {leading};  // rows of n, {plan.panel} columns a panel")
+
+
+def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
+    """Addresses of stages and barriers; one thread initialises the barriers for all."""
+    out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
+    out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
+    out.line("const unsigned empty = full + STAGES * 8;  // and is not needed any more")
+    with out.block("if (threadIdx.x == 0)"):
+        with out.nest([Loop("stage", "STAGES")]):
+            out.line("barrier_init(full + stage * 8, 1);")
+            out.line("barrier_init(empty + stage * 8, CONSUMER_WARPS);")
+        out.line("fence_barrier_init();")
+    out.line("__syncthreads();")
+    out.line(f"const int warpgroup = threadIdx.x / {WARPGROUP};")
+
+
+def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
+    """The warpgroup that copies: one thread of it does."""
+    a, b = _names(plan)
+    if plan.consumer_registers:
+        out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
+    out.line("if (threadIdx.x != 0) return;")
+    out.line(f"prefetch_map({a}_map);")
+    out.line(f"prefetch_map({b}_map);")
+    out.line("int stage = 0;")
+    out.line("unsigned parity = 1;  // of the phase before the first, which counts as ended: every stage is free")
+    with _over_work(out, plan), _over_steps(out, plan):
+        out.line("const unsigned a_tile = tiles + stage * STAGE_BYTES, b_tile = a_tile + A_BYTES;")
+        out.line("const unsigned ready = full + stage * 8;")
+        out.line("barrier_wait(empty + stage * 8, parity);")
+        out.line("barrier_expect_bytes(ready, STAGE_BYTES);")
+        _write_copies(out, plan)
+        _write_next_stage(out)
+    out.line("return;")
+
+
+def _write_copies(out: Writer, plan: WgmmaPlan) -> None:
+    """Copies of one stage: A in boxes of rows, B panel by panel."""
+    a, b = _names(plan)
+    m, n, batch = _origins(plan)
+    load = f"load_box_{len(plan.maps[0].shape)}d"
+    step = f"step * STEP_{plan.names[plan.roles.k].upper()}" if plan.steps > 1 else "0"
+    for row in range(0, plan.block[plan.roles.m], plan.box_rows):
+        place = ", ".join([step, total([(1, m)], row), *batch])
+        out.line(f"{load}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
+    for consumer in range(plan.consumers[1]):
+        for panel in range(plan.panels):
+            number, column = consumer * plan.panels + panel, consumer * plan.tile[1] + panel * plan.panel
+            place = ", ".join([total([(1, n)], column), step, *batch])
+            to = f"b_tile + {number} * PANEL_BYTES" if number else "b_tile"
+            out.line(f"{load}({to}, {b}_map, ready, {place});")
+
+
+def _origins(plan: WgmmaPlan) -> tuple[str, str, list[str]]:
+    """First row, first column and, in a batch, matrix of the block tile."""
+    batch = [origin(plan, a) for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
+    return origin(plan, plan.roles.m), origin(plan, plan.roles.n), batch
+
+
+def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
+    """A warpgroup that multiplies and stores."""
+    if plan.consumer_registers:
+        out.line(f"request_registers<{plan.consumer_registers}>();")
+    out.line(f"const int thread = threadIdx.x % {WARPGROUP}, lane = threadIdx.x % 32;")
+    _write_place(out, plan)
+    out.line("int stage = 0;")
+    out.line("unsigned parity = 0;")
+    with _over_work(out, plan):
+        out.line("float acc[ROW_BLOCKS][" + f"REG_{plan.names[plan.roles.n].upper()} / 2];")
+        if plan.stages > 1:
+            out.line("int before = 0;  // stage of the step before")
+        with _over_steps(out, plan):
+            _write_products(out, plan)
+        if plan.stages > 1:
+            out.line("wgmma_wait<0>();")
+            out.line("if (lane == 0) barrier_arrive(empty + before * 8);")
+        out.line()
+        write_store(out, plan)
+
+
+def _write_place(out: Writer, plan: WgmmaPlan) -> None:
+    """Which part of the block tile a consumer has: where its operands begin, and this thread's first element."""
+    rows, columns = plan.consumers
+    m, n = plan.names[plan.roles.m], plan.names[plan.roles.n]
+    row = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(rows, f"(warpgroup - 1) / {columns}")
+    column = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(columns, f"(warpgroup - 1) % {columns}")
+    if rows > 1:
+        out.line(f"const int consumer_{m} = {row};")
+    if columns > 1:
+        out.line(f"const int consumer_{n} = {column};")
+    first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, "lane / 4")]
+    out.line(f"const int first_{m} = {total(first)};")
+    first = [(1, f"consumer_{n} * REG_{n.upper()}" if columns > 1 else "0"), (1, "lane % 4 * 2")]
+    out.line(f"const int first_{n} = {total(first)};")
+    a = [(1, "tiles"), (1, f"consumer_{m} * {plan.tile[0] * SWIZZLE_BYTES}" if rows > 1 else "0")]
+    panels = f"{plan.panels} * PANEL_BYTES" if plan.panels > 1 else "PANEL_BYTES"
+    b = [(1, "tiles + A_BYTES"), (1, f"consumer_{n} * {panels}" if columns > 1 else "0")]
+    out.line(f"const unsigned a_first = {total(a)}, b_first = {total(b)};")
+
+
+def _write_products(out: Writer, plan: WgmmaPlan) -> None:
+    """The products of one stage, and the stage of the step before given back."""
+    first = "first_step" if plan.slices > 1 else "0"
+    out.line("barrier_wait(full + stage * 8, parity);")
+    out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")
+    out.line("wgmma_fence();")
+    with out.nest([Loop("point", "POINTS"), Loop("rows", "ROW_BLOCKS")]):
+        step_bytes = plan.depth * plan.item
+        out.line(f"const unsigned a = a_tile + rows * {INSTRUCTION_ROWS * SWIZZLE_BYTES} + point * {step_bytes};")
+        out.line(f"const unsigned b = b_tile + point * {plan.depth * SWIZZLE_BYTES};")
+        add = f"point > 0 || step > {first}" if plan.steps > 1 else "point > 0"
+        out.line(f"wgmma_{plan.op.dtype}(acc[rows], A_ROWS | (a >> 4), B_PANELS | (b >> 4), {add});")
+    out.line("wgmma_commit();")
+    if plan.stages == 1:
+        out.line("wgmma_wait<0>();")
+        out.line("if (lane == 0) barrier_arrive(empty + stage * 8);")
+    else:
+        out.line("wgmma_wait<1>();  // the products of the step before are done")
+        if plan.steps > 1:
+            out.line(f"if (lane == 0 && step > {first}) barrier_arrive(empty + before * 8);")
+        out.line("before = stage;")
+    _write_next_stage(out)
+
+
+def _write_next_stage(out: Writer) -> None:
+    """Go on along the ring; the parity changes with every round."""
+    with out.block("if (++stage == STAGES)"):
+        out.line("stage = 0;")
+        out.line("parity ^= 1;")
+
+
+@contextmanager
+def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
+    """The tiles (and slices) of this block, one after the other where it stays; where each stands."""
+    with ExitStack() as stack:
+        work = "blockIdx.x"
+        if plan.persistent:
+            work = "work"
+            stack.enter_context(out.block("for (int work = blockIdx.x; work < WORK; work += gridDim.x)"))
+        write_block_tile(out, plan, work)
+        if plan.slices > 1:
+            index = f"{work} / TILES" if plan.tiles > 1 else work
+            out.line(f"const int slice = {index};")
+            out.line("const int first_step = slice * STEPS / SLICES, last_step = (slice + 1) * STEPS / SLICES;")
+        yield
+
+
+@contextmanager
+def _over_steps(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
+    """The steps of the reduction, of this slice where there are several."""
+    if plan.slices > 1:
+        head = "for (int step = first_step; step < last_step; ++step)"
+    else:
+        head = "for (int step = 0; step < STEPS; ++step)" if plan.steps > 1 else ""
+    with out.block(head):
+        yield

@@ -1,0 +1,140 @@
+"""The instructions of sm_90a as small device functions around inline PTX (PTX ISA 8.0 and newer).
+
+The emulator has functions of the same names (`measure/emulator_tma.h`, `measure/emulator_wgmma.h`).
+"""
+
+from __future__ import annotations
+
+_PTX_TYPES = {"float16": "f16", "bfloat16": "bf16"}
+_HEAD = "__device__ __forceinline__"
+
+FUNCTIONS: dict[str, str] = {
+    "TensorMap": """\
+struct __align__(64) TensorMap {
+  unsigned long long opaque[16];
+};
+""",
+    "shared_address": f"""\
+{_HEAD} unsigned shared_address(const void *pointer) {{  // in the shared window
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}}
+""",
+    "barrier_init": f"""\
+// A barrier's phase ends when all arrivals, and all bytes that were announced, are there.
+{_HEAD} void barrier_init(unsigned barrier, int arrivals) {{
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
+}}
+""",
+    "fence_barrier_init": f"""\
+// Copies see the barriers that this thread initialised.
+{_HEAD} void fence_barrier_init() {{
+  asm volatile("fence.mbarrier_init.release.cluster;\\nfence.proxy.async.shared::cta;" ::: "memory");
+}}
+""",
+    "barrier_arrive": f"""\
+{_HEAD} void barrier_arrive(unsigned barrier) {{
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}}
+""",
+    "barrier_expect_bytes": f"""\
+// Arrive, and announce bytes that copies will bring.
+{_HEAD} void barrier_expect_bytes(unsigned barrier, int bytes) {{
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}}
+""",
+    "barrier_wait": f"""\
+// Wait for the end of the phase of this parity.
+{_HEAD} void barrier_wait(unsigned barrier, unsigned parity) {{
+  asm volatile(
+      "{{\\n.reg .pred done;\\n"
+      "again:\\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
+      "@!done bra again;\\n}}" :: "r"(barrier), "r"(parity) : "memory");
+}}
+""",
+    "prefetch_map": f"""\
+{_HEAD} void prefetch_map(const TensorMap &map) {{
+  asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
+}}
+""",
+    "wgmma_fence": f"""\
+// No other instruction touches accumulators from here to the wait.
+{_HEAD} void wgmma_fence() {{ asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }}
+""",
+    "wgmma_commit": f"""\
+{_HEAD} void wgmma_commit() {{ asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }}
+""",
+    "wgmma_wait": f"""\
+// Until all groups but the last LEFT are done.
+template <int LEFT>
+{_HEAD} void wgmma_wait() {{ asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory"); }}
+""",
+    "release_registers": f"""\
+// The threads of a warpgroup hand registers back ..
+template <int COUNT>
+{_HEAD} void release_registers() {{ asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT)); }}
+""",
+    "request_registers": f"""\
+// .. or take what others handed back.
+template <int COUNT>
+{_HEAD} void request_registers() {{ asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT)); }}
+""",
+    "pack_bfloat16": f"""\
+// Two values rounded to the nearest, the first one in the lower half.
+{_HEAD} unsigned pack_bfloat16(float first, float second) {{
+  unsigned pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}}
+""",
+    "pack_float16": f"""\
+// Two values rounded to the nearest, the first one in the lower half.
+{_HEAD} unsigned pack_float16(float first, float second) {{
+  unsigned pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}}
+""",
+}
+"""Device functions by name, those that are the same for all kernels."""
+
+
+def load_box(rank: int) -> str:
+    """The copy of a box of 2 or 3 dimensions: `load_box_2d`, `load_box_3d`."""
+    names = ("x", "y", "z")[:rank]
+    parameters = ", ".join(f"int {name}" for name in names)
+    places = ", ".join(f"%{3 + i}" for i in range(rank))
+    operands = ", ".join(f'"r"({name})' for name in names)
+    return f"""\
+// Begin to copy a box to shared memory; coordinates of its first element, innermost dimension first.
+{_HEAD} void load_box_{rank}d(unsigned to, const TensorMap &map, unsigned barrier, {parameters}) {{
+  asm volatile(
+      "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {{{places}}}], [%2];"
+      :: "r"(to), "l"(&map), "r"(barrier), {operands} : "memory");
+}}
+"""
+
+
+def multiply_add(dtype: str, columns: int) -> str:
+    """The multiply-add of a warpgroup with so many columns: `wgmma_float16`, `wgmma_bfloat16`."""
+    elements, kind = columns // 2, _PTX_TYPES[dtype]
+    rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
+    registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
+    outputs = ",\n        ".join(", ".join(f'"+f"(sums[{i}])' for i in row) for row in rows)
+    return f"""\
+// sums[64, {columns}] (+)= A[64, 16] * B[16, {columns}] of a warpgroup, by descriptors: A in rows of k, B in rows of n.
+{_HEAD} void wgmma_{dtype}(float (&sums)[{elements}], unsigned long long a, unsigned long long b, int add) {{
+  asm volatile(
+      "{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{elements + 2}, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} {{\\n"
+      "{registers}}},\\n"
+      "%{elements}, %{elements + 1}, add, 1, 1, 0, 1;\\n}}"
+      : {outputs}
+      : "l"(a), "l"(b), "r"(add));
+}}
+"""
+
+
+def wgmma_functions(dtype: str, columns: int, rank: int) -> dict[str, str]:
+    """All device functions that a kernel may call: for 16-bit elements, columns of a wgmma, dimensions of its boxes."""
+    own = {f"load_box_{rank}d": load_box(rank), f"wgmma_{dtype}": multiply_add(dtype, columns)}
+    return FUNCTIONS | own

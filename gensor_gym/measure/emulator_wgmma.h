@@ -1,0 +1,197 @@
+// The matrix multiply-adds of a warpgroup (wgmma of sm_90a), and its registers.
+//
+// A multiply-add reads its operands as late as it may, at the wait for its group; its accumulators hold NaN until then. So a
+// missing wait, and a stage that is given back too early, give a wrong answer.
+#pragma once
+
+#include "emulator_half.h"
+#include "emulator_tma.h"
+
+namespace emulator {
+
+constexpr int MAX_COLUMNS = 256;
+constexpr int MAX_PRODUCTS = 64;   // under way in a thread
+constexpr int MAX_FRAGMENTS = 16;  // accumulator arrays of a thread
+constexpr int INSTRUCTION_K = 16;  // of 16-bit elements
+
+struct Issued {
+  int fragment, group, line;
+  uint64_t a, b;
+  bool add, transposed;
+  float (*value)(uint16_t);
+};
+
+struct Fragment {
+  float *registers;  // the kernel's array, NaN while a product of it is under way
+  float sums[MAX_COLUMNS / 2];
+  int columns, under_way;
+};
+
+// What a thread has of the multiply-adds of its warpgroup.
+struct Multiplier {
+  unsigned long block;
+  bool fenced;
+  int num_products, num_fragments, groups;  // `groups` counts those committed
+  unsigned long issued;
+  Issued products[MAX_PRODUCTS];
+  Fragment fragments[MAX_FRAGMENTS];
+};
+
+static Multiplier *multipliers;
+
+struct Issue {
+  unsigned long block, number;
+  uint64_t a, b;
+};
+
+constexpr int MAX_APART = 1024;  // products that threads of a warpgroup may be apart
+static Issue issues[MAX_THREADS / 128][MAX_APART];
+
+static Multiplier &multiplier() {
+  if (multipliers == nullptr) multipliers = static_cast<Multiplier *>(calloc(MAX_THREADS, sizeof(Multiplier)));
+  Multiplier &self = multipliers[current];
+  if (self.block != blocks_begun) {
+    self.block = blocks_begun;
+    self.fenced = false;
+    self.num_products = self.num_fragments = self.groups = 0;
+    self.issued = 0;
+  }
+  return self;
+}
+
+// All threads of a warpgroup issue the same products: the first one to come keeps its operands for the others.
+static void compare_issue(Multiplier &self, uint64_t a, uint64_t b, int line) {
+  Issue &first = issues[current / 128][self.issued % MAX_APART];
+  const unsigned long number = ++self.issued;
+  if (first.block != self.block || first.number < number) first = {self.block, number, a, b};
+  if (first.number != number || first.a != a || first.b != b) fail("threads of a warpgroup issue different wgmma", line);
+}
+
+struct Operand {
+  unsigned start, leading, stride;
+};
+
+static Operand decode(uint64_t descriptor, int line) {
+  if (descriptor >> 62 != 1) fail("a matrix descriptor whose layout is not the 128-byte swizzle", line);
+  if (descriptor >> 49 & 7) fail("a matrix descriptor with a base offset", line);
+  const Operand operand = {static_cast<unsigned>(descriptor & 0x3fff) << 4, static_cast<unsigned>(descriptor >> 16 & 0x3fff) << 4,
+                           static_cast<unsigned>(descriptor >> 32 & 0x3fff) << 4};
+  if (operand.start & 0x380) fail("a matrix whose swizzle atoms do not begin at multiples of 1024 bytes", line);
+  return operand;
+}
+
+// Element (row, k) of an operand. Rows of k one after the other, eight to an atom (`stride` from atom to atom); transposed:
+// 64 rows of the matrix side by side, eight k to an atom, `leading` from 64 rows to the next.
+static unsigned short matrix_element(const Operand &operand, bool transposed, unsigned row, unsigned k, int line) {
+  unsigned at = operand.start;
+  if (transposed)
+    at += row / 64 * operand.leading + row % 64 * 2 + k / 8 * operand.stride + k % 8 * 128;
+  else
+    at += row / 8 * operand.stride + row % 8 * 128 + k * 2;
+  unsigned short bits;
+  memcpy(&bits, shared_at(swizzled(at, 128), 2, "wgmma", line), 2);
+  return bits;
+}
+
+// This thread's part of one product: rows l / 4 and l / 4 + 8 of its warp's 16, columns 2 (l % 4) and the next of every 8.
+static void compute(Fragment &fragment, const Issued &product) {
+  const Operand a = decode(product.a, product.line), b = decode(product.b, product.line);
+  const unsigned thread = current % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+  float left[2][INSTRUCTION_K];
+  for (unsigned half = 0; half < 2; ++half)
+    for (unsigned k = 0; k < INSTRUCTION_K; ++k)
+      left[half][k] = product.value(matrix_element(a, false, row + 8 * half, k, product.line));
+  for (int i = 0; i < fragment.columns / 2; i += 4)
+    for (unsigned side = 0; side < 2; ++side) {
+      float sums[2] = {product.add ? fragment.sums[i + side] : 0, product.add ? fragment.sums[i + 2 + side] : 0};
+      for (unsigned k = 0; k < INSTRUCTION_K; ++k) {
+        const float right = product.value(matrix_element(b, product.transposed, i * 2 + column + side, k, product.line));
+        for (unsigned half = 0; half < 2; ++half) sums[half] += left[half][k] * right;
+      }
+      for (unsigned half = 0; half < 2; ++half) fragment.sums[i + 2 * half + side] = sums[half];
+    }
+}
+
+static int fragment_of(Multiplier &self, float *registers, int columns, int line) {
+  for (int f = 0; f < self.num_fragments; ++f)
+    if (self.fragments[f].registers == registers) return f;
+  if (self.num_fragments == MAX_FRAGMENTS) fail("more accumulators than the emulator keeps", line);
+  Fragment &made = self.fragments[self.num_fragments];
+  made.registers = registers;
+  made.columns = columns;
+  made.under_way = 0;
+  return self.num_fragments++;
+}
+
+template <int ELEMENTS>
+static void wgmma(int line, float (*value)(uint16_t), bool transposed, float (&registers)[ELEMENTS], uint64_t a, uint64_t b,
+                  int add) {
+  constexpr int columns = ELEMENTS * 2;
+  static_assert(columns % 8 == 0 && columns <= MAX_COLUMNS, "wgmma has 8 to 256 columns, in eights");
+  Multiplier &self = multiplier();
+  if (!self.fenced) fail("wgmma without wgmma_fence since its accumulators were last in the threads' hands", line);
+  compare_issue(self, a, b, line);
+  if (self.num_products == MAX_PRODUCTS) fail("more wgmma under way than the emulator keeps", line);
+  const int f = fragment_of(self, registers, columns, line);
+  Fragment &fragment = self.fragments[f];
+  if (fragment.under_way++ == 0) {
+    memcpy(fragment.sums, registers, sizeof registers);
+    memset(registers, 0xff, sizeof registers);
+  }
+  self.products[self.num_products++] = {f, self.groups, line, a, b, add != 0, transposed, value};
+}
+
+static void wgmma_fence() { multiplier().fenced = true; }
+
+static void wgmma_commit() {
+  ++multiplier().groups;
+  pause();
+}
+
+// All groups but the last `left` are done; accumulators that nothing is under way for are the thread's again.
+static void wgmma_wait(int line, int left) {
+  Multiplier &self = multiplier();
+  int kept = 0;
+  for (int p = 0; p < self.num_products; ++p) {
+    const Issued product = self.products[p];
+    if (product.group >= self.groups - left) {
+      self.products[kept++] = product;
+      continue;
+    }
+    Fragment &fragment = self.fragments[product.fragment];
+    compute(fragment, product);
+    if (--fragment.under_way == 0) {
+      memcpy(fragment.registers, fragment.sums, sizeof(float) * fragment.columns / 2);
+      self.fenced = false;
+    }
+  }
+  self.num_products = kept;
+  ballot(line, 0xffffffffu, 0);
+}
+
+}  // namespace emulator
+
+template <int COUNT>
+static inline void release_registers() {
+  static_assert(COUNT % 8 == 0 && COUNT >= 24 && COUNT <= 256, "setmaxnreg takes 24 to 256 registers, in eights");
+}
+template <int COUNT>
+static inline void request_registers() {
+  release_registers<COUNT>();
+}
+
+// Generated kernels have B in rows of n: transposed.
+template <int ELEMENTS>
+static inline void wgmma_bfloat16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma(line, from_bfloat16, true, sums, a, b, add);
+}
+template <int ELEMENTS>
+static inline void wgmma_float16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma(line, from_float16, true, sums, a, b, add);
+}
+static inline void wgmma_fence() { emulator::wgmma_fence(); }
+static inline void wgmma_commit() { emulator::wgmma_commit(); }
+template <int LEFT>
+static inline void wgmma_wait(int line = __builtin_LINE()) {
+  emulator::wgmma_wait(line, LEFT);
+}
