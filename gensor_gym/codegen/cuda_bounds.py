@@ -11,7 +11,7 @@ import functools
 
 import numpy as np
 
-from gensor_gym.codegen.cuda_copy import Copies
+from gensor_gym.codegen.cuda_copies import Copies
 from gensor_gym.codegen.cuda_plan import Plan
 from gensor_gym.graph.resources import registers_of
 from gensor_gym.graph.tables import make_tables

@@ -85,8 +85,8 @@ def declare(out: Writer, fragment: Fragment) -> None:
     out.line(f"{kind} {subscript(f'{fragment.name}_{fragment.registers}', sizes)};")
 
 
-def write_fragment(out: Writer, fragment: Fragment) -> None:
-    """Fill the registers."""
+def write_fragment(out: Writer, fragment: Fragment, new: bool = False) -> None:
+    """Fill the registers; `new` declares a fragment of one register along with it."""
     plan, axes, lanes = fragment.plan, fragment.axes, fragment.plan.lanes(fragment.index)
     spatial_lane = lanes.axis if lanes.axis in plan.op.spatial else -1
     loops = spatial_loops(plan, tuple(a for a in axes if a in plan.op.spatial), spatial_lane, lanes.width)
@@ -94,15 +94,16 @@ def write_fragment(out: Writer, fragment: Fragment) -> None:
     if one_by_one:
         loops.append(Loop("lane", str(plan.points.width)))
     with out.nest(loops):
-        _write_load(out, fragment, "lane" if one_by_one else "0")
+        _write_load(out, fragment, "lane" if one_by_one else "0", new)
 
 
-def _write_load(out: Writer, fragment: Fragment, point_lane: str) -> None:
+def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> None:
     """One load, of one element or of a vector, into the fragment."""
     plan, lanes, name = fragment.plan, fragment.plan.lanes(fragment.index), fragment.name
     value, dtype = _value(fragment, point_lane), plan.op.reads[fragment.index].tensor.dtype
     if lanes.width == 1:
-        out.line(f"{fragment.register(fragment.site(point_lane=point_lane))} = {widened(dtype, value)};")
+        kind = f"const {computed(dtype)} " if new else ""
+        out.line(f"{kind}{fragment.register(fragment.site(point_lane=point_lane))} = {widened(dtype, value)};")
         return
     vector = f"{SCALARS[dtype].vector}{lanes.width}"
     out.line(f"const {vector} {name}_group = {value};")

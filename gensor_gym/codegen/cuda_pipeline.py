@@ -12,7 +12,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_compute import write_accumulation
-from gensor_gym.codegen.cuda_copy import Copies, write_copies, write_places, write_registers
+from gensor_gym.codegen.cuda_copies import Copies
+from gensor_gym.codegen.cuda_copy import write_copies, write_places, write_registers
 from gensor_gym.codegen.cuda_fragment import thread_place
 from gensor_gym.codegen.cuda_plan import Plan
 from gensor_gym.codegen.cuda_points import (

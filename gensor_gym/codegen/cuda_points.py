@@ -63,8 +63,9 @@ def _write_points(out: Writer, plan: Plan) -> None:
         stack.enter_context(out.guarded(skip))
         for index in range(len(plan.op.reads)):
             fragment = Fragment(plan, index, tile=plan.tile_name)
-            declare(out, fragment)
-            write_fragment(out, fragment)
+            if fragment.axes:
+                declare(out, fragment)
+            write_fragment(out, fragment, new=not fragment.axes)
         write_accumulation(out, plan)
 
 
