@@ -31,7 +31,7 @@ class Gpu:
         parts = [math.prod(state.tiles[0][a] for a in self.spatial if self.depends(r, a)) for r in self.op.reads]
         if state.knob("tensor_core") == 0:
             return 32 + outputs + 2 * sum(parts)
-        step = matrix.instruction(self.op, self.hw) * (2 if self.op.dtype == "tf32x3" else 1)
+        step = matrix.instruction(self.op, self.hw) * (3 if self.op.dtype == "tf32x3" else 1)
         bytes_ = [ITEM[read.tensor.dtype] for read in self.op.reads]
         held = [math.ceil(n * step * size / 128) for n, size in zip(parts, bytes_, strict=True)]
         return 40 + outputs // 32 + state.knob("register_buffer") * sum(held)

@@ -30,6 +30,7 @@ LAZY = {
 }
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
 HOMES: dict[str, tuple[str, ...]] = {
+    "cuda": ("gensor_gym/codegen/nvrtc.py", "gensor_gym/codegen/tensor_map.py"),
     "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
     "hydra": tuple(
         f"experiments/{name}.py" for name in ("arguments", "bench", "compare", "record", "reproduce", "train", "tune")

@@ -274,7 +274,7 @@ class MatrixPlan(Plan):
             strides = read.axis_strides()
             part = math.prod(self.register[a] for a in self.op.spatial if strides[a])
             held = -(-part * self.depth * self.item // (4 * WARP))
-            count += self.program.knob("register_buffer") * held * (2 if self.op.dtype == "tf32x3" else 1)
+            count += self.program.knob("register_buffer") * held * (3 if self.op.dtype == "tf32x3" else 1)
         return count
 
     @cached_property

@@ -149,9 +149,9 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
         part = fragment(row, t, ints)
         if row[TENSOR_CORE] == 0:
             total += 2 * part
-        else:  # 4-byte registers of 32 lanes; high and low parts where a product is made of three
+        else:  # 4-byte registers of 32 lanes; beside them high and low parts where a product is made of three
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
-            total += power_value(row[REGISTER_BUFFER]) * held * (2 if ints[PRODUCTS] == 3 else 1)
+            total += power_value(row[REGISTER_BUFFER]) * held * (3 if ints[PRODUCTS] == 3 else 1)
     return total
 
 
