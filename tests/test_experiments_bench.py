@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
-from experiments.arguments import compose
+from experiments.arguments import CONF, compose
 from experiments.bench import SUITES, bench
 from experiments.benches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
 from experiments.benches.ranks import spearman, top_k_regret
 from gensor_gym import operators
+from gensor_gym.codegen import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
@@ -31,6 +33,7 @@ TINY = {
         "repeatability.operator=gemm(m=16, n=24, k=20)",
     ],  # fmt: skip
     "replay": ["replay.trials=3", "replay.strategies=[random_walk]", "replay.operators=[gemv(m=512, k=512)]"],
+    "static": [],
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
         "model.constructed=2", "fit=coefficients",
@@ -90,6 +93,25 @@ def test_measure(tmp_path: Path) -> None:
     assert compiled["kernels"] + compiled["failed"] <= 2 and compiled["kernels"] == compiled_all["kernels"]
     assert compiled["largest_s"] == compiled_all["largest_s"] >= compiled_all["median_s"] > 0.01
     assert compiled_all["over_limit"] == 0
+
+
+@pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
+def test_static(tmp_path: Path) -> None:
+    names = ("fp32_128x128x8", "bf16_wgmma_128x256x64", "gemv")
+    families = {name: family for name, family in OmegaConf.load(CONF / "bench" / "static.yaml").families.items() if name in names}
+    config = compose(["suite=static", f"output={tmp_path}"], "bench")
+    config.static.families = {name: {**family, "machines": ["h200"]} for name, family in families.items()}
+    _, *kernels, whole = [json.loads(line) for line in bench(config)["static"].path.read_text().splitlines()]
+    simt, wgmma, gemv = kernels
+    assert whole["kernels"] == 3 and whole["with_loss"] == 0
+    assert simt["registers"] <= 128 and simt["spill_bytes"] == 0 and wgmma["arch"] == "sm_90a" and wgmma["warnings"] == []
+    if sass.is_available():
+        assert simt["kept"] and simt["multiply_add_share"] >= 0.85 and gemv["kept"] is None
+        assert wgmma["operations"]["HGMMA"] >= 4 and wgmma["operations"]["UTMALDG"] >= 2
+    config.static.families.gemv.register = [3, 1]
+    config.static.families.gemv.block = [4, 1]
+    with pytest.raises(ValueError, match="is not legal"):
+        bench(config)
 
 
 def test_replay(tmp_path: Path) -> None:
