@@ -203,7 +203,6 @@ def test_schedules_of_one_program_have_one_digest() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"tensor_core": 1}, "knob tensor_core=1"),
         ({"cluster": 2}, "knob cluster=2"),
         ({"convolution": 1}, "knob convolution=1"),
     ],

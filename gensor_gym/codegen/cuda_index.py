@@ -110,7 +110,7 @@ def flat_shared(access: Access, tile: SharedTile, indices: list[str]) -> str:
 
 def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:
     """Conditions on an index along a dimension, only those that some tile can break."""
-    below, limit = reach(plan, access, dimension) if not plan.inside else (False, 0)
+    below, limit = reach(plan, access, dimension) if not plan.unguarded else (False, 0)
     return ([f"{index} >= 0"] if below else []) + ([f"{index} < {limit}"] if limit else [])
 
 

@@ -30,7 +30,7 @@ class Plan:
     """A program and what follows from it for a GPU. Axes and dimensions are numbered as in the operator."""
 
     program: Program
-    inside: bool = False
+    unguarded: bool = False
     """Whether text is written for tiles that lie wholly inside, which need no guards where they compute."""
 
     @property
@@ -245,7 +245,7 @@ class Plan:
         reads = self.op.reads
         return tuple(
             a
-            for a in (self.op.reduce if not self.inside else ())
+            for a in (self.op.reduce if not self.unguarded else ())
             if self.overhang[a] and not all(neutralises(self, read, a) for read in reads)
         )
 

@@ -21,7 +21,7 @@ def write_points(out: Writer, plan: Plan) -> None:
         _write_points(out, plan)
         return
     with out.block(f"if ({' && '.join(conditions)})"):
-        _write_points(out, replace(plan, inside=True))
+        _write_points(out, replace(plan, unguarded=True))
     with out.block("else"):
         _write_points(out, plan)
 
