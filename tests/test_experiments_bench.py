@@ -108,8 +108,7 @@ def test_static(tmp_path: Path) -> None:
     if sass.is_available():
         assert simt["kept"] and simt["multiply_add_share"] >= 0.85 and gemv["kept"] is None
         assert wgmma["operations"]["HGMMA"] >= 4 and wgmma["operations"]["UTMALDG"] >= 2
-    config.static.families.gemv.register = [3, 1]
-    config.static.families.gemv.block = [4, 1]
+    OmegaConf.update(config, "static.families.gemv", {"register": [3, 1], "block": [4, 1], "knobs": {}}, force_add=True)
     with pytest.raises(ValueError, match="is not legal"):
         bench(config)
 
