@@ -111,7 +111,7 @@ def test_maskable_ppo_learns_through_it() -> None:
     contrib = pytest.importorskip("sb3_contrib")
     from sb3_contrib.common.maskable.evaluation import evaluate_policy
 
-    env = make_sb3(16, operator=GEMM, hardware="h200")
+    env = make_sb3(16, operator="gemm(m=96, n=80, k=64)", hardware="h200")
     arguments = {
         "n_steps": 64,
         "batch_size": 256,
@@ -124,7 +124,7 @@ def test_maskable_ppo_learns_through_it() -> None:
     model.learn(1024)
     first = np.mean([episode["r"] for episode in model.ep_info_buffer])
     model.learn(8192, reset_num_timesteps=False)
-    assert np.mean([episode["r"] for episode in model.ep_info_buffer]) > first + 0.1
+    assert np.mean([episode["r"] for episode in model.ep_info_buffer]) > first + 0.3
     mean, _ = evaluate_policy(model, env, n_eval_episodes=4, warn=False)
     assert np.isfinite(mean)
 

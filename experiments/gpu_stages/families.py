@@ -123,19 +123,36 @@ def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[
 
 
 def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, grow: bool) -> Iterator[np.ndarray]:
-    """The row with one knob changed; with `grow`, also with larger steps along the innermost reduce axis.
+    """The row with one knob changed; with `grow`, also with larger steps along the innermost reduce axis, or more threads.
 
-    Many threads can share a reduction only where a step of it has a point for each.
+    Many threads can share a reduction only where a step of it has a point for each; a patch of lanes wants whole patches.
     """
     row = schedule.row.copy()
     row[KNOB + knob] = value
     if not grow:
         yield row
         return
+    if KNOBS[knob].name == "warp_tile":
+        yield from _wider(row)
+        return
     ints, axis = graph.tables.ints, int(graph.tables.ints[END_REDUCE]) - 1
     if axis < SPATIAL_SLOTS:
         return
     for size in graph.tables.sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]]:
-        grown = row.copy()
-        grown[TILE + MAX_AXES + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = size
-        yield grown
+        yield _with_block(row, axis, size)
+
+
+def _wider(row: np.ndarray) -> Iterator[np.ndarray]:
+    """The row with so many threads along the two innermost spatial axes, which patches of 4x8, 8x4 and 2x16 lanes divide."""
+    inner = SPATIAL_SLOTS - 1
+    for columns in (16, 32):
+        for rows in (2, 4, 8):
+            wide = _with_block(row, inner, row[TILE + inner] * columns)
+            yield _with_block(wide, inner - 1, row[TILE + inner - 1] * rows)
+
+
+def _with_block(row: np.ndarray, axis: int, size: int) -> np.ndarray:
+    """The row with another block tile along an axis."""
+    grown = row.copy()
+    grown[TILE + MAX_AXES + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = size
+    return grown
