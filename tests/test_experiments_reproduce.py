@@ -25,6 +25,13 @@ def test_gensor_operators(tmp_path: Path) -> None:
     assert "nothing was timed" in text and "| 0.287 |" in text
 
 
+def test_gpu_published(tmp_path: Path) -> None:
+    (table,) = reproduce("gpu_published", tmp_path, limit=2)
+    assert [row[3] for row in table.rows] == ["45.5-45.7", "47.3-50.5"] and all(0.8 < row[4] < 1.2 for row in table.rows)
+    assert "predicted" in table.columns[2] and "published" in table.columns[3]
+    assert "nothing was timed" in (tmp_path / "gpu_published.md").read_text()
+
+
 def test_an_unknown_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing_table1"):
         reproduce("nothing_table1", tmp_path, None)

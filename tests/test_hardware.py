@@ -50,6 +50,13 @@ def test_all_promised_machines_are_there() -> None:
     assert set(hardware.names()) == promised
 
 
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_a_machine_is_read_back_from_its_text(name: str) -> None:
+    machine = hardware.get(name)
+    again = hardware.from_json(hardware.to_json(machine))
+    assert again == machine and hash(again) == hash(machine)
+
+
 GPU_ONLY = ("warp", "thread", "block", "register", "shared", "tensor", "mma")
 
 

@@ -27,6 +27,7 @@ def from_json(text: str) -> Hardware:
     try:
         value: dict[str, Any] = json.loads(text)
         value["peak"] = tuple((dtype, rate) for dtype, rate in value["peak"])
+        value["tensor_peak"] = tuple((dtype, rate) for dtype, rate in value.get("tensor_peak", ()))
         value["memory"] = tuple(MemoryLevel(**level) for level in value["memory"])
         return Hardware(**value)
     except (KeyError, TypeError, ValueError) as error:
