@@ -43,12 +43,13 @@ struct __align__(64) TensorMap {
 }}
 """,
     "cluster_arrive": f"""\
-// Arrive at the barrier that a block of the cluster has at this address.
+// Arrive at the barrier that a block of the cluster has at this address. It says that products are done, not what a thread
+// has written, so it needs no .release.cluster, which would wait for all of the thread's memory operations.
 {_HEAD} void cluster_arrive(unsigned barrier, int rank) {{
   asm volatile(
       "{{\\n.reg .b32 remote;\\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\\n}}" :: "r"(barrier), "r"(rank) : "memory");
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\\n}}" :: "r"(barrier), "r"(rank) : "memory");
 }}
 """,
     "barrier_expect_bytes": f"""\

@@ -98,6 +98,7 @@ static ucontext_t scheduler;
 static int current, threads;  // fiber that runs, threads of a block
 static int cluster;           // blocks that run at the same time
 static int living[MAX_CLUSTER];    // threads of a block that have not returned
+static bool met;                    // whether the blocks of the cluster have met: before that one may not have begun
 static bool reached[MAX_CLUSTER];  // whether others reached into a block's memory since the last barrier of the cluster
 static void (*kernel)(void **);
 static void **kernel_arguments;
@@ -217,6 +218,7 @@ static bool pass_cluster_barrier(int fibers_in_use) {
   for (int t = 0; t < fibers_in_use; ++t)
     if (fibers[t].state == AT_CLUSTER) fibers[t].state = READY;
   for (int b = 0; b < cluster; ++b) reached[b] = false;
+  met = true;
   return line != 0;
 }
 
@@ -278,6 +280,7 @@ static int choose(int lagging, int *order) {
 static void run_blocks(uint3 first) {
   static int order[MAX_THREADS * MAX_CLUSTER];
   int lagging = cluster;
+  met = false;
   ++blocks_begun;
   for (int b = 0; b < cluster; ++b) {
     living[b] = threads;

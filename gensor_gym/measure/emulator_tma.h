@@ -126,10 +126,16 @@ static void fence_barrier_init(int line) {
   }
 }
 
+// The running block does something to the shared memory of a block of its cluster.
+static void reach_into(int block, int line) {
+  if (block == current / threads) return;
+  if (!met) fail("a block reaches into another before a barrier of the cluster says that it has begun", line);
+  reached[block] = true;
+}
+
 static void cluster_arrive(int line, unsigned address, int rank) {
-  const unsigned remote = at_rank(address, rank);
-  change_barrier(remote, 1, 0, 0, line);
-  if (rank != current / threads) reached[rank] = true;
+  reach_into(rank, line);
+  change_barrier(at_rank(address, rank), 1, 0, 0, line);
   pause();
 }
 
@@ -228,10 +234,10 @@ static void load_box(int line, unsigned to, const TensorMap &map, unsigned barri
   if (blocks >> cluster) fail("a copy whose mask names a block that the cluster does not have", line);
   for (int block = 0; block < cluster; ++block) {
     if (!(blocks >> block & 1)) continue;
+    reach_into(block, line);
     if (num_copies == MAX_COPIES) fail("more copies under way than the emulator keeps", line);
     memset(shared_at(at_rank(to, block), box_bytes(map), "a copy", line), 0xff, box_bytes(map));
     copies[num_copies++] = {map, at_rank(to, block), at_rank(barrier, block), {at...}, line};
-    if (block != current / threads) reached[block] = true;
   }
   pause();
 }
