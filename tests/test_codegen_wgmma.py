@@ -13,13 +13,12 @@ import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.codegen import generate, nvrtc, sass
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.builders import build_cubin
 from gensor_gym.measure.emulator import EmulatedKernels
 from gensor_gym.measure.requests import Built
 from gensor_gym.operators.types import Operator
 from tests.cuda_schedules import make_schedule
-from tests.wgmma_kernels import H200, TINY, faults, faults_of, gemm, legal_kernels, wgmma_kernel
+from tests.wgmma_kernels import TINY, faults, faults_of, gemm, legal_kernels, wgmma_kernel
 
 CASES = {
     "one consumer": [

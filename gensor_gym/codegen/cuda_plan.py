@@ -295,6 +295,8 @@ def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]
         return (0,) if tensor_core else convolution_choices(program.operator, "gpu")
     if knob.name == "tensor_core":
         return (tensor_core,)
+    if knob.name in ("persistent", "cluster") and tensor_core < 2:
+        return (knob.default,)
     if knob.name == "stages" and not has_async_copies(program.hardware):
         return (1, 2)
     return knob.available

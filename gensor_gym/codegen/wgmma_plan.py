@@ -203,7 +203,7 @@ def make_wgmma_plan(program: Program) -> WgmmaPlan:
         (columns % 8 or columns > 256, f"{columns} columns of a consumer: 8 to 256, in eights"),
         (plan.step != plan.panel, f"steps of {plan.step} along the reduction: {plan.panel}, one swizzled row"),
         (plan.register[roles.k] % plan.depth, f"chunks of {plan.register[roles.k]}: multiples of {plan.depth}"),
-        (program.grid[roles.m] < plan.cluster, f"{program.grid[roles.m]} tiles along m: one or more for each of {plan.cluster} blocks"),
+        (program.grid[roles.m] < plan.cluster, f"{program.grid[roles.m]} tiles along m: a cluster takes {plan.cluster}"),
         (any(plan.block[a] != 1 for a in others), f"block tile {plan.block}: one matrix of a batch"),
         (plan.threads > hw.threads_per_block, f"{plan.threads} threads: at most {hw.threads_per_block}"),
         (plan.shared_bytes > hw.shared_per_block, f"{plan.shared_bytes} bytes of shared memory: at most {hw.shared_per_block}"),

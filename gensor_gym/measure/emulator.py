@@ -204,4 +204,5 @@ def _launch_text(number: int, launch: Launch) -> str:
     """The call that emulates one launch."""
     grid, block = (f"dim3{{{', '.join(map(str, shape))}}}" for shape in (launch.grid, launch.block))
     shared = "shared_memory" if launch.shared_bytes else "nullptr"
-    return f"emulator::launch(call_{launch.entry}_{number}, a, {grid}, {block}, {shared}, {launch.shared_bytes}, {launch.cluster});"
+    together = f"{launch.shared_bytes}, {launch.cluster}"
+    return f"emulator::launch(call_{launch.entry}_{number}, a, {grid}, {block}, {shared}, {together});"

@@ -9,6 +9,7 @@
 
 #include "emulator.h"
 #include "emulator_half.h"
+#include "emulator_warp.h"
 
 struct alignas(8) ushort4 { unsigned short x, y, z, w; };
 struct alignas(4) ushort2 { unsigned short x, y; };

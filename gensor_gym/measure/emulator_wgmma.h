@@ -6,6 +6,7 @@
 
 #include "emulator_half.h"
 #include "emulator_tma.h"
+#include "emulator_warp.h"
 
 struct alignas(8) uint2 { unsigned x, y; };
 
