@@ -110,6 +110,7 @@ class Oracle(Gpu):
             "lane_map": lambda v: v == 0 or self._has_patches(),
             "tensor_core": lambda v: v in matrix.choices(self.op, self.hw),
             "persistent": lambda v: v == 0 or 2 in matrix.choices(self.op, self.hw),
+            "cluster": lambda v: v == 1 or matrix.clusters(self.op, self.hw, v),
             "pack_b": lambda v: v == 0 or len(self.op.reads) > 1,
             "prefetch": lambda v: v == 0 or bool(self.reduce),
         }

@@ -51,6 +51,11 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
     return (0, 1, 2) if halves and rows and longest(m) >= 64 and longest(k) >= 64 else (0, 1)
 
 
+def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
+    """Whether an axis m has a tile of 64 rows for every block of a cluster."""
+    return 2 in choices(op, hw) and math.ceil(op.axes[roles(op)[2]].extent / 64) >= blocks
+
+
 def fragment(oracle: Oracle, state: State, axis: int) -> int:
     """What a register tile is a multiple of along an axis."""
     _, _, m, n, k = roles(oracle.op)
@@ -105,5 +110,7 @@ def accepts(oracle: Oracle, state: State) -> bool:
         return False
     if cores == 1:
         return True
+    if math.ceil(oracle.op.axes[m].extent / state.tiles[1][m]) < state.knob("cluster"):
+        return False
     alone = all(state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k))
     return alone and state.tiles[0][n] <= 256 and state.tiles[1][k] * 2 == 128 and oracle.registers(state) <= 240

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from experiments.tables.gpu_published import MMA, PUBLISHED, SIMT, WGMMA, WITHIN, Kernel, Published, make, ratio
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.cost.gpu_lanes import shared_wavefronts
+from gensor_gym.cost.gpu_memory import grid_blocks
 from gensor_gym.cost.gpu_simt import simt_step
 from gensor_gym.cost.gpu_tensor import narrow_share
 from gensor_gym.cost.roofline import roofline_floor
@@ -77,6 +78,14 @@ def test_wgmma_is_what_a_hopper_needs() -> None:
     assert seconds(on, WGMMA, stages=1, **plain) > 1.1 * best
     assert seconds(on, WGMMA, persistent=0, **plain) > best
     assert seconds(on, WGMMA) < best  # multicast halves what is asked of L2 for B
+
+
+def test_clusters_are_whole() -> None:
+    """Three tiles along m and two along n are six blocks, in pairs eight."""
+    on = ConstructionGraph('gemm(m=300, n=512, k=512, dtype="float16")', "h100", space="extended")
+    for cluster, blocks in ((1, 6), (2, 8)):
+        knobs = tuple({**dict(WGMMA.knobs), "cluster": cluster}.items())
+        assert grid_blocks(replace(WGMMA, knobs=knobs).row(), on.tables.ints) == blocks
 
 
 def test_mma_on_hopper_stays_below_its_instruction_ceiling() -> None:

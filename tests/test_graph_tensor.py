@@ -8,9 +8,11 @@ import pytest
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.graph import resources
 from gensor_gym.graph.actions import NUM_ACTIONS
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import LEVEL, ROW
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
+from gensor_gym.graph.tables import KNOB_BITS
 from tests.graph_walks import TENSOR, climbed, graph_of, moved, tensor_start, walk
 from tests.oracle import Oracle
 
@@ -127,6 +129,36 @@ def test_construction_reaches_wgmma() -> None:
     assert graph.is_legal(schedule) and schedule.row[LEVEL] == 1
     assert resources.threads_of(schedule.row, ints) == 384 and resources.registers_of(schedule.row, ints) == 168
     assert resources.shared_bytes_of(schedule.row, ints) == 1024 + 4 * (128 * 128 + 64 * 512 + 16)
+
+
+@pytest.mark.parametrize("operator", TENSOR[:2])
+def test_clusters_have_a_tile_along_m_for_every_block(operator: str) -> None:
+    """Where there are not two tiles the knob stays at 1, and tiles do not grow past that; masks along walks are the oracle's."""
+    graph = graph_of(operator, "h200", "extended")
+    rng, oracle, found = np.random.default_rng(34), Oracle(graph.operator, graph.hardware, "extended"), []
+    schedule = tensor_start(graph)
+    assert moved(graph, schedule, "raise[cluster]") is None
+    for slot in (3, 5):
+        schedule = climbed(graph, schedule, f"tile[{slot}]", lambda s, at=slot: s.tile[0][at] == 64)
+    wgmma = climbed(graph, schedule, "raise[tensor_core]", lambda s: s.knob("tensor_core") == 2)
+    paired = climbed(graph, wgmma, "raise[cluster]", lambda s: s.knob("cluster") == 2)
+    assert moved(graph, paired, "lower[tensor_core]") is None and moved(graph, paired, "raise[cluster]") is None
+    for _ in range(4):
+        for schedule in walk(graph, rng, 25, paired):
+            state = oracle.read(schedule)
+            found.append(state.knob("cluster"))
+            assert graph.action_mask(schedule).tolist() == oracle.mask(state), str(schedule)
+    assert np.mean(np.array(found) == 2) > 0.5
+    largest = 64 if "batched" in operator else 192  # of 72 rows, of 256: the second tile may overhang
+    full = climbed(graph, paired, "tile[3]", lambda s: s.tile[0][3] == largest)
+    assert moved(graph, full, "tile[3]") is None
+
+
+def test_one_tile_along_m_has_no_cluster() -> None:
+    for m, values in ((64, [1]), (65, [1, 2])):
+        graph = graph_of(f'gemm(m={m}, n=512, k=128, dtype="bfloat16")', "h200", "extended")
+        bits = int(graph.tables.ints[KNOB_BITS + KNOB_INDEX["cluster"]])
+        assert [v for i, v in enumerate(KNOBS[KNOB_INDEX["cluster"]].values) if bits >> i & 1] == values
 
 
 def test_warps_are_laid_over_whole_patches() -> None:

@@ -1,7 +1,6 @@
 """The analytic model of GPUs beside published rates of libraries: the schedule nearest to the library's own kernel.
 
-No constant of the model comes from these figures. Where a library's kernel takes more than the code generator offers (blocks
-of a cluster that share a tile) the row says so.
+No constant of the model comes from these figures. The code generator has every one of these schedules.
 """
 
 from __future__ import annotations

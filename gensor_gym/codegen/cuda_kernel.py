@@ -12,10 +12,13 @@ from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.operators.types import ITEM_BYTES
 
 
-def kernel_text(plan: Plan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]]) -> str:
+def kernel_text(
+    plan: Plan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]], cluster: int = 1
+) -> str:
     """A kernel with this body: tensor maps, all inputs, the output, the workspace; of `constants` those that the body uses.
 
-    `bounds` are the launch bounds: threads of a block, and how many blocks are to be resident where that is asked for.
+    `bounds` are the launch bounds: threads of a block, and how many blocks are to be resident where that is asked for;
+    `cluster` how many neighbouring blocks run together.
     """
     op = plan.op
     inputs = [f"const {SCALARS[t.dtype].name} *__restrict__ {t.name}" for t in op.inputs]
@@ -23,7 +26,8 @@ def kernel_text(plan: Plan, entry: str, body: Writer, bounds: str, constants: di
     maps = [f"const __grid_constant__ TensorMap {op.inputs[m.argument].name}_map" for m in plan.maps]
     arguments = ", ".join([*maps, *inputs, output, "float *__restrict__ workspace"])
     declared = "".join(f"  {line}\n" for line in used_constants(body.text, constants))
-    head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{entry}({arguments})'
+    dims = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
+    head = f'extern "C" __global__ void {dims}__launch_bounds__({bounds})\n{entry}({arguments})'
     return f"{head} {{\n{declared}{body.text}}}\n"
 
 
@@ -54,7 +58,7 @@ def assemble(plan: Plan, entry: str, main: str, functions: Mapping[str, str] | N
     `functions` are device functions that `main` may call beside those of `cuda_ptx`.
     """
     op = plan.op
-    launches = [Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes)]
+    launches = [Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes, plan.cluster)]
     workspace = 0
     if plan.shared_bytes:
         main = f"extern __shared__ __align__(16) unsigned char shared_memory[];\n\n{main}"

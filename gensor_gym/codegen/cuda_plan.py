@@ -68,10 +68,25 @@ class Plan:
         """Threads of a block."""
         return math.prod(self.program.threads) * self.reduce_threads
 
+    @property
+    def cluster(self) -> int:
+        """Blocks that run together and share what they copy."""
+        return 1
+
+    @property
+    def together(self) -> tuple[int, ...]:
+        """Neighbouring block tiles along every axis that a cluster of blocks takes together, [A]."""
+        return (1,) * len(self.op.axes)
+
+    @cached_property
+    def grid(self) -> tuple[int, ...]:
+        """Block tiles along every axis, those of a cluster as one, [A]."""
+        return tuple(-(-g // c) for g, c in zip(self.program.grid, self.together, strict=True))
+
     @cached_property
     def tiles(self) -> int:
-        """Block tiles over the spatial axes."""
-        return math.prod(self.program.grid[a] for a in self.op.spatial)
+        """Block tiles over the spatial axes, those of a cluster as one."""
+        return math.prod(self.grid[a] for a in self.op.spatial)
 
     @cached_property
     def steps(self) -> int:
@@ -126,7 +141,8 @@ class Plan:
     @cached_property
     def overhang(self) -> tuple[bool, ...]:
         """Whether tiles stick out of the extent, [A]."""
-        return tuple(g * t > n for g, t, n in zip(self.program.grid, self.block, self.op.extents, strict=True))
+        parts = zip(self.grid, self.together, self.block, self.op.extents, strict=True)
+        return tuple(g * c * t > n for g, c, t, n in parts)
 
     @cached_property
     def staged(self) -> tuple[bool, ...]:
@@ -283,6 +299,8 @@ def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]
         return (0,) if tensor_core else convolution_choices(program.operator, "gpu")
     if knob.name == "tensor_core":
         return (tensor_core,)
+    if knob.name in ("persistent", "cluster") and tensor_core < 2:
+        return (knob.default,)
     if knob.name == "stages" and not has_async_copies(program.hardware):
         return (1, 2)
     return knob.available

@@ -23,29 +23,43 @@ def write_slice(out: Writer, plan: Plan) -> None:
 
 
 def write_block_tile(out: Writer, plan: Plan, work: str = "blockIdx.x") -> None:
-    """First index of the block tile along every axis that has several tiles, `block_<axis>`; `work` numbers tiles and slices."""
-    live = [a for a in plan.op.spatial if plan.program.grid[a] > 1]
+    """First index of the block tile along every axis that has several tiles, `block_<axis>`; `work` numbers tiles and slices.
+
+    Blocks of a cluster have one number and neighbouring tiles; which of them is a block's says `rank`.
+    """
+    live = [a for a in plan.op.spatial if plan.grid[a] > 1]
+    for a in plan.op.spatial:
+        if plan.together[a] > 1 and a not in live:
+            out.line(f"const int block_{plan.names[a]} = {_first(plan, a, '')};")
     if not live:
         return
     out.line(f"const int tile = {work} % TILES;" if plan.slices > 1 else f"const int tile = {work};")
-    rows = plan.program.grid[live[-2]] if len(live) > 1 else 1
-    group = min(plan.program.knob("raster"), rows)
+    rows = plan.grid[live[-2]] if len(live) > 1 else 1
+    group = min(max(1, plan.program.knob("raster") // plan.cluster), rows)
     divisor = plan.tiles
     swizzled = live[-2:] if group > 1 else []
     for a in live:
-        count, name = plan.program.grid[a], plan.names[a]
+        count, name = plan.grid[a], plan.names[a]
         divisor //= count
         if a not in swizzled:
             index = remainder("tile", divisor, 0 if a == live[0] else count)
-            out.line(f"const int block_{name} = {total([(1, index)])} * BLOCK_{name.upper()};")
+            out.line(f"const int block_{name} = {_first(plan, a, total([(1, index)]))};")
     if swizzled:
         _write_raster(out, plan, swizzled, group, outer=len(live) > 2)
 
 
+def _first(plan: Plan, axis: int, index: str) -> str:
+    """First index along an axis of the tile with this number; of a cluster's tiles, of the one that is this block's."""
+    size = f"BLOCK_{plan.names[axis].upper()}"
+    if plan.together[axis] == 1:
+        return f"{index} * {size}"
+    return f"({index} * CLUSTER + rank) * {size}" if index else f"rank * {size}"
+
+
 def _write_raster(out: Writer, plan: Plan, axes: list[int], group: int, outer: bool) -> None:
     """Tiles of the last two axes in groups of rows, column by column within a group; the last group may be shorter."""
-    (row, column), rest = axes, plan.program.grid[axes[0]] % group
-    rows, columns = plan.program.grid[row], plan.program.grid[column]
+    (row, column), rest = axes, plan.grid[axes[0]] % group
+    rows, columns = plan.grid[row], plan.grid[column]
     place = f"tile % {math.prod((rows, columns))}" if outer else "tile"
     out.line(f"const int place = {place};")
     out.line(f"const int row_group = place / {group * columns} * {group};  // groups of {group} rows of tiles")
@@ -54,6 +68,5 @@ def _write_raster(out: Writer, plan: Plan, axes: list[int], group: int, outer: b
         out.line(f"const int group_rows = {rows} - row_group < {group} ? {rows} - row_group : {group};")
         height = "group_rows"
     within = f"place % {group * columns}"
-    row_name, column_name = plan.names[row], plan.names[column]
-    out.line(f"const int block_{row_name} = (row_group + {within} % {height}) * BLOCK_{row_name.upper()};")
-    out.line(f"const int block_{column_name} = {within} / {height} * BLOCK_{column_name.upper()};")
+    out.line(f"const int block_{plan.names[row]} = {_first(plan, row, f'(row_group + {within} % {height})')};")
+    out.line(f"const int block_{plan.names[column]} = {_first(plan, column, f'{within} / {height}')};")

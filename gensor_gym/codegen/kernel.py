@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,9 @@ class Launch:
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
+    cluster: int = field(default=1, repr=False)
+    """Blocks that are resident together and reach into each other's shared memory. The source says it as well, so that the
+    launch needs no attribute (and the digest no part)."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ A thread of the producer lets the tensor memory accelerator fill a stage as soon
 consumer issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each
 stage has two barriers for that, `full` and `empty`. The loop over stages runs on from one tile to the next, so in a
 persistent kernel the tiles of the next output are on their way while the present one is stored.
+
+Blocks of a cluster go through the same steps of neighbouring tiles. Each copies its share of the tile of B to all of them,
+so a stage is given back to every block of the cluster, and none ends before all are done with it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.wgmma_plan import (
     ATOM_BYTES,
-    INSTRUCTION_ROWS,
     PRODUCER_REGISTERS,
     WARPGROUP,
     WgmmaPlan,
@@ -27,7 +29,7 @@ from gensor_gym.codegen.wgmma_plan import (
 )
 from gensor_gym.codegen.wgmma_store import first_column, write_store
 from gensor_gym.codegen.wgmma_text import wgmma_functions
-from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
 
 WARPS = WARPGROUP // 32
 
@@ -41,7 +43,7 @@ def generate_wgmma(program: Program) -> Kernel:
     with out.block("if (warpgroup == 0)"):
         _write_producer(out, plan)
     _write_consumer(out, plan)
-    main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan))
+    main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan), plan.cluster)
     functions = wgmma_functions(plan.op.dtype, plan.tile[1], len(plan.maps[0].shape))
     return assemble(plan, entry, main, functions)
 
@@ -53,16 +55,21 @@ def _names(plan: WgmmaPlan) -> tuple[str, str]:
 
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
     """Named sizes."""
-    return sizes(plan) | {
+    table = sizes(plan) | {
         "STAGES": (plan.stages, "stages of the ring"),
         "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
         "A_BYTES": (plan.a_bytes, "of a stage, before B"),
         "PANEL_BYTES": (plan.panel_bytes, f"{plan.panel} columns of B"),
-        "CONSUMER_WARPS": (plan.num_consumers * WARPS, "warps that give a stage back"),
+        "CONSUMER_WARPS": (plan.num_consumers * WARPS * plan.cluster, "warps that give a stage back"),
         "POINTS": (plan.step // plan.depth, "wgmma along a step"),
-        "ROW_BLOCKS": (plan.tile[0] // INSTRUCTION_ROWS, f"blocks of {INSTRUCTION_ROWS} rows of a consumer"),
+        "ROW_BLOCKS": (plan.tile[0] // WGMMA_ROWS, f"blocks of {WGMMA_ROWS} rows of a consumer"),
         "WORK": (plan.work, "tiles, times slices"),
+        "CLUSTER": (plan.cluster, "blocks that share a tile of B, neighbours along m"),
+        "EVERY_BLOCK": ((1 << plan.cluster) - 1, "of the cluster, as a mask"),
     }
+    if plan.cluster > 1:
+        table["TILES"] = (plan.tiles, "block tiles of the output, those of a cluster as one")
+    return table
 
 
 def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
@@ -84,7 +91,9 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
             out.line("barrier_init(full + stage * 8, 1);")
             out.line("barrier_init(empty + stage * 8, CONSUMER_WARPS);")
         out.line("fence_barrier_init();")
-    out.line("__syncthreads();")
+    out.line("cluster_sync();" if plan.cluster > 1 else "__syncthreads();")
+    if plan.cluster > 1:
+        out.line("const int rank = blockIdx.x % CLUSTER;")
     out.line(f"const int warpgroup = threadIdx.x / {WARPGROUP};")
 
 
@@ -117,12 +126,18 @@ def _write_copies(out: Writer, plan: WgmmaPlan) -> None:
     for row in range(0, plan.block[plan.roles.m], plan.box_rows):
         place = ", ".join([step, total([(1, m)], row), *batch])
         out.line(f"{load}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
+    copy, to_all, first, share = load, "", step, "b_tile"
+    if plan.cluster > 1:
+        copy, to_all, first, share = f"multicast_box_{len(plan.maps[0].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
+        k = plan.names[plan.roles.k].upper()
+        out.line(f"const int b_row = {total([(1, step), (1, f'rank * (STEP_{k} / CLUSTER)')])};  // of this block's share")
+        out.line("const unsigned b_share = b_tile + rank * (PANEL_BYTES / CLUSTER);")
     for consumer in range(plan.consumers[1]):
         for panel in range(plan.panels):
             number, column = consumer * plan.panels + panel, consumer * plan.tile[1] + panel * plan.panel
-            place = ", ".join([total([(1, n)], column), step, *batch])
-            to = f"b_tile + {number} * PANEL_BYTES" if number else "b_tile"
-            out.line(f"{load}({to}, {b}_map, ready, {place});")
+            place = ", ".join([total([(1, n)], column), first, *batch])
+            to = f"{share} + {number} * PANEL_BYTES" if number else share
+            out.line(f"{copy}({to}, {b}_map, ready, {to_all}{place});")
 
 
 def _origins(plan: WgmmaPlan) -> tuple[str, str, list[str]]:
@@ -147,9 +162,11 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
             _write_products(out, plan)
         if plan.stages > 1:
             out.line("wgmma_wait<0>();")
-            out.line("if (lane == 0) barrier_arrive(empty + before * 8);")
+            _write_release(out, plan, "before")
         out.line()
         write_store(out, plan)
+    if plan.cluster > 1:
+        out.line("cluster_sync();  // until then others of the cluster give stages back to this block")
 
 
 def _write_place(out: Writer, plan: WgmmaPlan) -> None:
@@ -180,20 +197,27 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
     out.line("wgmma_fence();")
     with out.nest([Loop("point", "POINTS"), Loop("rows", "ROW_BLOCKS")]):
         step_bytes = plan.depth * plan.item
-        out.line(f"const unsigned a = a_tile + rows * {INSTRUCTION_ROWS * SWIZZLE_BYTES} + point * {step_bytes};")
+        out.line(f"const unsigned a = a_tile + rows * {WGMMA_ROWS * SWIZZLE_BYTES} + point * {step_bytes};")
         out.line(f"const unsigned b = b_tile + point * {plan.depth * SWIZZLE_BYTES};")
         add = f"point > 0 || step > {first}" if plan.steps > 1 else "point > 0"
         out.line(f"wgmma_{plan.op.dtype}(acc[rows], A_ROWS | (a >> 4), B_PANELS | (b >> 4), {add});")
     out.line("wgmma_commit();")
     if plan.stages == 1:
         out.line("wgmma_wait<0>();")
-        out.line("if (lane == 0) barrier_arrive(empty + stage * 8);")
+        _write_release(out, plan, "stage")
     else:
         out.line("wgmma_wait<1>();  // the products of the step before are done")
         if plan.steps > 1:
-            out.line(f"if (lane == 0 && step > {first}) barrier_arrive(empty + before * 8);")
+            _write_release(out, plan, "before", f"step > {first}")
         out.line("before = stage;")
     _write_next_stage(out)
+
+
+def _write_release(out: Writer, plan: WgmmaPlan, stage: str, condition: str = "") -> None:
+    """A warp gives a stage back, to every block of the cluster."""
+    lanes = "lane < CLUSTER" if plan.cluster > 1 else "lane == 0"
+    arrive = "cluster_arrive(empty + {} * 8, lane)" if plan.cluster > 1 else "barrier_arrive(empty + {} * 8)"
+    out.line(f"if ({lanes}{' && ' if condition else ''}{condition}) {arrive.format(stage)};")
 
 
 def _write_next_stage(out: Writer) -> None:
@@ -207,10 +231,12 @@ def _write_next_stage(out: Writer) -> None:
 def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
     """The tiles (and slices) of this block, one after the other where it stays; where each stands."""
     with ExitStack() as stack:
-        work = "blockIdx.x"
+        share = " / CLUSTER" if plan.cluster > 1 else ""
+        work = f"blockIdx.x{share}"
         if plan.persistent:
+            head = f"for (int work = {work}; work < WORK; work += gridDim.x{share})"
             work = "work"
-            stack.enter_context(out.block("for (int work = blockIdx.x; work < WORK; work += gridDim.x)"))
+            stack.enter_context(out.block(head))
         write_block_tile(out, plan, work)
         if plan.slices > 1:
             index = f"{work} / TILES" if plan.tiles > 1 else work

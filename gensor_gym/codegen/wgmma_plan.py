@@ -9,14 +9,12 @@ from functools import cached_property
 from gensor_gym.codegen.cuda_plan import Plan, check_program
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.tensor_map import MAX_BOX, TensorMap
-from gensor_gym.graph.structure import SWIZZLE_BYTES, MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
+from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 WARPGROUP = 128
 """Threads that issue a wgmma together."""
-INSTRUCTION_ROWS = 64
-"""Rows of one wgmma."""
 ATOM_BYTES = 1024
 """Eight rows of 128 bytes: what the swizzle repeats after, and what tiles are aligned to."""
 BARRIER_BYTES = 16
@@ -90,7 +88,7 @@ class WgmmaPlan(Plan):
     @cached_property
     def box_rows(self) -> int:
         """Rows of A in one copy: the most that divide the block tile and that a box may have."""
-        return next(rows for rows in range(MAX_BOX, 0, -INSTRUCTION_ROWS) if self.block[self.roles.m] % rows == 0)
+        return next(rows for rows in range(MAX_BOX, 0, -WGMMA_ROWS) if self.block[self.roles.m] % rows == 0)
 
     @cached_property
     def a_bytes(self) -> int:
@@ -139,19 +137,34 @@ class WgmmaPlan(Plan):
         return asked if asked > even > PRODUCER_REGISTERS else 0
 
     @property
+    def cluster(self) -> int:
+        """Blocks of a cluster: neighbours along m, which share the tile of B."""
+        return self.program.knob("cluster")
+
+    @property
+    def together(self) -> tuple[int, ...]:
+        """Block tiles that a cluster takes together, [A]."""
+        return tuple(self.cluster if a == self.roles.m else 1 for a in range(len(self.op.axes)))
+
+    @property
     def work(self) -> int:
-        """Block tiles of the output, times parts of the reduction."""
+        """Tiles of the output (those of a cluster as one), times parts of the reduction."""
         return self.tiles * self.slices
 
     @property
     def persistent(self) -> bool:
         """Whether blocks stay and take one tile after the other: where there are more than can live at a time."""
-        return self.program.knob("persistent") == 1 and self.work > self.program.hardware.units * self.resident
+        return self.program.knob("persistent") == 1 and self.work > self.living
+
+    @property
+    def living(self) -> int:
+        """Clusters (single blocks are clusters of one) that the device holds at a time, at least 1."""
+        return max(1, self.program.hardware.units * self.resident // self.cluster)
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
-        return self.program.hardware.units * self.resident if self.persistent else self.work
+        """Blocks of the launch, whole clusters."""
+        return (self.living if self.persistent else self.work) * self.cluster
 
     @property
     def arch(self) -> str:
@@ -160,9 +173,9 @@ class WgmmaPlan(Plan):
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of A and B."""
+        """Tensor maps of A and B; a block of a cluster copies its share of the rows of a panel of B."""
         left, right = self.op.reads[self.roles.a], self.op.reads[self.roles.b]
-        return self._map(left, (self.box_rows, self.step)), self._map(right, (self.step, self.panel))
+        return self._map(left, (self.box_rows, self.step)), self._map(right, (self.step // self.cluster, self.panel))
 
     def _map(self, read: Access, box: tuple[int, int]) -> TensorMap:
         """Boxes of the last two dimensions of an operand, one matrix of a batch at a time."""
@@ -186,10 +199,11 @@ def make_wgmma_plan(program: Program) -> WgmmaPlan:
     others = [a for a in op.spatial if a not in (roles.m, roles.n)]
     for broken, words in (
         (max(program.vthread) > 1, f"virtual threads {program.vthread}: 1 on every axis"),
-        (rows % INSTRUCTION_ROWS, f"{rows} rows of a consumer: multiples of {INSTRUCTION_ROWS}"),
+        (rows % WGMMA_ROWS, f"{rows} rows of a consumer: multiples of {WGMMA_ROWS}"),
         (columns % 8 or columns > 256, f"{columns} columns of a consumer: 8 to 256, in eights"),
         (plan.step != plan.panel, f"steps of {plan.step} along the reduction: {plan.panel}, one swizzled row"),
         (plan.register[roles.k] % plan.depth, f"chunks of {plan.register[roles.k]}: multiples of {plan.depth}"),
+        (program.grid[roles.m] < plan.cluster, f"{program.grid[roles.m]} tiles along m: a cluster takes {plan.cluster}"),
         (any(plan.block[a] != 1 for a in others), f"block tile {plan.block}: one matrix of a batch"),
         (plan.threads > hw.threads_per_block, f"{plan.threads} threads: at most {hw.threads_per_block}"),
         (plan.shared_bytes > hw.shared_per_block, f"{plan.shared_bytes} bytes of shared memory: at most {hw.shared_per_block}"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from gensor_gym.codegen.cuda_index import flat, origin
 from gensor_gym.codegen.cuda_map import apply_stage
 from gensor_gym.codegen.cuda_text import Loop, Writer, total, widened
-from gensor_gym.codegen.wgmma_plan import INSTRUCTION_ROWS, WgmmaPlan
+from gensor_gym.codegen.wgmma_plan import WgmmaPlan
+from gensor_gym.graph.structure import WGMMA_ROWS
 from gensor_gym.operators.types import Access
 
 
@@ -38,7 +39,7 @@ def write_store(out: Writer, plan: WgmmaPlan) -> None:
     if length == 4:
         out.line("const bool odd = lane % 2;")
     with out.nest([Loop("rows", "ROW_BLOCKS"), Loop("half", "2")]):
-        out.line(f"const int out_{m.name} = {row} + rows * {INSTRUCTION_ROWS} + half * 8;")
+        out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS} + half * 8;")
         with out.nest([Loop("group", f"REG_{n.name.upper()} / {4 * length}")]):
             out.line(f"const int out_{n.name} = {column} + group * {4 * length};")
             out.line(f"const float *sums = &acc[rows][group * {2 * length} + half * 2];")

@@ -36,6 +36,22 @@ struct __align__(64) TensorMap {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
 }}
 """,
+    "cluster_sync": f"""\
+// All threads of the cluster that have not ended meet; what they did before is seen by all.
+{_HEAD} void cluster_sync() {{
+  asm volatile("barrier.cluster.arrive.release;\\nbarrier.cluster.wait.acquire;" ::: "memory");
+}}
+""",
+    "cluster_arrive": f"""\
+// Arrive at the barrier that a block of the cluster has at this address. It says that products are done, not what a thread
+// has written, so it needs no .release.cluster, which would wait for all of the thread's memory operations.
+{_HEAD} void cluster_arrive(unsigned barrier, int rank) {{
+  asm volatile(
+      "{{\\n.reg .b32 remote;\\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\\n}}" :: "r"(barrier), "r"(rank) : "memory");
+}}
+""",
     "barrier_expect_bytes": f"""\
 // Arrive, and announce bytes that copies will bring.
 {_HEAD} void barrier_expect_bytes(unsigned barrier, int bytes) {{
@@ -114,6 +130,23 @@ def load_box(rank: int) -> str:
 """
 
 
+def multicast_box(rank: int) -> str:
+    """The copy of a box to several blocks of a cluster: `multicast_box_2d`, `multicast_box_3d`."""
+    names = ("x", "y", "z")[:rank]
+    parameters = ", ".join(f"int {name}" for name in names)
+    places = ", ".join(f"%{4 + i}" for i in range(rank))
+    operands = ", ".join(f'"r"({name})' for name in names)
+    return f"""\
+// Begin to copy a box to the same place in all blocks of the mask; each block's own barrier gets the bytes.
+{_HEAD} void multicast_box_{rank}d(unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, {parameters}) {{
+  asm volatile(
+      "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {{{places}}}], [%2], %3;"
+      :: "r"(to), "l"(&map), "r"(barrier), "h"(static_cast<unsigned short>(blocks)), {operands} : "memory");
+}}
+"""
+
+
 def multiply_add(dtype: str, columns: int) -> str:
     """The multiply-add of a warpgroup with so many columns: `wgmma_float16`, `wgmma_bfloat16`."""
     elements, kind = columns // 2, _PTX_TYPES[dtype]
@@ -136,5 +169,6 @@ def multiply_add(dtype: str, columns: int) -> str:
 
 def wgmma_functions(dtype: str, columns: int, rank: int) -> dict[str, str]:
     """All device functions that a kernel may call: for 16-bit elements, columns of a wgmma, dimensions of its boxes."""
-    own = {f"load_box_{rank}d": load_box(rank), f"wgmma_{dtype}": multiply_add(dtype, columns)}
+    own = {f"load_box_{rank}d": load_box(rank), f"multicast_box_{rank}d": multicast_box(rank)}
+    own[f"wgmma_{dtype}"] = multiply_add(dtype, columns)
     return FUNCTIONS | own

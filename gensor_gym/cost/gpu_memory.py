@@ -20,6 +20,7 @@ from gensor_gym.graph.resources import (
     fragment,
     power_value,
     threads_of,
+    tiles_along,
 )
 from gensor_gym.graph.tables import (
     END_REDUCE,
@@ -28,6 +29,7 @@ from gensor_gym.graph.tables import (
     ITEM,
     L2_BYTES,
     MATRIX_B,
+    MATRIX_M,
     NUM_DIMS,
     NUM_READS,
     PADDED,
@@ -96,12 +98,13 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
 def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Distinct bytes of a tensor that the blocks of one wave touch over the whole reduction.
 
-    Blocks follow each other along the innermost axis first; with raster R they go R rows deep before the next column.
+    Blocks follow each other along the innermost axis first; with raster R they go R rows deep before the next column,
+    and those of a cluster C rows.
     """
     left = max(1, resident)
     size = ints[ITEM + tensor] * 1.0
     inner = SPATIAL_SLOTS - 1
-    rows = power_value(row[RASTER])
+    rows = max(power_value(row[RASTER]), power_value(row[CLUSTER]))
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
         tile = row[TILE + MAX_AXES + axis]
         grid = (ints[EXTENT + axis] + tile - 1) // tile
@@ -129,11 +132,14 @@ def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def grid_blocks(row, ints):  # noqa: ANN001, ANN201
-    """Blocks of the launch."""
+    """Blocks of the launch, whole clusters: those of a cluster have neighbouring tiles along m."""
     blocks = power_value(row[SPLIT_K])
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        tile = row[TILE + MAX_AXES + axis]
-        blocks *= (ints[EXTENT + axis] + tile - 1) // tile
+        tiles = tiles_along(row, axis, ints)
+        if axis == ints[MATRIX_M] and row[CLUSTER] > 0:
+            together = power_value(row[CLUSTER])
+            tiles = (tiles + together - 1) // together * together
+        blocks *= tiles
     return blocks
 
 

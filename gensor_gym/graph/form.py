@@ -13,8 +13,10 @@ from gensor_gym.graph.resources import (
     REGISTER_BUFFER,
     TENSOR_CORE,
     WARP_TILE,
+    power_value,
     reduce_product,
     spatial_product,
+    tiles_along,
 )
 from gensor_gym.graph.tables import (
     FIRST_SPATIAL,
@@ -32,7 +34,7 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     """Whether the register tile is whole fragments of the instruction, and knobs of other programs stand at their first.
 
     mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns, one swizzle
-    row of 128 bytes along k in each step, one matrix of a batch in a block.
+    row of 128 bytes along k in each step, one matrix of a batch in a block, a tile along m for every block of a cluster.
     """
     if row[TENSOR_CORE] == 0:
         return row[PERSISTENT] == 0 and row[CLUSTER] == 0
@@ -48,6 +50,8 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] == 1:
         return row[PERSISTENT] == 0 and row[CLUSTER] == 0 and reduce_product(row, 0, ints) == row[TILE + k]
     if row[TILE + n] > 256 or row[REGISTER_BUFFER] > 0:
+        return False
+    if row[CLUSTER] > 0 and tiles_along(row, m, ints) < power_value(row[CLUSTER]):
         return False
     one = row[TILE + MAX_AXES + m] * row[TILE + MAX_AXES + n] == spatial_product(row, 1, ints)
     return one and row[TILE + MAX_AXES + k] * ints[ITEM + ints[MATRIX_A]] == 128

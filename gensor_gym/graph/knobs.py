@@ -64,7 +64,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob("lane_map", "gpu", (0, 1), (0, 1), 0, "1 interleaves lanes so that 128-bit shared loads do not conflict"),
     Knob("raster", "gpu", (1, 2, 4, 8, 16), (1, 2, 4, 8, 16), 1, "index arithmetic at the start of a block"),
     Knob("persistent", "gpu", (0, 1), (0, 1), 0, "tile scheduler in the kernel"),
-    Knob("cluster", "gpu", (1, 2, 4), (1,), 1, "blocks that must be resident together"),
+    Knob("cluster", "gpu", (1, 2, 4), (1, 2), 1, "blocks that must be resident together"),
     Knob("tensor_core", "gpu", (0, 1, 2), (0, 1, 2), 0, "0 CUDA cores, 1 mma.sync, 2 wgmma with TMA: whole fragments"),
     Knob(
         "convolution",

@@ -99,6 +99,13 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
+    """Block tiles along a spatial axis."""
+    tile = row[TILE + MAX_AXES + axis]
+    return (ints[EXTENT + axis] + tile - 1) // tile
+
+
+@lean
 def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
     """Steps of the reduction loop over tiles of a level."""
     steps = 1

@@ -148,6 +148,8 @@ m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
 WGMMA_TYPES = ("float16", "bfloat16")
 """Data types of which wgmma reads both operands as they lie in memory: B[k, n] with n contiguous is read for 16-bit
 elements only (PTX ISA, matrix layouts of wgmma)."""
+WGMMA_ROWS = 64
+"""Rows of one wgmma (PTX ISA, m64nNk16)."""
 SWIZZLE_BYTES = 128
 """A step of the reduction is one row of this many bytes in a wgmma program's shared memory."""
 
@@ -164,7 +166,7 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
         return (0,)
     whole = all(read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] % 16 == 0 for read in op.reads)
     product = op.name in ("gemm", "batched_gemm") and op.dtype in WGMMA_TYPES
-    wide = product and hardware.arch == "sm_90" and _fills(op, roles, 64, SWIZZLE_BYTES // ITEM_BYTES[op.dtype])
+    wide = product and hardware.arch == "sm_90" and _fills(op, roles, WGMMA_ROWS, SWIZZLE_BYTES // ITEM_BYTES[op.dtype])
     return (0, 1, 2) if wide and whole else (0, 1)
 
 

@@ -17,6 +17,7 @@ from gensor_gym.graph.ladder import ladders
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, slot_of
 from gensor_gym.graph.structure import (
     LEVELS,
+    WGMMA_ROWS,
     convolution_choices,
     instruction_k,
     is_staged,
@@ -211,6 +212,8 @@ def _knob_bits(op: Operator, hardware: Hardware, index: int) -> int:
     if knob.name in ("tensor_core", "persistent", "cluster"):
         tensor = tensor_core_choices(op, hardware)
         usable &= set(tensor) if knob.name == "tensor_core" else usable if 2 in tensor else {knob.default}
+    if knob.name == "cluster" and len(usable) > 1:  # of at least as many tiles along m
+        usable = {v for v in usable if op.axes[_m_axis(op)].extent > (v - 1) * WGMMA_ROWS}
     if knob.name == "convolution":
         usable &= set(convolution_choices(op, hardware.kind))
     if knob.name == "pack_b" and len(op.reads) < 2:
@@ -218,6 +221,13 @@ def _knob_bits(op: Operator, hardware: Hardware, index: int) -> int:
     if knob.name == "prefetch" and not op.reduce:
         usable = {0}
     return sum(1 << i for i, value in enumerate(knob.values) if value in usable)
+
+
+def _m_axis(op: Operator) -> int:
+    """Axis m of a product of matrices."""
+    roles = matrix_axes(op)
+    assert roles is not None, "it has tensor cores"
+    return roles.m
 
 
 def _staging_values(op: Operator, hardware: Hardware, name: str) -> set[int]:

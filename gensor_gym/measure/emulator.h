@@ -3,7 +3,8 @@
 // The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, at a warp operation until
 // every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two
 // waits the order of the fibers is random (seeded), and shared memory starts as NaN in every block, so that a missing
-// barrier gives a wrong answer. Blocks run one after another.
+// barrier gives a wrong answer. Blocks run one after another, those of a cluster at the same time: now one of them lags
+// behind, now another. A block ends only after a barrier of the cluster that follows all that others do to its memory.
 // Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
 // once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
@@ -35,6 +36,7 @@
 #define __shared__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct alignas(8) float2 { float x, y; };
@@ -73,11 +75,11 @@ struct Copies {
   long group;  // that the next copy belongs to
 };
 
-enum State { READY, AT_BARRIER, AT_WARP, AT_EVENT, DONE };
+enum State { READY, AT_BARRIER, AT_WARP, AT_EVENT, AT_CLUSTER, DONE };
 
 struct Fiber {
   ucontext_t context;
-  uint3 index;
+  uint3 index, block;
   State state;
   int line;             // of the barrier or warp operation it waits at
   unsigned mask;        // lanes it waits for
@@ -88,16 +90,20 @@ struct Fiber {
 };
 
 constexpr size_t STACK_BYTES = 1 << 18;
-constexpr int MAX_THREADS = 1024;
+constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 4;
 
-static Fiber fibers[MAX_THREADS];
+static Fiber fibers[MAX_THREADS * MAX_CLUSTER];  // blocks of a cluster one after the other
 static char *stacks;
 static ucontext_t scheduler;
-static int current, threads;
+static int current, threads;       // fiber that runs, threads of a block
+static int cluster;                // blocks that run at the same time
+static int living[MAX_CLUSTER];    // threads of a block that have not returned
+static bool met;                   // whether the blocks of the cluster have met: before that one may not have begun
+static bool reached[MAX_CLUSTER];  // whether others reached into a block's memory since the last barrier of the cluster
 static void (*kernel)(void **);
 static void **kernel_arguments;
 static uint64_t random_state = 1;
-static unsigned char *shared_base;
+static unsigned char *shared_base;  // of the first block of the cluster; each has `shared_bytes`
 static size_t shared_bytes;
 static unsigned long blocks_begun;
 static bool (*advance)();  // lets one thing happen that is under way beside the threads; false where nothing is
@@ -107,7 +113,7 @@ static size_t scheduler_stack_bytes;
 #endif
 
 [[noreturn]] static void fail(const char *what, int line) {
-  fprintf(stderr, "emulator: block %u, thread %d, line %d: %s\n", blockIdx.x, current, line, what);
+  fprintf(stderr, "emulator: block %u, thread %d, line %d: %s\n", blockIdx.x, current % threads, line, what);
   exit(3);
 }
 
@@ -164,12 +170,15 @@ static void start() {
 #endif
   kernel(kernel_arguments);
   if (fibers[current].copies.count) fail("a thread ends with asynchronous copies under way", 0);
+  const int block = current / threads;
+  if (--living[block] == 0 && reached[block]) fail("the block ends, no barrier after others reached into its shared memory", 0);
   leave(DONE);
 }
 
 static void run(int thread) {
   current = thread;
   threadIdx = fibers[thread].index;
+  blockIdx = fibers[thread].block;
 #ifdef EMULATOR_ASAN
   void *fake = nullptr;
   __sanitizer_start_switch_fiber(&fake, stacks + thread * STACK_BYTES, STACK_BYTES);
@@ -185,26 +194,63 @@ static void barrier(int line) {
   leave(AT_BARRIER);
 }
 
-// Nobody can run: let all pass the barrier, or say what is wrong. Returns false when the block is done.
-static bool release() {
-  int done = 0, waiting = 0;
-  for (int t = 0; t < threads; ++t) {
-    done += fibers[t].state == DONE;
-    waiting += fibers[t].state == AT_BARRIER;
+static void cluster_barrier(int line) {
+  fibers[current].line = line;
+  leave(AT_CLUSTER);
+}
+
+// Lets the threads of a block pass the barrier that they are at; false where they are not all at one.
+static bool pass_barrier(int first) {
+  for (int t = first; t < first + threads; ++t)
+    if (fibers[t].state != AT_BARRIER || fibers[t].line != fibers[first].line) return false;
+  for (int t = first; t < first + threads; ++t) fibers[t].state = READY;
+  return true;
+}
+
+// The same for the barrier of the cluster; threads that have returned do not count.
+static bool pass_cluster_barrier(int fibers_in_use) {
+  int line = 0;
+  for (int t = 0; t < fibers_in_use; ++t) {
+    if (fibers[t].state == DONE) continue;
+    if (fibers[t].state != AT_CLUSTER || (line && fibers[t].line != line)) return false;
+    line = fibers[t].line;
   }
-  if (done == threads) {
+  for (int t = 0; t < fibers_in_use; ++t)
+    if (fibers[t].state == AT_CLUSTER) fibers[t].state = READY;
+  for (int b = 0; b < cluster; ++b) reached[b] = false;
+  met = true;
+  return line != 0;
+}
+
+// Why nobody can go on.
+[[noreturn]] static void explain(int fibers_in_use) {
+  int at_cluster = -1;
+  for (int t = 0; t < fibers_in_use; ++t) {
+    const int line = fibers[t].line;
+    current = t;
+    blockIdx = fibers[t].block;
+    if (fibers[t].state == AT_EVENT) fail("deadlock: every thread waits, this one for an event that never comes", line);
+    if (fibers[t].state == AT_WARP) fail("deadlock: a lane named in the mask of a warp operation never arrives", line);
+    if (fibers[t].state == AT_BARRIER && living[t / threads] < threads)
+      fail("barrier divergence: some threads of the block have returned", line);
+    if (fibers[t].state == AT_CLUSTER) at_cluster = t;
+  }
+  if (at_cluster >= 0) fail("barrier divergence: threads of the cluster wait at different barriers", fibers[at_cluster].line);
+  fail("barrier divergence: threads of the block wait at different barriers", fibers[current].line);
+}
+
+// Nobody can run: let all pass the barrier, or say what is wrong. Returns false when the cluster is done.
+static bool release() {
+  const int fibers_in_use = threads * cluster;
+  int left = 0;
+  for (int b = 0; b < cluster; ++b) left += living[b];
+  if (left == 0) {
     if (advance != nullptr && advance()) fail("the block ends while a copy into its shared memory is under way", 0);
     return false;
   }
-  for (int t = 0; t < threads; ++t) {
-    const int line = fibers[t].line;
-    current = t;
-    if (fibers[t].state == AT_EVENT) fail("deadlock: every thread waits, this one for an event that never comes", line);
-    if (fibers[t].state == AT_WARP) fail("deadlock: a lane named in the mask of a warp operation never arrives", line);
-    if (fibers[t].state == AT_BARRIER && done) fail("barrier divergence: some threads of the block have returned", line);
-    if (line != fibers[0].line) fail("barrier divergence: threads of the block wait at different barriers", line);
-  }
-  for (int t = 0; t < threads; ++t) fibers[t].state = READY;
+  bool passed = false;
+  for (int b = 0; b < cluster; ++b) passed = pass_barrier(b * threads) || passed;
+  if (!passed && !pass_cluster_barrier(fibers_in_use)) explain(fibers_in_use);
   return true;
 }
 
@@ -213,18 +259,39 @@ static bool can_run(const Fiber &fiber) {
 }
 
 static bool waits_for_event() {
-  for (int t = 0; t < threads; ++t)
+  for (int t = 0; t < threads * cluster; ++t)
     if (fibers[t].state == AT_EVENT) return true;
   return false;
 }
 
-static void run_block() {
-  int order[MAX_THREADS];
+// Fibers that can run, without those of the block that lags behind, if there are others.
+static int choose(int lagging, int *order) {
+  int ready = 0, ahead = 0;
+  const int from = lagging * threads, to = from + threads;
+  for (int t = 0; t < threads * cluster; ++t)
+    if (can_run(fibers[t])) {
+      order[ready++] = t;
+      if (t < from || t >= to) order[ahead++] = t;
+    }
+  return ahead ? ahead : ready;
+}
+
+// The blocks of a cluster, the first of which is `first`.
+static void run_blocks(uint3 first) {
+  static int order[MAX_THREADS * MAX_CLUSTER];
+  int lagging = cluster;
+  met = false;
   ++blocks_begun;
-  for (int t = 0; t < threads; ++t) {
-    Fiber &fiber = fibers[t];
+  for (int b = 0; b < cluster; ++b) {
+    living[b] = threads;
+    reached[b] = false;
+  }
+  for (int f = 0; f < threads * cluster; ++f) {
+    Fiber &fiber = fibers[f];
+    const unsigned t = f % threads;
+    fiber.block = {first.x + f / threads, first.y, first.z};
     getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = stacks + t * STACK_BYTES;
+    fiber.context.uc_stack.ss_sp = stacks + f * STACK_BYTES;
     fiber.context.uc_stack.ss_size = STACK_BYTES;
     fiber.context.uc_link = nullptr;
     fiber.state = READY;
@@ -234,9 +301,8 @@ static void run_block() {
   }
   do {
     for (;;) {
-      int ready = 0;
-      for (int t = 0; t < threads; ++t)
-        if (can_run(fibers[t])) order[ready++] = t;
+      if (cluster > 1 && random_below(64) == 0) lagging = random_below(cluster + 1);
+      const int ready = choose(lagging, order);
       if (ready == 0) {
         if (!waits_for_event() || advance == nullptr || !advance()) break;
         continue;
@@ -252,14 +318,21 @@ static void run_block() {
   } while (release());
 }
 
-static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 block, unsigned char *shared, size_t bytes) {
+static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 block, unsigned char *shared, size_t bytes,
+                   int blocks_together = 1) {
   threads = static_cast<int>(block.x * block.y * block.z);
   if (threads < 1 || threads > MAX_THREADS) {
     fprintf(stderr, "emulator: a block of %d threads; 1 to %d are possible\n", threads, MAX_THREADS);
     exit(3);
   }
+  cluster = blocks_together;
+  if (cluster < 1 || cluster > MAX_CLUSTER || grid.x % cluster || (cluster > 1 && threads % 32)) {
+    fprintf(stderr, "emulator: clusters of %d blocks; 1 to %d of whole warps that divide the grid are possible\n", cluster,
+            MAX_CLUSTER);
+    exit(3);
+  }
   if (stacks == nullptr) {
-    void *memory = mmap(nullptr, MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+    void *memory = mmap(nullptr, MAX_THREADS * MAX_CLUSTER * STACK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
       perror("emulator: stacks");
@@ -275,88 +348,10 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
   blockDim = block;
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = {x, y, z};
-        if (bytes) memset(shared, 0xff, bytes);
-        run_block();
+      for (unsigned x = 0; x < grid.x; x += cluster) {
+        if (bytes) memset(shared, 0xff, bytes * cluster);
+        run_blocks({x, y, z});
       }
-}
-
-// A lane of the mask has come to a warp operation. Returns true for the last one; the others sleep until it wakes them.
-static bool arrive(int line, unsigned mask, uint64_t value) {
-  const int lane = current % 32, first = current - lane;
-  const int lanes = threads - first < 32 ? threads - first : 32;
-  if (!(mask >> lane & 1)) fail("a thread calls a warp operation whose mask does not name it", line);
-  if (lanes < 32 && mask >> lanes) fail("the mask of a warp operation names lanes that the block does not have", line);
-  Fiber &self = fibers[current];
-  self.line = line;
-  self.mask = mask;
-  self.value = value;
-  bool complete = true;
-  for (int l = 0; l < lanes; ++l) {
-    const Fiber &other = fibers[first + l];
-    if (!(mask >> l & 1) || l == lane) continue;
-    complete = complete && other.state == AT_WARP && other.mask == mask && other.line == line;
-  }
-  if (!complete) leave(AT_WARP);
-  return complete;
-}
-
-// All lanes of the mask meet; afterwards fibers[current].received holds what each brought.
-static void meet(int line, unsigned mask, uint64_t value) {
-  if (!arrive(line, mask, value)) return;
-  const int first = current - current % 32;
-  const int lanes = threads - first < 32 ? threads - first : 32;
-  for (int to = 0; to < lanes; ++to) {
-    if (!(mask >> to & 1)) continue;
-    for (int from = 0; from < lanes; ++from) fibers[first + to].received[from] = fibers[first + from].value;
-    fibers[first + to].state = READY;
-  }
-}
-
-template <typename T>
-static T shuffle(int line, unsigned mask, T value, int source, bool inside) {
-  static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
-  uint64_t bits = 0;
-  memcpy(&bits, &value, sizeof value);
-  meet(line, mask, bits);
-  if (!inside) return value;
-  if (!(mask >> source & 1)) fail("a shuffle reads a lane that the mask does not name", line);
-  T result;
-  memcpy(&result, &fibers[current].received[source], sizeof result);
-  return result;
-}
-
-template <typename T>
-static T shuffle_from(int line, unsigned mask, T value, int source, int width = 32) {
-  const int lane = current % 32;
-  return shuffle(line, mask, value, lane / width * width + (source & (width - 1)), true);
-}
-
-template <typename T>
-static T shuffle_down(int line, unsigned mask, T value, unsigned delta, int width = 32) {
-  const int lane = current % 32, source = lane + static_cast<int>(delta);
-  return shuffle(line, mask, value, source, source < lane / width * width + width);
-}
-
-template <typename T>
-static T shuffle_up(int line, unsigned mask, T value, unsigned delta, int width = 32) {
-  const int lane = current % 32, source = lane - static_cast<int>(delta);
-  return shuffle(line, mask, value, source, source >= lane / width * width);
-}
-
-template <typename T>
-static T shuffle_xor(int line, unsigned mask, T value, int bits, int width = 32) {
-  const int lane = current % 32, source = lane ^ bits;
-  return shuffle(line, mask, value, source, source < lane / width * width + width);
-}
-
-static inline unsigned ballot(int line, unsigned mask, int predicate) {
-  meet(line, mask, predicate != 0);
-  unsigned votes = 0;
-  for (int l = 0; l < 32; ++l)
-    if (mask >> l & 1) votes |= static_cast<unsigned>(fibers[current].received[l] & 1) << l;
-  return votes;
 }
 
 static void *read_exactly(FILE *file, size_t bytes) {
@@ -371,14 +366,6 @@ static void *read_exactly(FILE *file, size_t bytes) {
 }  // namespace emulator
 
 #define __syncthreads() emulator::barrier(__LINE__)
-#define __syncwarp(mask) emulator::ballot(__LINE__, mask, 0)
-#define __shfl_sync(...) emulator::shuffle_from(__LINE__, __VA_ARGS__)
-#define __shfl_down_sync(...) emulator::shuffle_down(__LINE__, __VA_ARGS__)
-#define __shfl_up_sync(...) emulator::shuffle_up(__LINE__, __VA_ARGS__)
-#define __shfl_xor_sync(...) emulator::shuffle_xor(__LINE__, __VA_ARGS__)
-#define __ballot_sync(mask, predicate) emulator::ballot(__LINE__, mask, predicate)
-#define __any_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) != 0)
-#define __all_sync(mask, predicate) (emulator::ballot(__LINE__, mask, predicate) == (mask))
 
 // The device functions of codegen/cuda_async.py, as the PTX documentation describes them.
 template <int BYTES>

@@ -161,7 +161,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 def _include_text(number: int, kernel: Kernel) -> str:
     """One kernel: its text with entries and shared memory renamed, its shared memory, and a function that runs it."""
     op = kernel.operator
-    shared = max(launch.shared_bytes for launch in kernel.launches)
+    shared = max(launch.shared_bytes * launch.cluster for launch in kernel.launches)
     names = [*(launch.entry for launch in kernel.launches), "shared_memory"]
     lines = [f"#define {name} {name}_{number}" for name in names]
     lines.append(f'#include "kernel_{number}.cu"')
@@ -204,4 +204,5 @@ def _launch_text(number: int, launch: Launch) -> str:
     """The call that emulates one launch."""
     grid, block = (f"dim3{{{', '.join(map(str, shape))}}}" for shape in (launch.grid, launch.block))
     shared = "shared_memory" if launch.shared_bytes else "nullptr"
-    return f"emulator::launch(call_{launch.entry}_{number}, a, {grid}, {block}, {shared}, {launch.shared_bytes});"
+    together = f"{launch.shared_bytes}, {launch.cluster}"
+    return f"emulator::launch(call_{launch.entry}_{number}, a, {grid}, {block}, {shared}, {together});"

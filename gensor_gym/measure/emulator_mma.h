@@ -9,6 +9,7 @@
 
 #include "emulator.h"
 #include "emulator_half.h"
+#include "emulator_warp.h"
 
 struct alignas(8) ushort4 { unsigned short x, y, z, w; };
 struct alignas(4) ushort2 { unsigned short x, y; };
@@ -37,8 +38,8 @@ namespace emulator {
 // All 32 lanes of the warp meet; the last to come does the work, given what each brought.
 template <typename Operands, typename Work>
 static void together(int line, Operands &mine, Work work) {
-  const int first = current - current % 32;
-  if (threads - first < 32) fail("an instruction of a whole warp in a warp of fewer than 32 threads", line);
+  const int first = current - lane_of(current);
+  if (lanes_from(first) < 32) fail("an instruction of a whole warp in a warp of fewer than 32 threads", line);
   if (!arrive(line, 0xffffffffu, reinterpret_cast<uintptr_t>(&mine))) return;
   Operands *lanes[32];
   for (int l = 0; l < 32; ++l) lanes[l] = reinterpret_cast<Operands *>(static_cast<uintptr_t>(fibers[first + l].value));

@@ -1,5 +1,5 @@
 // Barriers in shared memory and copies of boxes by tensor maps (TMA), under the names that generated kernels give to the
-// instructions. Addresses are those of the shared window, 32 bits.
+// instructions. Addresses are those of the shared window, 32 bits: a block's own, or those of a block of its cluster, by rank.
 //
 // A copy is under way until the scheduler lets it happen, at a random later moment; its destination holds NaN until then.
 // So a missing or early wait gives a wrong answer, and a wait for what never comes ends the process with a message.
@@ -38,12 +38,24 @@ static void pause() {
 
 constexpr unsigned WINDOW = 0x410;  // where a block's shared memory begins; aligned to 16 bytes and no more
 
+constexpr unsigned RANK = 1u << 24;    // addresses of a block of the cluster begin at (its rank + 1) * RANK
+
+// An address of the running block as the whole cluster has it; those of other blocks stay as they are.
+static unsigned in_cluster(unsigned address) {
+  return address < RANK ? address + (current / threads + 1) * RANK : address;
+}
+
+static unsigned at_rank(unsigned address, unsigned rank) { return address % RANK + (rank + 1) * RANK; }
+
 static unsigned char *shared_at(unsigned address, size_t bytes, const char *who, int line) {
-  if (address < WINDOW || address - WINDOW + bytes > shared_bytes) {
-    fprintf(stderr, "emulator: %s touches shared address %u, %zu bytes\n", who, address, bytes);
+  const unsigned own = address % RANK, block = in_cluster(address) / RANK - 1;
+  if (own < WINDOW || own - WINDOW + bytes > shared_bytes) {
+    fprintf(stderr, "emulator: %s touches shared address %u, %zu bytes\n", who, own, bytes);
     fail("outside the shared memory of the block", line);
   }
-  return shared_base + (address - WINDOW);
+  if (block >= static_cast<unsigned>(cluster)) fail("a block that the cluster does not have", line);
+  if (living[block] == 0) fail("the block ends while a copy or an arrival in its shared memory is under way", line);
+  return shared_base + block * shared_bytes + (own - WINDOW);
 }
 
 // The 16-byte units of rows of `swizzle` bytes change places, as the address says.
@@ -114,6 +126,19 @@ static void fence_barrier_init(int line) {
   }
 }
 
+// The running block does something to the shared memory of a block of its cluster.
+static void reach_into(int block, int line) {
+  if (block == current / threads) return;
+  if (!met) fail("a block reaches into another before a barrier of the cluster says that it has begun", line);
+  reached[block] = true;
+}
+
+static void cluster_arrive(int line, unsigned address, int rank) {
+  reach_into(rank, line);
+  change_barrier(at_rank(address, rank), 1, 0, 0, line);
+  pause();
+}
+
 static void barrier_arrive(int line, unsigned address) {
   change_barrier(address, 1, 0, 0, line);
   pause();
@@ -124,7 +149,7 @@ static void barrier_expect_bytes(int line, unsigned address, int bytes) {
   pause();
 }
 
-// What a fiber waits for: address and parity, and the line for a report.
+// What a fiber waits for: address in the cluster and parity, and the line for a report.
 static bool phase_ended(uint64_t what) {
   const unsigned parity = what & 1, address = static_cast<unsigned>(what >> 1 & 0xffffffff);
   const Barrier barrier = read_barrier(address, static_cast<int>(what >> 33));
@@ -133,7 +158,8 @@ static bool phase_ended(uint64_t what) {
 
 static void barrier_wait(int line, unsigned address, unsigned parity) {
   if (!read_barrier(address, line).fenced) fail("a barrier is used before a fence made its initialisation visible", line);
-  await(line, phase_ended, static_cast<uint64_t>(line) << 33 | static_cast<uint64_t>(address) << 1 | (parity & 1));
+  const uint64_t where = in_cluster(address);
+  await(line, phase_ended, static_cast<uint64_t>(line) << 33 | where << 1 | (parity & 1));
   pause();
 }
 
@@ -141,7 +167,7 @@ static void barrier_wait(int line, unsigned address, unsigned parity) {
 
 struct BoxCopy {
   TensorMap map;  // the kernel's own may be gone by then
-  unsigned to, barrier;
+  unsigned to, barrier;  // in the cluster
   int at[5];  // of the box's first element, innermost dimension first
   int line;
 };
@@ -181,7 +207,7 @@ static void carry_out(const BoxCopy &copy) {
   for (unsigned row = 0; row < rows; ++row) {
     read_row(copy, row, bytes);
     for (unsigned unit = 0; unit < row_bytes; unit += 16) {
-      const unsigned to = swizzled(copy.to + row * row_bytes + unit, map.swizzle);
+      const unsigned at = copy.to % RANK + row * row_bytes + unit, to = at_rank(swizzled(at, map.swizzle), copy.to / RANK - 1);
       memcpy(shared_at(to, 16, "a copy", copy.line), bytes + unit, 16);
     }
   }
@@ -198,17 +224,25 @@ static bool advance_copies() {
   return true;
 }
 
+// Bring a box to the same place in every block of the set `blocks`.
 template <typename... Coordinates>
-static void load_box(int line, unsigned to, const TensorMap &map, unsigned barrier, Coordinates... at) {
+static void load_box(int line, unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, Coordinates... at) {
   advance = advance_copies;
   if (sizeof...(at) != map.rank) fail("a copy with another number of coordinates than its map has", line);
   if (map.swizzle && map.box[0] * map.item_bytes != map.swizzle) fail("rows of a box shorter than the swizzle", line);
   if (to % 128) fail("a copy to a shared address that is no multiple of 128", line);
-  if (num_copies == MAX_COPIES) fail("more copies under way than the emulator keeps", line);
-  memset(shared_at(to, box_bytes(map), "a copy", line), 0xff, box_bytes(map));
-  copies[num_copies++] = {map, to, barrier, {at...}, line};
+  if (blocks >> cluster) fail("a copy whose mask names a block that the cluster does not have", line);
+  for (int block = 0; block < cluster; ++block) {
+    if (!(blocks >> block & 1)) continue;
+    reach_into(block, line);
+    if (num_copies == MAX_COPIES) fail("more copies under way than the emulator keeps", line);
+    memset(shared_at(at_rank(to, block), box_bytes(map), "a copy", line), 0xff, box_bytes(map));
+    copies[num_copies++] = {map, at_rank(to, block), at_rank(barrier, block), {at...}, line};
+  }
   pause();
 }
+
+static unsigned own_block() { return 1u << current / threads; }
 
 }  // namespace emulator
 
@@ -229,9 +263,21 @@ static inline void barrier_wait(unsigned barrier, unsigned parity, int line = __
   emulator::barrier_wait(line, barrier, parity);
 }
 static inline void load_box_2d(unsigned to, const TensorMap &map, unsigned barrier, int x, int y, int line = __builtin_LINE()) {
-  emulator::load_box(line, to, map, barrier, x, y);
+  emulator::load_box(line, to, map, barrier, emulator::own_block(), x, y);
 }
 static inline void load_box_3d(unsigned to, const TensorMap &map, unsigned barrier, int x, int y, int z,
                                int line = __builtin_LINE()) {
-  emulator::load_box(line, to, map, barrier, x, y, z);
+  emulator::load_box(line, to, map, barrier, emulator::own_block(), x, y, z);
 }
+static inline void multicast_box_2d(unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, int x, int y,
+                                    int line = __builtin_LINE()) {
+  emulator::load_box(line, to, map, barrier, blocks, x, y);
+}
+static inline void multicast_box_3d(unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, int x, int y, int z,
+                                    int line = __builtin_LINE()) {
+  emulator::load_box(line, to, map, barrier, blocks, x, y, z);
+}
+static inline void cluster_arrive(unsigned barrier, int rank, int line = __builtin_LINE()) {
+  emulator::cluster_arrive(line, barrier, rank);
+}
+static inline void cluster_sync(int line = __builtin_LINE()) { emulator::cluster_barrier(line); }

@@ -6,6 +6,7 @@
 
 #include "emulator_half.h"
 #include "emulator_tma.h"
+#include "emulator_warp.h"
 
 struct alignas(8) uint2 { unsigned x, y; };
 
@@ -47,10 +48,10 @@ struct Issue {
 };
 
 constexpr int MAX_APART = 1024;  // products that threads of a warpgroup may be apart
-static Issue issues[MAX_THREADS / 128][MAX_APART];
+static Issue issues[MAX_THREADS * MAX_CLUSTER / 128][MAX_APART];
 
 static Multiplier &multiplier() {
-  if (multipliers == nullptr) multipliers = static_cast<Multiplier *>(calloc(MAX_THREADS, sizeof(Multiplier)));
+  if (multipliers == nullptr) multipliers = static_cast<Multiplier *>(calloc(MAX_THREADS * MAX_CLUSTER, sizeof(Multiplier)));
   Multiplier &self = multipliers[current];
   if (self.block != blocks_begun) {
     self.block = blocks_begun;

@@ -1,0 +1,75 @@
+"""Kernels for wgmma made for tests, and what is wrong with what they compute in the emulator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gensor_gym import hardware, operators
+from gensor_gym.codegen import generate
+from gensor_gym.codegen.cuda_codegen import generate_cuda
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import lower
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.resources import shared_bytes_of, threads_of
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.emulator import EmulatedKernels, EmulatorError
+from gensor_gym.measure.expectation import decode, make_draws
+from gensor_gym.operators.types import Operator
+from tests.cuda_schedules import make_schedule
+
+H200 = hardware.get("h200")
+TINY = replace(H200, name="tiny", units=1)
+"""So few multiprocessors that persistent blocks have several tiles each."""
+
+
+def wgmma_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
+    """The kernel of a consumer's tile and a block tile of m and n; a batch one by one, 64 points of the reduction."""
+    batch = [1] * (len(op.axes) - 3)
+    schedule = make_schedule(op, [*batch, *tile, 16], [*batch, *block, 64], tensor_core=2, **knobs)
+    return generate_cuda(lower(op, schedule, hw))
+
+
+def faults(kernels: list[Kernel], seeds: int = 1) -> list[str]:
+    """What is wrong with the outputs of kernels compiled together, or how they ended."""
+    with EmulatedKernels(kernels) as program:
+        return [fault for number in range(len(kernels)) for fault in faults_of(program, number, seeds)]
+
+
+def faults_of(program: EmulatedKernels, number: int, seeds: int) -> list[str]:
+    """What is wrong with one of them, for each of so many seeds that shows a fault."""
+    found, op = [], program.kernels[number].operator
+    for seed in range(seeds):
+        draw = make_draws(op, seed)[0]
+        try:
+            fault = draw.fault(decode(program.run(number, draw.inputs, seed), op.output.dtype))
+        except EmulatorError as error:
+            fault = str(error)
+        found += [f"{op}: {fault}"] if fault else []
+    return found
+
+
+def gemm(m: int, n: int, k: int, dtype: str = "bfloat16", *stages: str) -> Operator:
+    """A 16-bit product with an epilogue."""
+    return operators.gemm(m, n, k, dtype=dtype).with_epilogue(*stages)
+
+
+def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: int = 1) -> list[Kernel]:
+    """Kernels of random schedules that the rules of the graph let pass; all of these can be generated."""
+    graph, kernels = ConstructionGraph(op, H200, space="extended"), []
+    while len(kernels) < count:
+        rows, columns = 64 * int(rng.integers(1, 4)), 8 * int(rng.integers(1, 33))
+        across = [int(n) for n in rng.choice([1, 1, 2, 3], 2)]
+        knobs = {name: int(rng.choice(KNOBS[KNOB_INDEX[name]].values)) for name in ("stages", "raster", "split_k", "persistent")}
+        knobs["cluster"] = cluster
+        batch = [1] * (len(op.axes) - 3)
+        tiles = [*batch, rows, columns, 16], [*batch, rows * across[0], columns * across[1], 64]
+        schedule = make_schedule(op, *tiles, tensor_core=2, **knobs)
+        if graph.is_legal(schedule):
+            kernel = generate(op, schedule, H200)
+            assert kernel.launches[0].shared_bytes == shared_bytes_of(schedule.row, graph.tables.ints)
+            assert kernel.launches[0].block[0] == threads_of(schedule.row, graph.tables.ints)
+            kernels.append(kernel)
+    return kernels
