@@ -301,7 +301,7 @@ static void run_blocks(uint3 first) {
   }
   do {
     for (;;) {
-      if (cluster > 1 && random_below(64) == 0) lagging = random_below(cluster + 1);
+      if (cluster > 1 && random_below(16) == 0) lagging = random_below(cluster + 1);
       const int ready = choose(lagging, order);
       if (ready == 0) {
         if (!waits_for_event() || advance == nullptr || !advance()) break;

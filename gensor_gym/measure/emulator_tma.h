@@ -54,7 +54,7 @@ static unsigned char *shared_at(unsigned address, size_t bytes, const char *who,
     fail("outside the shared memory of the block", line);
   }
   if (block >= static_cast<unsigned>(cluster)) fail("a block that the cluster does not have", line);
-  if (living[block] == 0) fail("the block ends while a copy or an arrival in its shared memory is under way", line);
+  if (living[block] == 0) fail("the shared memory of a block that has ended", line);
   return shared_base + block * shared_bytes + (own - WINDOW);
 }
 
@@ -200,6 +200,7 @@ static void read_row(const BoxCopy &copy, unsigned row, unsigned char *bytes) {
 }
 
 static void carry_out(const BoxCopy &copy) {
+  if (living[copy.to / RANK - 1] == 0) fail("the block ends while a copy into its shared memory is under way", copy.line);
   const TensorMap &map = copy.map;
   const unsigned row_bytes = map.box[0] * map.item_bytes;
   const unsigned rows = static_cast<unsigned>(box_bytes(map) / row_bytes);
