@@ -15,9 +15,14 @@ from agents.annealing_on_model import AnnealingOnModel
 from agents.diversity import diverse_pick
 from agents.program_features import FEATURES, program_features
 from agents.template import Template, keys_of
+from agents.transfer import GlobalModel, labels_of
+from agents.tree_gru import TreeGru
 from agents.tree_model import CostModel, Ensemble, TreeModel
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.session import Session
+
+MEMBERS = 6
+"""Models of an ensemble, as in the authors' study."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class AutoTvm:
     chains: int = 128
     steps: int = 500
     patience: int = 50
+    history: str = ""
+    """Store, table or folder of tables with trials of earlier tasks, from which a global model is fitted; empty for none."""
 
     def __post_init__(self) -> None:
         """ValueError for what is out of range."""
@@ -56,8 +63,14 @@ class AutoTvm:
             raise ValueError(f"epsilon={self.epsilon}, warm_up={self.warm_up}: expected a share, and 0 or more")
         if self.model not in ("trees", "treegru") or self.features not in FEATURES:
             raise ValueError(
-                f"model {self.model!r}, features {self.features!r}: expected trees or treegru, and one of {sorted(FEATURES)}"
+                f"model {self.model!r}, features {self.features!r}: expected trees or treegru, and one of {FEATURES}"
             )
+        if self.model == "treegru" and (self.features != "loops" or self.acquisition):
+            raise ValueError("model 'treegru' takes features 'loops' and no acquisition")
+        if self.acquisition and self.objective != "regression":
+            raise ValueError(f"acquisition {self.acquisition!r} needs objective 'regression', got {self.objective!r}")
+        if self.acquisition and self.history:
+            raise ValueError(f"acquisition {self.acquisition!r} is for searches without history")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose, measure, learn, until the budget is spent or no program is new."""
@@ -77,7 +90,12 @@ class Tuner:
         self.tried: set[bytes] = set()
         self.points: list[np.ndarray] = []
         self.seconds: list[float] = []
-        self.model: CostModel = self._make_model()
+        seed = int(rng.integers(2**31))
+        self.model = make_model(settings, seed)
+        self.earlier: GlobalModel | None = None
+        if settings.history:
+            kind, objective = settings.features, settings.objective
+            self.earlier = GlobalModel(settings.history, session.graph, kind, objective, settings.batch, seed)
         listed = self.template.listed
         self._listed_features = None if listed is None else self.features(listed)
 
@@ -95,15 +113,17 @@ class Tuner:
     def _plan(self) -> np.ndarray:
         """Configurations of the next batch, each new; they count as tried from now on."""
         batch, chosen = self.settings.batch, np.empty((0, len(self.template.sizes)), dtype=np.int64)
-        if len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any():
+        learned = len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any()
+        if learned or self.earlier:
             chosen = self._by_model(batch - int(self.settings.epsilon * batch))
             self.tried.update(keys_of(chosen))
         return np.concatenate([chosen, self._random(batch - len(chosen))])
 
     def _by_model(self, count: int) -> np.ndarray:
         """Fit, explore, pick."""
-        points = np.array(self.points)
-        self.model.fit(self.features(points), labels_of(self.seconds))
+        if np.isfinite(self.seconds).any():
+            features = self.features(np.array(self.points))
+            self.model.fit(features, labels_of(np.array(self.seconds)), self._margin(features))
         wide = count * self.settings.diversity
         found, scores = self.annealing.best(self._score(), wide, self.tried, self.rng)
         if self.settings.diversity == 1:
@@ -132,23 +152,26 @@ class Tuner:
         """The model as a function of configurations; a table of all of them where the space is listed."""
         listed = self.template.listed
         if listed is None or self._listed_features is None:
-            return lambda points: self.model.predict(self.features(points))
+            return lambda points: self._predict(self.features(points))
         table = np.full(int(np.prod(self.template.sizes)), -np.inf)
-        table[self.template.numbers(listed)] = self.model.predict(self._listed_features)
+        table[self.template.numbers(listed)] = self._predict(self._listed_features)
         return lambda points: table[self.template.numbers(points)]
 
-    def _make_model(self) -> CostModel:
-        """The cost model of the settings."""
-        settings = self.settings
-        seed = int(self.rng.integers(2**31))
-        trees = [TreeModel(settings.objective, settings.batch, seed=seed + i) for i in range(6)]
-        return Ensemble(trees, settings.acquisition, seed=seed) if settings.acquisition else trees[0]
+    def _predict(self, features: np.ndarray) -> np.ndarray:
+        """Scores of the local model on the global one's margin."""
+        return self.model.predict(features, self._margin(features))
+
+    def _margin(self, features: np.ndarray) -> np.ndarray | None:
+        """What earlier tasks say; None where there are none or they no longer count."""
+        return None if self.earlier is None else self.earlier.margin(features, len(self.seconds))
 
 
-def labels_of(seconds: list[float]) -> np.ndarray:
-    """Throughput over the best one's, float64 [B]; 0 for what failed."""
-    times = np.array(seconds)
-    return np.where(np.isfinite(times), np.min(times) / times, 0.0)
+def make_model(settings: AutoTvm, seed: int) -> CostModel:
+    """The cost model of the settings."""
+    if settings.model == "treegru":
+        return TreeGru(settings.objective, seed=seed)
+    trees = [TreeModel(settings.objective, settings.batch, seed=seed + i) for i in range(MEMBERS)]
+    return Ensemble(trees, settings.acquisition, seed=seed) if settings.acquisition else trees[0]
 
 
 @dataclass(frozen=True)
