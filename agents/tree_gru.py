@@ -139,7 +139,7 @@ def _network(hidden: int) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.variables = nn.Embedding(MAX_AXES, hidden)
-            self.buffers = nn.Parameter(torch.randn(MAX_TENSORS, hidden) * 0.1)
+            self.tensors = nn.Parameter(torch.randn(MAX_TENSORS, hidden) * 0.1)
             self.loop = nn.Linear(LOOP_INPUTS, hidden)
             self.knobs = nn.Linear(TASK_AT - KNOBS_AT, hidden)
             self.cell = nn.GRUCell(hidden, hidden)
@@ -158,7 +158,7 @@ def _network(hidden: int) -> Any:
             """Sum over buffers of their nodes, whose children are the variables that move them [B, hidden]."""
             leaves = self.cell(self.variables.weight)
             children = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
-            buffers = self.buffers.expand(len(strides), -1, -1)
+            buffers = self.tensors.expand(len(strides), -1, -1)
             nodes = self.cell(buffers.reshape(-1, hidden), children.reshape(-1, hidden))
             return nodes.reshape(len(strides), MAX_TENSORS, hidden).sum(dim=1)
 

@@ -17,8 +17,8 @@ from agents.template import Template, keys_of
 from agents.tree_gru import TreeGru
 from agents.tree_model import Ensemble, TreeModel, average_recall
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import KNOB, TILE
 from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.layout import KNOB, TILE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.session import Budget, Session, Task
