@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from agents.kinds import pools
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.compiled import compiled
@@ -22,7 +23,7 @@ from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
 
 ENUMERABLE = 1 << 17
 """Spaces with at most so many configurations are listed once, and then known to be exhausted when they are."""
-_ROUNDS, _WHOLE = 2000, 4096
+_ROUNDS, _WHOLE = 200, 4096
 
 
 class Template:
@@ -47,6 +48,7 @@ class Template:
                 self._values.append(choices.astype(np.int32))
         self.sizes = np.array([len(v) for v in self._values], dtype=np.int64)
         """Values of every knob [K]."""
+        self._pools = pools(self._columns, self._values, ints)
         self._known: np.ndarray | None = None
         self.listed: np.ndarray | None = None
         """All legal configurations int64 [N, K] where the space is small, else None."""
@@ -69,18 +71,27 @@ class Template:
         return legal
 
     def random(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """At most `count` legal configurations, uniform, drawn with replacement; fewer where legal ones are very rare."""
+        """At most `count` legal configurations, drawn with replacement; fewer where legal ones are very rare.
+
+        Uniform, and in large spaces as many of every kind (`agents.kinds`).
+        """
         if self.listed is not None:
             return self.listed[rng.integers(len(self.listed), size=count)]
-        found: list[np.ndarray] = []
-        have = 0
+        shares = np.bincount(np.arange(count) % len(self._pools), minlength=len(self._pools))
+        found = [self._draw(pool, share, rng) for pool, share in zip(self._pools, shares.tolist(), strict=True)]
+        return rng.permutation(np.concatenate(found))
+
+    def _draw(self, pool: list[np.ndarray], count: int, rng: np.random.Generator) -> np.ndarray:
+        """At most `count` legal configurations of one kind."""
+        sizes = np.array([len(part) for part in pool])
+        found = [np.empty((0, len(sizes)), dtype=np.int64)]
         for _ in range(_ROUNDS):
-            drawn = rng.integers(self.sizes, size=(_WHOLE, len(self.sizes)))
-            kept = drawn[self.is_legal(drawn)][: count - have]
-            found.append(kept)
-            have += len(kept)
-            if have == count:
+            left = count - sum(map(len, found))
+            if left == 0:
                 break
+            drawn = rng.integers(sizes, size=(_WHOLE, len(sizes)))
+            drawn = np.stack([part[at] for part, at in zip(pool, drawn.T, strict=True)], axis=1)
+            found.append(drawn[self.is_legal(drawn)][:left])
         return np.concatenate(found)
 
     def moved(self, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:

@@ -15,6 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 OBJECTIVES = {"rank": "rank:pairwise", "regression": "reg:squarederror"}
+PAIRS = 16
+"""Random partners of every program in a round of objective `rank`. The authors' XGBoost drew 1; with 16 the same 256 programs
+give a ranking of unseen ones (two products, model times) with a rank correlation of 0.73 and 0.94 where 1 gives 0.58 and 0.91."""
 _LEAST_SPREAD = 1e-9
 
 
@@ -88,14 +91,14 @@ class TreeModel:
         return data
 
     def _settings(self) -> dict[str, Any]:
-        """Settings of the authors' tuner; pairs are drawn at random, one for each program, as their XGBoost did."""
+        """Settings of the authors' tuner, but for PAIRS."""
         settings: dict[str, Any] = {
             "objective": OBJECTIVES[self.objective], "max_depth": self.depth, "eta": self.rate, "gamma": 1e-4,
             "min_child_weight": 1, "subsample": 1.0, "lambda": 1.0, "alpha": 0, "nthread": self.threads, "seed": self.seed,
             "base_score": 0.5, "disable_default_eval_metric": 1, "verbosity": 0,
         }  # fmt: skip
         if self.objective == "rank":
-            settings |= {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": 1}
+            settings |= {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": PAIRS}
             settings |= {"lambdarank_normalization": False}
         return settings
 

@@ -91,6 +91,17 @@ def test_a_template_is_the_legal_space(operator: str, machine: str) -> None:
     assert all(wide.is_legal(Schedule(row)) for row in np.concatenate([template.rows(points), template.rows(moved)]))
 
 
+@pytest.mark.parametrize(("operator", "kinds"), [(f'gemm(m=512, n=512, k=512, dtype="{t}")', k) for t, k in
+                                                 (("float32", {0}), ("tf32", {0, 1}), ("float16", {0, 1, 2}))])  # fmt: skip
+def test_random_programs_are_of_every_kind(operator: str, kinds: set[int]) -> None:
+    graph = ConstructionGraph(operator, "h200", "extended")
+    template = Template(graph)
+    rows = template.rows(template.random(60, np.random.default_rng(0)))
+    cores = [Schedule(row).knob("tensor_core") for row in rows]
+    assert len(rows) == 60 and {core: cores.count(core) for core in kinds} == {core: 60 // len(kinds) for core in kinds}
+    assert all(graph.is_legal(Schedule(row)) for row in rows)
+
+
 def test_a_template_of_one_program() -> None:
     template = Template(ConstructionGraph("gemm(m=1, n=1, k=1)", "h200", "compact"))
     assert template.listed is not None and len(template.listed) == 1
@@ -177,7 +188,7 @@ def test_a_diverse_batch_covers_values() -> None:
 
 VARIANTS: list[dict[str, object]] = [
     {}, {"objective": "regression"}, {"features": "curve"}, {"features": "knobs"}, {"diversity": 2},
-    {"objective": "regression", "acquisition": "ei"}, {"history": str(RECORDINGS / "zen5_1c")},
+    {"objective": "regression", "acquisition": "ei"},
 ]  # fmt: skip
 
 
@@ -191,7 +202,6 @@ def test_searches_beat_their_random_start_and_repeat(changes: dict[str, object])
     assert trace == search(1)
     assert len(trace) == 96 == len({schedule for schedule, _ in trace})
     assert min(s for _, s in trace[16:]) < min(s for _, s in trace[:16])
-    assert np.median([s for _, s in trace[-32:]]) < np.median([s for _, s in trace[:16]]) or len(trace) > 64
 
 
 @pytest.mark.parametrize(("operator", "machine"), TASKS)
@@ -216,6 +226,18 @@ def test_a_search_ends_when_the_space_is_exhausted() -> None:
 def test_treegru_searches() -> None:
     strategy = AutoTvm(space="compact", model="treegru", batch=16, warm_up=16)
     assert len(optimize(GEMM, "zen5_1c", strategy, 32, backend="recorded").trace) == 32
+
+
+def test_a_history_of_other_tasks_makes_a_better_start() -> None:
+    """The first batch is proposed by the global model: most of it is faster than most of a random one."""
+
+    def start(history: str) -> list[float]:
+        strategy = AutoTvm(space="compact", batch=16, warm_up=16, history=history)
+        traces = [optimize(GEMM, "zen5_1c", strategy, 40, seed, "recorded").trace for seed in (0, 1)]
+        assert len(traces[0]) == 40
+        return [row.seconds for trace in traces for row in trace[:16]]
+
+    assert np.median(start(str(RECORDINGS / "zen5_1c"))) < 0.5 * np.median(start(""))
 
 
 def test_a_history_without_other_tasks_is_named() -> None:
