@@ -23,6 +23,8 @@ from gensor_gym.measure.session import Session
 
 MEMBERS = 6
 """Models of an ensemble, as in the authors' study."""
+IDLE_BATCHES = 20
+"""Batches in a row whose kernels were all known under another configuration, after which the space counts as exhausted."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,12 @@ class AutoTvm:
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose, measure, learn, until the budget is spent or no program is new."""
-        tuner = Tuner(self, session, rng)
-        while tuner.propose_and_measure():
-            pass
+        tuner, idle = Tuner(self, session, rng), 0
+        while idle < IDLE_BATCHES:
+            before = session.trials
+            if not tuner.propose_and_measure():
+                return
+            idle = 0 if session.trials > before else idle + 1
 
 
 class Tuner:

@@ -63,7 +63,7 @@ class TreeModel:
         data = self._matrix(features, margin, labels)
         if self.objective == "rank":
             data.set_group([len(labels)] if not groups else list(groups))
-        stop = xgboost.callback.EarlyStopping(self.patience, metric_name="recall", data_name="train", maximize=True)
+        stop = xgboost.callback.EarlyStopping(rounds=self.patience, metric_name="recall", data_name="train", maximize=True)
 
         def recall(scores: np.ndarray, _: Any) -> tuple[str, float]:
             return "recall", average_recall(scores, labels, self.recall_of)
