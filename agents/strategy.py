@@ -33,6 +33,8 @@ STRATEGIES: dict[str, str] = {
     "local_search": "agents.local_search:LocalSearch",
     "exhaustive": "agents.exhaustive:Exhaustive",
     "ppo": "agents.ppo:Ppo",
+    "autotvm": "agents.autotvm:AutoTvm",
+    "autotvm_small": "agents.autotvm:AutoTvmSmall",
 }
 """Name -> module:class. Add an entry to register a strategy of your own."""
 

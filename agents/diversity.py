@@ -1,0 +1,25 @@
+"""Which candidates to measure together: the best, and different from each other (Chen et al., NeurIPS 2018, section 3.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def diverse_pick(points: np.ndarray, scores: np.ndarray, count: int, alpha: float) -> np.ndarray:
+    """Indices of `count` candidates picked greedily so as to maximise a submodular objective.
+
+    The objective is the sum of scores plus `alpha` times the number of distinct values of every knob in the batch; among
+    equals the first is taken. `points` int64 [N, K] with `scores` [N], best first. An infinite alpha counts values alone, as
+    the authors' released code does (it multiplies the scores by zero).
+    """
+    weight, gains = (0.0, 1.0) if np.isinf(alpha) else (1.0, alpha)
+    left = np.ones(len(points), dtype=np.bool_)
+    chosen: list[int] = []
+    fresh = np.ones(points.shape, dtype=np.bool_)
+    for _ in range(min(count, len(points))):
+        value = np.where(left, weight * scores + gains * fresh.sum(axis=1), -np.inf)
+        at = int(np.argmax(value))
+        chosen.append(at)
+        left[at] = False
+        fresh &= points != points[at]
+    return np.array(chosen, dtype=np.int64)

@@ -1,0 +1,68 @@
+"""Kinds of programs that a space holds, and the knobs' values that each can have.
+
+TVM has a template for every algorithm, tensor cores among them. Our spaces hold them side by side, and among configurations
+drawn uniformly a tensor-core program is very rare, because its tiles must be whole fragments. So random programs are drawn
+kind by kind, from values that are legal in that kind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gensor_gym.graph.form import fragment_length
+from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.layout import KNOB, ROW, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables import IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M, MATRIX_N
+
+_TENSOR = KNOB + KNOB_INDEX["tensor_core"]
+_FIRST_ON_TENSOR_CORES = tuple(KNOB + KNOB_INDEX[n] for n in ("reduce_threads", "warp_tile", "lane_map", "convolution"))
+_WGMMA_ALONE = tuple(KNOB + KNOB_INDEX[n] for n in ("persistent", "cluster"))
+_STEP_BYTES = 128
+
+
+def pools(columns: list[list[int]], values: list[np.ndarray], ints: np.ndarray) -> list[list[np.ndarray]]:
+    """For every kind, the indices of values that a configuration of it may have, by knob of the template.
+
+    `columns` are the places in a row that a knob sets, `values` int32 [N, places] what it sets them to. Kinds: CUDA cores,
+    mma.sync and wgmma where knob `tensor_core` moves, else one. What is left out is not legal in the kind; of the rest, most
+    are.
+    """
+    everything = [np.arange(len(v)) for v in values]
+    if ints[IS_CPU] or [_TENSOR] not in columns:
+        return [everything]
+    at = columns.index([_TENSOR])
+    found = []
+    for core in values[at][:, 0].tolist():
+        fitting = [_fitting(c, v, core, ints) for c, v in zip(columns, values, strict=True)]
+        if all(len(part) for part in fitting):
+            found.append(fitting)
+    return found
+
+
+def _fitting(column: list[int], values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
+    """Indices of a knob's values that a program on these cores can have."""
+    first = column[0]
+    if first == _TENSOR:
+        return np.flatnonzero(values[:, 0] == core)
+    if (first in _FIRST_ON_TENSOR_CORES and core > 0) or (first in _WGMMA_ALONE and core < 2):
+        return np.flatnonzero(values[:, 0] == 0)
+    if first >= KNOB or core == 0:
+        return np.arange(len(values))
+    return np.flatnonzero(_whole(first - TILE, values, core, ints))
+
+
+def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
+    """Which chains of an axis, (tile of every level.., virtual threads) [N, 5], are whole fragments; see `graph.form`."""
+    row = np.zeros(ROW, dtype=np.int32)
+    row[_TENSOR] = core
+    kept = values[:, 0] % fragment_length(row, axis, ints) == 0
+    if axis < SPATIAL_SLOTS:
+        kept &= values[:, -1] == 1
+    elif core == 1 and axis != ints[MATRIX_K]:
+        kept &= values[:, 0] == 1
+    if core == 2:
+        if axis == ints[MATRIX_K]:
+            kept &= values[:, 1] * ints[ITEM + ints[MATRIX_A]] == _STEP_BYTES
+        elif axis not in (ints[MATRIX_M], ints[MATRIX_N]) and axis < SPATIAL_SLOTS:
+            kept &= values[:, 1] == 1
+    return kept

@@ -1,0 +1,253 @@
+"""Features of programs for learned cost models: every loop of our nest with its context, as many columns for every task.
+
+AutoTVM describes a program by its loops, each with length, annotation, position, arithmetic and how it touches each buffer
+(Chen et al., NeurIPS 2018, section 3.1; their extractor: extents of loops that move a buffer count as touched, the others as
+reuse). Our nest is the same for every task: STAGES loops over each of the 8 axis slots, those of length 1 kept. So programs of
+other operators and machines have the same columns, which transfer needs.
+
+The nest, outside in (a tile of level l holds whole tiles of level l - 1; trips are rounded up):
+
+    GPU   grid of block tiles, virtual threads, threads | steps of the reduction, register steps | register tile
+    CPU   task tiles (parallel), reduce blocks | L1 tiles, register tiles, ordered by knob `loop_order` | register tile
+
+What packing, shared memory and splits of a reduction do to it stands in the knobs' columns. This layout of columns is our
+reconstruction; touched elements are those of the dense box (windows overlap), which is finer than a product of extents.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.compiled import compiled, lean
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_TENSORS, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.tables import (
+    BODIES,
+    BODY,
+    BYTES,
+    EXTENT,
+    FLOPS,
+    IS_CPU,
+    ITEM,
+    NUM_DIMS,
+    NUM_READS,
+    PAIR_WIDTH,
+    PAIRS,
+    STRIDE,
+    UNITS,
+    VECTOR_SLOT,
+    VIEW,
+)
+
+STAGES = 4
+"""Loops over one axis, outside in. GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register
+tile. CPU: task tiles (or reduce blocks), L1 tiles, register tiles, register tile."""
+LOOPS = STAGES * MAX_AXES
+ANNOTATIONS = ("serial", "parallel", "block", "vthread", "thread", "unrolled", "vectorized")
+SERIAL, PARALLEL, BLOCK, VIRTUAL, THREAD, UNROLLED, VECTORIZED = range(len(ANNOTATIONS))
+LOOP_FIELDS = ("length", "position", "topdown", "bottomup", *ANNOTATIONS)
+LENGTH, POSITION, TOPDOWN, BOTTOMUP, ANNOTATION = range(5)
+TOUCH_FIELDS = ("stride", "count", "reuse", "thread_count", "thread_reuse")
+STRIDES, COUNT, REUSE, THREAD_COUNT, THREAD_REUSE = range(5)
+BLOCK_WIDTH = len(LOOP_FIELDS) + MAX_TENSORS * len(TOUCH_FIELDS)
+"""Columns of a loop."""
+KNOBS_AT = LOOPS * BLOCK_WIDTH
+TASK_AT = KNOBS_AT + len(KNOBS)
+TASK_FIELDS = (*(f"extent{a}" for a in range(MAX_AXES)), "flops", "bytes", "units", "item", "cpu", *BODIES)
+WIDTH = TASK_AT + len(TASK_FIELDS)
+"""F, the number of columns."""
+_CONVOLUTION, _LOOP_ORDER = KNOB + KNOB_INDEX["convolution"], KNOB + KNOB_INDEX["loop_order"]
+_TOUCHES, _FIELDS = len(LOOP_FIELDS), len(TOUCH_FIELDS)
+
+
+def loop_features(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+    """Features float32 [B, F] of rows int32 [B, ROW], with the columns of `loop_columns`. Rows must be well formed.
+
+    Counts and products are log2(x + 1), ratios log2(x). No latency of the analytic model is among them.
+    """
+    features = np.zeros((len(rows), WIDTH), dtype=np.float32)
+    _fill_features(np.ascontiguousarray(rows, dtype=np.int32), graph.tables.ints, features)
+    features[:, TASK_AT:] = task_features(graph)
+    return features
+
+
+def task_features(graph: ConstructionGraph) -> np.ndarray:
+    """The columns that all programs of a task share, float32 [len(TASK_FIELDS)]."""
+    ints, floats = graph.tables.ints, graph.tables.floats
+    sizes = [*ints[EXTENT : EXTENT + MAX_AXES], floats[FLOPS], floats[BYTES], ints[UNITS], ints[ITEM]]
+    kind = [float(ints[IS_CPU]), *(float(ints[BODY] == body) for body in range(len(BODIES)))]
+    return np.concatenate([np.log2(np.array(sizes, dtype=np.float64) + 1.0), kind]).astype(np.float32)
+
+
+def loop_columns() -> list[str]:
+    """Names of the F columns.
+
+    `s0.a4.length` is the loop of stage 0 over axis slot 4; fields of a loop: log2 of its length, its position in the nest,
+    log2 of the product of lengths from the root down to it, and from it down to the body (both with itself), its annotation
+    (one-hot). `s0.a4.t1.count`: elements of tensor 1 (the write is the last, tensor 4) that the loop touches with all it
+    holds; `reuse`: points of the iteration for each of these; `stride`: elements its index moves from one turn to the next, 0
+    where it does not; `thread_count`, `thread_reuse`: both over what one thread or task has, 0 for loops inside a thread.
+    Then `knob.NAME`, the index of each knob's value, and `task.NAME`: log2 of extents, operations, bytes, cores, size of
+    an element; flags.
+    """
+    names = []
+    for stage in range(STAGES):
+        for axis in range(MAX_AXES):
+            loop = f"s{stage}.a{axis}"
+            names += [f"{loop}.{field}" for field in LOOP_FIELDS]
+            names += [f"{loop}.t{t}.{field}" for t in range(MAX_TENSORS) for field in TOUCH_FIELDS]
+    return names + [f"knob.{knob.name}" for knob in KNOBS] + [f"task.{field}" for field in TASK_FIELDS]
+
+
+def loop_blocks(features: np.ndarray) -> np.ndarray:
+    """The part of features [B, F] that describes loops, [B, LOOPS, BLOCK_WIDTH], stage by stage; a view."""
+    return features[:, :KNOBS_AT].reshape(len(features), LOOPS, BLOCK_WIDTH)
+
+
+@compiled
+def _fill_features(rows, ints, features):  # noqa: ANN001, ANN202
+    """Loops and knobs of every row."""
+    trips = np.empty((STAGES, MAX_AXES), dtype=np.int64)
+    order = np.empty(LOOPS, dtype=np.int64)
+    spans = np.empty(MAX_AXES, dtype=np.int64)
+    counts = np.empty((2, MAX_TENSORS), dtype=np.float64)
+    for b in range(rows.shape[0]):
+        fill_trips(rows[b], ints, trips)
+        fill_order(rows[b], ints, order)
+        _fill_loops(rows[b], ints, trips, order, spans, counts, features[b])
+        for k in range(TASK_AT - KNOBS_AT):
+            features[b, KNOBS_AT + k] = rows[b, KNOB + k]
+
+
+@lean
+def fill_trips(row, ints, trips):  # noqa: ANN001, ANN201
+    """How often every loop turns, [STAGES, A]."""
+    for axis in range(MAX_AXES):
+        inner, mid, outer = row[TILE + axis], row[TILE + MAX_AXES + axis], row[TILE + 2 * MAX_AXES + axis]
+        if ints[IS_CPU]:
+            trips[0, axis] = (ints[EXTENT + axis] + outer - 1) // outer
+            trips[1, axis], trips[2, axis], trips[3, axis] = outer // mid, mid // inner, inner
+        else:
+            trips[0, axis] = (ints[EXTENT + axis] + mid - 1) // mid
+            if axis < SPATIAL_SLOTS:
+                virtual = row[VTHREAD + axis]
+                trips[1, axis], trips[2, axis], trips[3, axis] = virtual, mid // inner, inner // virtual
+            else:
+                trips[1, axis], trips[2, axis], trips[3, axis] = mid // inner, 1, inner
+
+
+@lean
+def fill_order(row, ints, order):  # noqa: ANN001, ANN201
+    """The loops outside in, each stage * A + axis, [LOOPS]."""
+    if ints[IS_CPU] == 0:
+        at = 0
+        for stage in range(3):
+            at = _put_stage(order, at, stage, True, -1)
+        for stage in range(STAGES):
+            at = _put_stage(order, at, stage, False, -1)
+        _put_stage(order, at, 3, True, -1)
+        return
+    vector = vector_slot(row, ints)
+    wide = vector if vector < SPATIAL_SLOTS else -1
+    at = _put_stage(order, 0, 0, True, -1)
+    at = _put_stage(order, at, 0, False, -1)
+    for stage in (1, 2):
+        at = _put_one(order, at, stage, wide) if row[_LOOP_ORDER] == 0 else _put_stage(order, at, stage, True, wide)
+        if stage == 1:
+            at = _put_stage(order, at, 1, False, -1)
+        at = _put_stage(order, at, stage, True, wide) if row[_LOOP_ORDER] == 0 else _put_one(order, at, stage, wide)
+    at = _put_stage(order, at, 2, False, -1)
+    at = _put_stage(order, at, 3, False, vector)
+    at = _put_stage(order, at, 3, True, vector)
+    _put_one(order, at, 3, vector)
+
+
+@lean
+def vector_slot(row, ints):  # noqa: ANN001, ANN201
+    """Axis slot that vectors of a CPU run along."""
+    return ints[VECTOR_SLOT + min(row[_CONVOLUTION], 2)]
+
+
+@lean
+def _put_one(order, at, stage, axis):  # noqa: ANN001, ANN202
+    """Append a loop, none for axis -1; the next place."""
+    if axis < 0:
+        return at
+    order[at] = stage * MAX_AXES + axis
+    return at + 1
+
+
+@lean
+def _put_stage(order, at, stage, spatial, skipped):  # noqa: ANN001, ANN202
+    """Append a stage's loops over spatial or reduce axes except one; the next place."""
+    for axis in range(0 if spatial else SPATIAL_SLOTS, SPATIAL_SLOTS if spatial else MAX_AXES):
+        if axis != skipped:
+            order[at] = stage * MAX_AXES + axis
+            at += 1
+    return at
+
+
+@lean
+def _annotation(stage, axis, row, ints):  # noqa: ANN001, ANN202
+    """How a loop runs, an index into ANNOTATIONS."""
+    spatial = axis < SPATIAL_SLOTS
+    if ints[IS_CPU]:
+        if stage == 3:
+            return VECTORIZED if axis == vector_slot(row, ints) else UNROLLED
+        return PARALLEL if stage == 0 and spatial else SERIAL
+    if stage == 3:
+        return UNROLLED
+    if not spatial:
+        return SERIAL
+    return BLOCK if stage == 0 else VIRTUAL if stage == 1 else THREAD
+
+
+@compiled
+def _fill_loops(row, ints, trips, order, spans, counts, out):  # noqa: ANN001, ANN202
+    """Every loop's columns, inside out. `spans` [A] and `counts` [2, T] (all, and a thread's) are scratch."""
+    spans[:] = 1
+    total = np.float64(1.0)
+    for loop in range(LOOPS):
+        total *= trips[loop // MAX_AXES, loop % MAX_AXES]
+    inner, thread_points = np.float64(1.0), np.float64(0.0)
+    counts[:] = 1.0
+    for place in range(LOOPS - 1, -1, -1):
+        stage, axis = order[place] // MAX_AXES, order[place] % MAX_AXES
+        trip, kind = trips[stage, axis], _annotation(stage, axis, row, ints)
+        if thread_points == 0.0 and (kind == THREAD or kind == PARALLEL):
+            thread_points = inner
+            counts[1, :] = counts[0, :]
+        inner *= trip
+        spans[axis] = min(spans[axis] * trip, ints[EXTENT + axis])
+        at = order[place] * BLOCK_WIDTH
+        out[at + LENGTH] = np.log2(trip + 1.0)
+        out[at + POSITION] = place
+        out[at + TOPDOWN] = np.log2(total * trip / inner + 1.0)
+        out[at + BOTTOMUP] = np.log2(inner + 1.0)
+        out[at + ANNOTATION + kind] = 1.0
+        for read in range(ints[NUM_READS] + 1):
+            tensor = read if read < ints[NUM_READS] else MAX_TENSORS - 1
+            if trip > 1 or place == LOOPS - 1:
+                counts[0, tensor] = _touched(read, spans, ints)
+            count = counts[0, tensor]
+            to = at + _TOUCHES + tensor * _FIELDS
+            out[to + STRIDES] = np.log2(ints[STRIDE + read * MAX_AXES + axis] + 1.0)
+            out[to + COUNT] = np.log2(count + 1.0)
+            out[to + REUSE] = np.log2(inner / count + 1.0)
+            if thread_points > 0.0:
+                out[to + THREAD_COUNT] = np.log2(count / counts[1, tensor])
+                out[to + THREAD_REUSE] = np.log2(inner / thread_points * counts[1, tensor] / count)
+
+
+@lean
+def _touched(tensor, spans, ints):  # noqa: ANN001, ANN202
+    """Elements of the dense box that so many points of every axis touch, within the tensor."""
+    size = np.float64(1.0)
+    for d in range(ints[NUM_DIMS + tensor]):
+        at = PAIRS + (tensor * MAX_DIMS + d) * PAIR_WIDTH
+        reach = 1
+        for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+            reach += ints[pair + 1] * (spans[ints[pair]] - 1)
+        size *= min(reach, ints[VIEW + tensor * MAX_DIMS + d])
+    return size
