@@ -39,7 +39,10 @@ class Ansor:
     """Share of the first population that the best measured programs may take."""
     mutation: float = 0.85
     crossover: float = 0.05
+    shrinkage: float = 1.0
+    """Penalty on leaves of the model's trees."""
     max_innermost: int = 64
+    """Bound on the innermost factor of an axis."""
     beyond: bool = True
     """Whether sketches take algorithms and knobs that Ansor has no word for (see `agents.sketches`)."""
     patience: int = 5
@@ -47,10 +50,14 @@ class Ansor:
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Batch after batch."""
-        rounds = self.rounds(session, rng, ScoreModel(self.warmup))
+        rounds = self.rounds(session, rng, self.model())
         idle = 0
         while idle < self.patience:
             idle = 0 if rounds.advance(self.batch) else idle + 1
+
+    def model(self) -> ScoreModel:
+        """A model that knows nothing yet."""
+        return ScoreModel(self.warmup, self.shrinkage)
 
     def rounds(self, session: Session, rng: np.random.Generator, model: ScoreModel) -> Rounds:
         """A search that is advanced batch by batch, with a model that several tasks may share."""
@@ -64,11 +71,16 @@ class Ansor:
 
 @dataclass(frozen=True)
 class AnsorSmall(Ansor):
-    """A variant of ours for budgets of tens of trials: batches of 8, and the model predicts after the first of them."""
+    """A variant of ours for budgets of tens of trials: batches of 8, and the model predicts after the first of them.
+
+    Without the penalty on leaves: the weights of a few slow programs are too small beside it for any tree to grow.
+    """
 
     batch: int = 8
     epsilon: float = 0.125
     warmup: int = 8
+    population: int = 512
+    shrinkage: float = 0.0
 
 
 class Rounds:

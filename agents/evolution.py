@@ -7,6 +7,7 @@ each knob comes from one of two parents of the same sketch: a reconstruction.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +27,9 @@ LOCATIONS = ("pack_a", "pack_b", "loop_order")
 """Knobs that stand for the location of a computation: whether an operand is copied first, and which loop is outside."""
 FACTORS = ("thread_split", "reduce_threads", "split_k")
 """Knobs that are factors of a reduction: mutated as tiles are."""
+
+DRAWS = 5
+"""Random numbers that one child takes."""
 
 Score = Callable[[np.ndarray], np.ndarray]
 """Predicted scores float64 [B] of rows [B, ROW]; larger is better."""
@@ -75,6 +79,7 @@ class Evolution:
         self._moves = [[TileMoves(chains, levels) for chains in sketch.chains] for sketch in sketches]
         self._axes = [[a for a, chains in enumerate(sketch.chains) if len(chains) > 1] for sketch in sketches]
         self._knobs = [self._by_kind(sketch) for sketch in sketches]
+        self._kinds = [self._chances(number) for number in range(len(sketches))]
 
     def sample(self, rng: np.random.Generator, count: int) -> Population:
         """Up to `count` legal programs at random, sketches being equally likely; fewer where most draws are illegal."""
@@ -134,13 +139,14 @@ class Evolution:
 
     def _children(self, parents: Population, mates: Population, rng: np.random.Generator) -> np.ndarray:
         """One child of every parent, rows [B, ROW], legal or not: a mutant, a cross with the mate, or a copy."""
-        rows, draws = parents.rows.copy(), rng.random(len(parents))
-        both = self.settings.mutation + self.settings.crossover
-        for i, (draw, sketch) in enumerate(zip(draws, parents.sketches, strict=True)):
-            if draw < self.settings.mutation:
-                self._mutate(rows[i], int(sketch), rng)
-            elif draw < both and mates.sketches[i] == sketch:
-                self._cross(rows[i], mates.rows[i], int(sketch), rng)
+        rows = parents.rows.copy()
+        draws = rng.random((len(rows), DRAWS))
+        crossed = self.settings.mutation + self.settings.crossover
+        for i, sketch in enumerate(parents.sketches.tolist()):
+            if draws[i, 0] < self.settings.mutation:
+                self._mutate(rows[i], sketch, draws[i, 1:].tolist())
+            elif draws[i, 0] < crossed and mates.sketches[i] == sketch:
+                self._cross(rows[i], mates.rows[i], sketch, rng)
         return rows
 
     def _by_kind(self, sketch: Sketch) -> dict[int, list[tuple[int, np.ndarray]]]:
@@ -151,30 +157,32 @@ class Evolution:
             kinds[TILES if place in factors else LOCATION if place in locations else PRAGMA].append((place, values))
         return kinds
 
-    def _mutate(self, row: np.ndarray, sketch: int, rng: np.random.Generator) -> None:
-        """Change a row in place by one mutation; nothing happens where the sketch has no choice left."""
+    def _chances(self, sketch: int) -> list[float]:
+        """Cumulated chances of the kinds of mutation that a sketch has; all zero where it has no choice."""
         knobs, axes = self._knobs[sketch], self._axes[sketch]
         there = [bool(axes or knobs[TILES]), bool(axes), bool(knobs[PRAGMA]), bool(knobs[LOCATION])]
         weights = np.where(there, self._weights, 0.0)
-        if weights.sum() == 0:
-            return
-        kind = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum(), side="right"))
-        if kind in (TILES, GRANULARITY):
-            places = len(axes) + (len(knobs[TILES]) if kind == TILES else 0)
-            chosen = int(rng.integers(places))
-            if chosen < len(axes):
-                self._move_tile(row, sketch, axes[chosen], kind == GRANULARITY, rng)
-                return
-            choice = knobs[TILES][chosen - len(axes)]
-        else:
-            choice = knobs[kind][int(rng.integers(len(knobs[kind])))]
-        others = choice[1][choice[1] != row[choice[0]]]
-        row[choice[0]] = others[int(rng.integers(len(others)))]
+        return (np.cumsum(weights) / max(weights.sum(), 1e-300)).tolist()  # type: ignore[no-any-return]
 
-    def _move_tile(self, row: np.ndarray, sketch: int, axis: int, granularity: bool, rng: np.random.Generator) -> None:
+    def _mutate(self, row: np.ndarray, sketch: int, draws: list[float]) -> None:
+        """Change a row in place by one mutation, chosen by four draws from [0, 1); nothing where there is no choice."""
+        kind = bisect_right(self._kinds[sketch], draws[0])
+        if kind > LOCATION:
+            return
+        axes, knobs = self._axes[sketch], self._knobs[sketch].get(kind, [])
+        movable = len(axes) if kind in (TILES, GRANULARITY) else 0
+        chosen = int(draws[1] * (movable + len(knobs)))
+        if chosen < movable:
+            self._move_tile(row, sketch, axes[chosen], kind == GRANULARITY, draws)
+            return
+        place, values = knobs[chosen - movable]
+        others = values[values != row[place]]
+        row[place] = others[int(draws[2] * len(others))]
+
+    def _move_tile(self, row: np.ndarray, sketch: int, axis: int, granularity: bool, draws: list[float]) -> None:
         """Move a factor of an axis, in place."""
         chain = np.append(row[TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES], row[VTHREAD + axis])
-        moved = pick(self._moves[sketch][axis].groups(chain, granularity), rng)
+        moved = pick(self._moves[sketch][axis].groups(chain, granularity), draws[2], draws[3])
         if moved is not None:
             set_chains(row[None], axis, moved[None])
 

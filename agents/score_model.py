@@ -9,11 +9,14 @@ Parameters are the authors' (TVM v0.8, `xgb_model.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xgboost as xgb
 
 from agents.statement_features import Statements
+
+if TYPE_CHECKING:
+    import xgboost as xgb
 
 PARAMETERS = {
     "max_depth": 10, "gamma": 0.001, "min_child_weight": 0, "eta": 0.2, "base_score": 0.0, "seed": 43, "nthread": 1,
@@ -29,8 +32,8 @@ class ScoreModel:
 
     warmup: int = 100
     """Programs that must have been measured before anything is predicted (TVM v0.8: num_warmup_sample)."""
-    rounds: int = ROUNDS
-    patience: int = PATIENCE
+    shrinkage: float = 1.0
+    """Penalty on the square of a leaf's value (lambda of XGBoost, whose default the authors leave)."""
     _features: dict[str, list[Statements]] = field(default_factory=dict)
     _seconds: dict[str, list[np.ndarray]] = field(default_factory=dict)
     _trees: xgb.Booster | None = None
@@ -64,7 +67,7 @@ class ScoreModel:
             targets.append(fastest / seconds if np.isfinite(fastest) else np.zeros(len(seconds)))
         target = np.concatenate(targets)
         if target.max() > 0:
-            self._trees = _fitted(Statements.joined(parts), target, self.rounds, self.patience)
+            self._trees = _fitted(Statements.joined(parts), target, self.shrinkage)
 
     def predict(self, features: Statements) -> np.ndarray:
         """Scores float64 [B]; about the share of the fastest program's speed. ValueError before the first fit."""
@@ -78,8 +81,10 @@ def _sums(values: np.ndarray, program: np.ndarray, count: int) -> np.ndarray:
     return np.bincount(program, weights=values, minlength=count)
 
 
-def _fitted(features: Statements, target: np.ndarray, rounds: int, patience: int) -> xgb.Booster:
+def _fitted(features: Statements, target: np.ndarray, shrinkage: float) -> xgb.Booster:
     """Trees, cut after the one with the smallest training error."""
+    import xgboost as xgb  # of the extra `lab`: whoever does not fit a model does not need it
+
     data, program = xgb.DMatrix(features.values), features.program
     weight = target[program]
 
@@ -87,14 +92,14 @@ def _fitted(features: Statements, target: np.ndarray, rounds: int, patience: int
         off = (_sums(margins, program, features.count) - target)[program]
         return off * weight, weight
 
-    trees = xgb.Booster(PARAMETERS, [data])
+    trees = xgb.Booster(PARAMETERS | {"lambda": shrinkage}, [data])
     best, at = np.inf, 0
-    for number in range(rounds):
+    for number in range(ROUNDS):
         trees.update(data, number, fobj=loss)
         off = _sums(trees.predict(data, output_margin=True), program, features.count) - target
         error = float(np.sqrt(np.mean(off**2)))
         if error < best:
             best, at = error, number
-        if number - at >= patience:
+        if number - at >= PATIENCE:
             break
     return trees[: at + 1]

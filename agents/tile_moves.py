@@ -63,9 +63,9 @@ class TileMoves:
         return [self._chains[others]] if others.any() else []
 
 
-def pick(groups: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray | None:
-    """A pair of levels at random, then a factor at random; None where there is no move."""
+def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:
+    """A pair of levels, then a factor, by two draws from [0, 1); None where there is no move."""
     if not groups:
         return None
-    group = groups[int(rng.integers(len(groups)))]
-    return np.asarray(group[int(rng.integers(len(group)))])
+    group = groups[int(levels * len(groups))]
+    return np.asarray(group[int(factor * len(group))])
