@@ -29,6 +29,8 @@ STRATEGIES: dict[str, str] = {
     "markov": "agents.markov:Markov",
     "markov_ext": "agents.markov:MarkovExtended",
     "roller": "agents.roller:Roller",
+    "ansor": "agents.ansor:Ansor",
+    "ansor_small": "agents.ansor:AnsorSmall",
     "random_walk": "agents.random_walk:RandomWalk",
     "local_search": "agents.local_search:LocalSearch",
     "exhaustive": "agents.exhaustive:Exhaustive",

@@ -1,0 +1,192 @@
+"""Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are still open.
+
+A sketch here is a set of programs of our space: for every axis the chains of tiles it may take, for every knob its values.
+The rules are those of the paper's table 1 and section 4.3, their conditions those of the authors' code. Our programs are
+always tiled, with the epilogue fused and accumulators in registers, and staged reads always in shared memory: Always
+Inline, Fusion, Add Cache Stage and Skip are decided thereby. What stays open is the number of tile levels, how a reduction
+is factored and, as the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` has the whole mapping.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.actions import KNOB_UP
+from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.enumeration import axis_choices
+from gensor_gym.graph.form import fragment_length
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD
+from gensor_gym.graph.rules import fits
+from gensor_gym.graph.tables import ALLOWED, COPIED, IS_CPU, KNOB_BITS, NUM_LEVELS
+from gensor_gym.operators.types import Operator
+
+PARALLEL = 16
+"""Tasks for each core that parallel loops should give (authors' code)."""
+AUTHORS = ("split_k", "reduce_threads", "vector", "unroll", "pack_a", "pack_b", "loop_order", "thread_split")
+"""Knobs that Ansor has a word for; `beyond` adds the others."""
+
+Options = dict[str, tuple[int, ...]]
+"""Values that knobs may take, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A structure: chains of every axis slot int32 [C, levels + 1] (tiles of all levels, virtual threads), values of knobs."""
+
+    name: str
+    base: np.ndarray
+    """Row [ROW] with all levels opened, from which programs of the sketch differ in tiles and free knobs."""
+    chains: tuple[np.ndarray, ...]
+    knobs: tuple[tuple[int, np.ndarray], ...]
+    """Place in the row and value indices of every knob with a choice."""
+
+    def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Rows int32 [count, ROW], legal or not: tiles uniform over all factorisations, knobs over all values."""
+        rows = np.repeat(self.base[None], count, axis=0)
+        for axis, chains in enumerate(self.chains):
+            set_chains(rows, axis, chains[rng.integers(len(chains), size=count)])
+        for place, values in self.knobs:
+            rows[:, place] = values[rng.integers(len(values), size=count)]
+        return rows
+
+
+def set_chains(rows: np.ndarray, axis: int, chains: np.ndarray) -> None:
+    """Write chains [B, levels + 1] of an axis into rows [B, ROW]."""
+    rows[:, TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = chains[:, :MAX_LEVELS]
+    rows[:, VTHREAD + axis] = chains[:, MAX_LEVELS]
+
+
+def legal(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
+    """Which rows [B, ROW] are within the limits of the hardware, bool [B]."""
+    result = np.zeros(len(rows), dtype=np.bool_)
+    _fill_legal(rows, ints, result)
+    return result
+
+
+@compiled
+def _fill_legal(rows, ints, result):  # noqa: ANN001, ANN202
+    for i in range(rows.shape[0]):
+        result[i] = fits(rows[i], ints)
+
+
+def has_data_reuse(op: Operator) -> bool:
+    """Whether elements of a read are used by several outputs: Ansor then tiles on several levels."""
+    missing = sum(
+        any(op.extents[a] > 1 and access.axis_strides()[a] == 0 for a in op.spatial) for access in op.reads
+    )
+    return missing >= 2 or (missing >= 1 and bool(op.reduce))
+
+
+def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
+    """Whether the outputs alone give too little to do at once (rule 6; on a GPU the rule of cross-thread reduction)."""
+    op, hw = graph.operator, graph.hardware
+    space = math.prod(op.extents[a] for a in op.spatial)
+    reduction = math.prod(op.extents[a] for a in op.reduce)
+    tiled = has_data_reuse(op)
+    if hw.kind == "cpu":
+        return space <= reduction and space <= hw.units * PARALLEL if tiled else reduction > hw.units
+    return space <= hw.threads_per_block and space < reduction if tiled else reduction > hw.warp
+
+
+def derive_sketches(graph: ConstructionGraph, beyond: bool = True, max_innermost: int = 64) -> list[Sketch]:
+    """All sketches of a task.
+
+    `beyond` takes algorithms that Ansor's own rules do not make (shifted and implicit matrix products, tensor cores) as
+    user rules, and draws knobs that Ansor has no word for like its pragmas; without it they stand at the space's default.
+    `max_innermost` bounds the innermost factor of an axis, except where an instruction's fragment decides it.
+    """
+    if max_innermost < 1:
+        raise ValueError(f"max_innermost={max_innermost}: expected 1 or more")
+    partial = [("tiled" if has_data_reuse(graph.operator) else "simple", _movable(graph, beyond))]
+    for rule in (_factor, _algorithms):
+        partial = [(f"{name}{more}", options) for name, before in partial for more, options in rule(graph, before)]
+    sketches = [_sketch(graph, name, options, max_innermost) for name, options in partial]
+    return [sketch for sketch in sketches if sketch is not None]
+
+
+def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
+    """Usable values of every knob that the space moves and the sketch may."""
+    ints = graph.tables.ints
+    return {
+        knob.name: tuple(v for i, v in enumerate(knob.values) if ints[KNOB_BITS + k] >> i & 1)
+        for k, knob in enumerate(KNOBS)
+        if ints[ALLOWED + KNOB_UP + k] and (beyond or knob.name in (*AUTHORS, "convolution", "tensor_core"))
+    } | ({} if beyond else _only_authors(ints))
+
+
+def _only_authors(ints: np.ndarray) -> Options:
+    """Algorithms that Ansor's own rules make: direct ones without tensor cores."""
+    kept = {"convolution": (0, 1), "tensor_core": (0,)}
+    return {
+        name: tuple(v for v in values if ints[KNOB_BITS + KNOB_INDEX[name]] >> v & 1)
+        for name, values in kept.items()
+        if ints[ALLOWED + KNOB_UP + KNOB_INDEX[name]]
+    }
+
+
+def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
+    """Rule 6: the reduction whole, and where it applies factored over threads or blocks by every knob that does so."""
+    knobs = [name for name in ("thread_split", "reduce_threads", "split_k") if name in options]
+    whole = options | dict.fromkeys(knobs, (1,))
+    found = [("", whole)]
+    if has_more_reduction_parallel(graph):
+        shared = {name: tuple(v for v in options[name] if v > 1) for name in knobs}
+        found += [(f"+{name}", whole | {name: values}) for name, values in shared.items() if values]
+    return found
+
+
+def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
+    """One sketch for every algorithm: they ask different forms of tiles, and of other knobs."""
+    plain: Options = {"tensor_core": (0,), "persistent": (0,), "cluster": (1,)}
+    whole = all(1 in options.get(name, (1,)) for name in ("thread_split", "reduce_threads"))
+    kinds: list[tuple[str, Options]] = []
+    for value in options.get("convolution", (0,)):
+        fixed = plain | {"convolution": (value,)}
+        if value == 1:
+            fixed["pack_b"] = (1,)
+        if value == 2 and graph.tables.ints[COPIED]:
+            fixed["pack_a"] = (1,)
+        if value != 2 or whole:
+            kinds.append((f" convolution={value}" if value else "", fixed))
+    for core in options.get("tensor_core", (0,)):
+        fixed = {"tensor_core": (core,), "convolution": (0,), "warp_tile": (0,), "lane_map": (0,)}
+        fixed |= {"persistent": (0,), "cluster": (1,)} if core == 1 else {"register_buffer": (1,)}
+        if core and whole:
+            kinds.append((f" tensor_core={core}", fixed))
+    return [(name, options | {k: v for k, v in fixed.items() if k in options}) for name, fixed in kinds]
+
+
+def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost: int) -> Sketch | None:
+    """The sketch, or None where an axis has no tile of the form that its algorithm asks for."""
+    base = graph.initial().row.copy()
+    base[LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
+    free = []
+    for knob, values in options.items():
+        indices = np.array([KNOBS[KNOB_INDEX[knob]].values.index(v) for v in values], dtype=np.int32)
+        if len(indices) == 0:
+            return None
+        base[KNOB + KNOB_INDEX[knob]] = indices[0]
+        if len(indices) > 1:
+            free.append((KNOB + KNOB_INDEX[knob], indices))
+    chains = tuple(
+        _kept(graph, base, axis, all_chains, max_innermost)
+        for axis, all_chains in enumerate(axis_choices(graph.tables.ints, graph.tables.sizes))
+    )
+    return None if any(len(c) == 0 for c in chains) else Sketch(name, base, chains, tuple(free))
+
+
+def _kept(graph: ConstructionGraph, base: np.ndarray, axis: int, chains: np.ndarray, max_innermost: int) -> np.ndarray:
+    """Chains of an axis that the structure allows: without reuse there is nothing to tile for a cache."""
+    ints = graph.tables.ints
+    if base[KNOB + KNOB_INDEX["tensor_core"]] > 0:
+        step = int(fragment_length(base, axis, ints))
+        return chains[(chains[:, 0] % step == 0) & (chains[:, MAX_LEVELS] == 1)]
+    kept = chains[chains[:, 0] // chains[:, MAX_LEVELS] <= max_innermost]
+    if ints[IS_CPU] and not has_data_reuse(graph.operator):
+        kept = kept[kept[:, 0] == kept[:, 1]]
+    return kept

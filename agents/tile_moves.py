@@ -1,0 +1,71 @@
+"""Mutation of tile sizes as Ansor does it (section 5.1): a factor of an axis moves from one level to another.
+
+The factors of an axis, from the inside: of the register tile, (on a GPU) virtual threads, each further level, and the grid
+of outermost tiles. A move divides one by p > 1 and multiplies another by p, so the cumulative sizes between the two change
+by the same ratio p. Ladders keep sizes that do not divide the extent: the grid counts as having any factor that leads to
+a chain there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gensor_gym.graph.layout import MAX_LEVELS
+
+Groups = list[np.ndarray]
+"""Chains [N, levels + 1] that one chain leads to, one array for every pair of levels that a factor may move between."""
+
+
+class TileMoves:
+    """Moves among the chains of one axis; those from a chain are worked out when they are first asked for."""
+
+    def __init__(self, chains: np.ndarray, levels: int) -> None:
+        """`chains` int32 [C, MAX_LEVELS + 1], of which the first `levels` tiles mean something."""
+        self._chains = chains
+        inner = chains[:, 0] // chains[:, MAX_LEVELS]
+        self._sizes = np.column_stack([inner, chains[:, :levels]]).astype(np.int64)
+        self._at = {chain.tobytes(): i for i, chain in enumerate(chains)}
+        self._known: dict[tuple[int, bool], Groups] = {}
+
+    def groups(self, chain: np.ndarray, granularity: bool = False) -> Groups:
+        """Where a chain leads; with `granularity` only by moves between outermost tile and grid.
+
+        KeyError for a chain that is not of this axis.
+        """
+        key = (self._at[np.ascontiguousarray(chain, dtype=np.int32).tobytes()], granularity)
+        if key not in self._known:
+            self._known[key] = self._outer(key[0]) if granularity else self._all(key[0])
+        return self._known[key]
+
+    def _all(self, index: int) -> Groups:
+        """Chains one move away, by (first and last cumulative size that changes, direction)."""
+        here, found = self._sizes[index], []
+        for up in (True, False):
+            big, small = (self._sizes, here[None]) if up else (here[None], self._sizes)
+            ratio = np.where(big % small == 0, big // small, 0)
+            changed = ratio != 1
+            step = ratio.max(axis=1)
+            same = (ratio >= 1).all(axis=1) & (np.where(changed, ratio, step[:, None]) == step[:, None]).all(axis=1)
+            edges = (np.diff(changed.astype(np.int8), axis=1, prepend=0, append=0) != 0).sum(axis=1)
+            moves = np.flatnonzero(same & (edges == 2))
+            spans = changed[moves]
+            for span in np.unique(spans, axis=0):
+                found.append(self._chains[moves[(spans == span).all(axis=1)]])
+        return found
+
+    def _outer(self, index: int) -> Groups:
+        """Chains that differ in the outermost tile alone."""
+        inside = (self._sizes[:, :-1] == self._sizes[index, :-1]).all(axis=1)
+        same_threads = self._chains[:, MAX_LEVELS] == self._chains[index, MAX_LEVELS]
+        others = inside & same_threads & (self._sizes[:, -1] != self._sizes[index, -1])
+        return [self._chains[others]] if others.any() else []
+
+
+def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:
+    """A pair of levels, then a factor, by two draws from [0, 1); None where there is no move."""
+    if not groups:
+        return None
+    group = groups[int(levels * len(groups))]
+    return np.asarray(group[int(factor * len(group))])
