@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.ledger import Ledger
-from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Chains of random legal actions, each measured. A slower program is gone to with probability exp(-d / T), d being the
+    """Chains of short random walks over legal actions, the end of each measured. A slower program is gone to with probability exp(-d / T), d being the
     difference of the logarithms of times, so that a temperature means the same on every task.
 
     The first chain begins at the best of a few random programs, later ones by turns at a new random program and at the best
@@ -25,6 +24,8 @@ class Annealing:
     space: str = "extended"
     starts: int = 6
     """Programs drawn uniformly at the beginning, and at every restart from a new one."""
+    reach: int = 4
+    """A step of a chain takes one action to so many: from a register tile to another all that is built on it must change."""
     hot: float = 0.3
     """Temperature at the start of a chain: a program 1.35 times slower is gone to one time in three."""
     cold: float = 0.02
@@ -32,7 +33,7 @@ class Annealing:
     steps: int = 48
     """New trials in which it falls, geometrically; then the chain ends."""
     patience: int = 60
-    """Actions in a row without a new trial, after which a chain ends: all around is known."""
+    """Steps in a row without a new trial, after which a chain ends: all around is known."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Chain after chain until the budget is spent or every program measured."""
@@ -54,11 +55,7 @@ class Annealing:
         begin = len(ledger)
         idle = 0
         while (used := len(ledger) - begin) < self.steps and idle < self.patience:
-            mask = graph.action_mask(node)
-            mask[STOP] = False
-            if not mask.any():
-                break
-            after = graph.transition(node, int(rng.choice(np.flatnonzero(mask))))
+            after = graph.random_schedule(rng, int(rng.integers(1, self.reach + 1)), node)
             idle = idle + 1 if after in ledger else 0
             temperature = self.hot * (self.cold / self.hot) ** (used / self.steps)
             if accepts(seconds, found := ledger.seconds(after), temperature, float(rng.random())):

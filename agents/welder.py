@@ -5,7 +5,8 @@ waves, beginning at tiles of 1; neighbours are the next larger size of one axis;
 2,000 states, and what it saw is sorted by the same key; traffic is that of one block, waves the rounds in which the
 device runs all blocks. Ours: several memory levels are searched one after the other, inside out as our rules demand, from
 the best tiles of the level before; on a CPU a tile of the level is a block and its cores run them, one each; traffic
-counts whole elements, not transactions. Welder fuses operators and places them in memory levels; here is one operator.
+counts whole elements, not transactions; the score of a block's threads is a factor of the key, and tiles of every size go
+on to the next level, since the register tile stands before the block. Welder fuses operators and places them in memory levels; here is one operator.
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import resident_blocks
 from gensor_gym.graph.actions import CACHE, TILE_UP
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.resources import threads_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import EXTENT, IS_CPU, NUM_LEVELS, UNITS
 from gensor_gym.measure.session import Session
+
+BLOCKS = 4
+"""Blocks that share a multiprocessor at most (BitBLAS)."""
+WARPS = 4
+"""Warps that a block is wanted to have (BitBLAS)."""
 
 Key = tuple[float, int]
 """What the queue is ordered by, the smallest first."""
@@ -38,8 +45,8 @@ class Welder:
     space: str = "tree"
     limit: int = 2000
     """States of one queue."""
-    kept: int = 24
-    """Tiles of a level from which the next level is searched."""
+    kept: int = 4
+    """Tiles of a level, of each power of two of elements, from which the next level is searched."""
     top_k: int = 64
     """Programs measured, fewer where the budget is smaller."""
     per_register_tile: int = 2
@@ -70,7 +77,7 @@ class Welder:
         visited = 0
         for level in range(int(graph.tables.ints[NUM_LEVELS])):
             if level:
-                best = [_opened(graph, row) for row in best[: self.kept]]
+                best = [_opened(graph, row) for row in self._some_of_each_size(best, level - 1)]
             found: dict[bytes, tuple[Key, np.ndarray]] = {}
             for start in best:
                 states = self._level(graph, start)
@@ -78,6 +85,17 @@ class Welder:
                 found |= {row.tobytes(): (at, row) for at, row in states}
             best = [row for _, row in sorted(found.values(), key=lambda state: state[0])]
         return best, visited
+
+    def _some_of_each_size(self, rows: list[np.ndarray], level: int) -> list[np.ndarray]:
+        """The first `kept` of every power of two of elements in the level's tile: a block wants threads, and tiles as well."""
+        taken: dict[int, int] = {}
+        some = []
+        for row in rows:
+            size = math.prod(_tile(row, level)[:SPATIAL_SLOTS].tolist()).bit_length()
+            taken[size] = taken.get(size, 0) + 1
+            if taken[size] <= self.kept:
+                some.append(row)
+        return some
 
     def _level(self, graph: ConstructionGraph, start: np.ndarray) -> list[tuple[Key, np.ndarray]]:
         """(key, row) of the tiles of one level that the queue gives out."""
@@ -99,16 +117,26 @@ class Welder:
 def key(row: np.ndarray, graph: ConstructionGraph) -> Key:
     """(bytes that a tile of the level under construction moves into it over the whole reduction + 1) x waves of tiles.
 
-    Of equals the longer step of the reduction comes first, as far as memory holds it.
+    On a GPU, times how far a block is from four warps. Of equals the longer step of the reduction comes first, as far as
+    memory holds it.
     """
     ints = graph.tables.ints
     extents = ints[EXTENT : EXTENT + MAX_AXES]
-    tile = row[TILE + row[LEVEL] * MAX_AXES :][:MAX_AXES]
+    tile = _tile(row, int(row[LEVEL]))
     points = math.prod(tile[:SPATIAL_SLOTS].tolist()) * math.prod(extents[SPATIAL_SLOTS:].tolist())
     tiles = math.prod((-(-extents // tile))[:SPATIAL_SLOTS].tolist())
-    side_by_side = 1 if ints[IS_CPU] or row[LEVEL] == 0 else max(1, resident_blocks(row, ints))
-    moved = (traffic(row, ints) * points + 1.0) * math.ceil(tiles / (int(ints[UNITS]) * side_by_side))
+    side_by_side, misfit = 1, 1.0
+    if not ints[IS_CPU] and row[LEVEL] > 0:
+        side_by_side = max(1, min(BLOCKS, resident_blocks(row, ints)))
+        warps = -(-int(threads_of(row, ints)) // 32)
+        misfit = max(warps / WARPS, WARPS / warps)
+    moved = (traffic(row, ints) * points + 1.0) * math.ceil(tiles / (int(ints[UNITS]) * side_by_side)) * misfit
     return round(moved, 6), -math.prod(tile[SPATIAL_SLOTS:].tolist())
+
+
+def _tile(row: np.ndarray, level: int) -> np.ndarray:
+    """The tile of a level, [A]."""
+    return row[TILE + level * MAX_AXES :][:MAX_AXES]
 
 
 def _opened(graph: ConstructionGraph, row: np.ndarray) -> np.ndarray:
