@@ -37,6 +37,16 @@ STRATEGIES: dict[str, str] = {
     "ppo": "agents.ppo:Ppo",
     "autotvm": "agents.autotvm:AutoTvm",
     "autotvm_small": "agents.autotvm:AutoTvmSmall",
+    "random": "agents.random_search:RandomSearch",
+    "annealing": "agents.annealing:Annealing",
+    "genetic": "agents.genetic:Genetic",
+    "droplet": "agents.droplet:Droplet",
+    "greedy": "agents.greedy:Greedy",
+    "beam": "agents.beam:Beam",
+    "mcts": "agents.mcts:Mcts",
+    "welder": "agents.welder:Welder",
+    "tpe": "agents.tpe:Tpe",
+    "flextensor": "agents.flextensor:FlexTensor",
 }
 """Name -> module:class. Add an entry to register a strategy of your own."""
 

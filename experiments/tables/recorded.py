@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.benches.fit import Sample
 from experiments.benches.ranks import spearman
+from experiments.expected import expected_best
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -122,18 +123,8 @@ def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
 
 
 def regret_of_random(table: Recorded) -> np.ndarray:
-    """Expected regret of the best of k different kernels drawn at random, for k = 1 .. N, float64 [N].
-
-    With regrets r_1 <= .. <= r_N the best of k is r_i with probability C(N - i, k - 1) / C(N, k).
-    """
-    ordered = np.sort(regrets(table))
-    count = len(ordered)
-    expected = np.empty(count)
-    for k in range(1, count + 1):
-        # P(best > r_i) = C(N - i, k) / C(N, k), as a running product
-        kept = np.concatenate([[1.0], np.cumprod(np.maximum(0.0, (count - k - np.arange(count)) / (count - np.arange(count))))])
-        expected[k - 1] = float(np.dot(ordered, kept[:-1] - kept[1:]))
-    return expected
+    """Expected regret of the best of k different kernels drawn at random, for k = 1 .. N, float64 [N]."""
+    return expected_best(regrets(table))
 
 
 def regrets(table: Recorded) -> np.ndarray:
