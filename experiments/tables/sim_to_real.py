@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from experiments.benches.fit import COEFFICIENTS, Sample, fit
 from experiments.benches.ranks import spearman
 from experiments.results import write_text
+from experiments.statistics import expected_best
 from experiments.tables.table import Cell, Table
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
@@ -164,18 +165,8 @@ def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
 
 
 def regret_of_random(table: Recorded) -> np.ndarray:
-    """Expected regret of the best of k different kernels drawn at random, for k = 1 .. N, float64 [N].
-
-    With regrets r_1 <= .. <= r_N the best of k is r_i with probability C(N - i, k - 1) / C(N, k).
-    """
-    ordered = np.sort(regrets(table))
-    count = len(ordered)
-    expected = np.empty(count)
-    for k in range(1, count + 1):
-        # P(best > r_i) = C(N - i, k) / C(N, k), as a running product
-        kept = np.concatenate([[1.0], np.cumprod(np.maximum(0.0, (count - k - np.arange(count)) / (count - np.arange(count))))])
-        expected[k - 1] = float(np.dot(ordered, kept[:-1] - kept[1:]))
-    return expected
+    """Expected regret of the best of k different kernels drawn at random, for k = 1 .. N, float64 [N]."""
+    return expected_best(regrets(table))
 
 
 def regrets(table: Recorded) -> np.ndarray:
