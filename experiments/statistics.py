@@ -69,8 +69,8 @@ def bootstrap(
     for _ in range(resamples):
         task = rng.integers(0, tasks, size=tasks)[:, None]
         drawn = rng.integers(0, seeds, size=(tasks, seeds))
-        found.append(statistic(*(score[task, drawn] for score in scores)))
-    low, high = np.quantile(found, (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2), axis=0)
+        found.append(np.asarray(statistic(*(score[task, drawn] for score in scores))))
+    low, high = np.quantile(np.stack(found), (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2), axis=0)
     return low, high
 
 
@@ -82,7 +82,8 @@ def sign_flip(differences: np.ndarray) -> float:
     units = np.asarray(differences, dtype=np.float64)
     count = len(units)
     if count <= EXACT:
-        signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
+        combinations = np.arange(2**count).reshape(-1, 1)
+        signs = 1 - 2 * (combinations >> np.arange(count) & 1)
     else:
         signs = np.random.default_rng(0).choice((-1, 1), size=(FLIPS, count))
         signs[0] = 1  # what was observed is one of the combinations
