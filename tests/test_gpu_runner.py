@@ -274,6 +274,8 @@ def test_refit_finds_coefficients_and_says_how_much_better(context: Context) -> 
     assert entry["device"] == "H200"
     assert entry["loss_after"] < 0.1 * entry["loss_before"]
     assert found == refit.digest(Path(context.out), "run1")
+    for name in ("times", "regret"):
+        assert context.path(f"sim_to_real_{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_refit_refuses_the_test_part_and_mixed_devices(context: Context) -> None:

@@ -6,10 +6,14 @@ import datetime
 import json
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.hardware.cache import VARIABLE
 from gensor_gym.measure.cpu_device import processor_name
 from gensor_gym.measure.intervals import median_interval
 
@@ -84,3 +88,17 @@ def _ticks() -> tuple[int, int]:
         return 0, 0
     fields = [int(value) for value in stat.read_text().splitlines()[0].split()[1:]]
     return (fields[7] if len(fields) > 7 else 0), sum(fields[:8])
+
+
+@contextmanager
+def empty_cache() -> Iterator[None]:
+    """The project's cache folder is a new and empty one for a while, also for worker processes."""
+    before = os.environ.get(VARIABLE)
+    with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
+        os.environ[VARIABLE] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(VARIABLE)
+            if before is not None:
+                os.environ[VARIABLE] = before

@@ -5,22 +5,17 @@ Compiled kernels are kept in a folder that is empty when the suite begins, so th
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches.lines import Lines, Steal, calibration, machine
+from experiments.benches.lines import Lines, Steal, calibration, empty_cache, machine
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.hardware.cache import VARIABLE
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
@@ -41,24 +36,10 @@ def run(config: DictConfig, emit: Lines) -> None:
     graph = ConstructionGraph(op, hw, "extended")
     rng = np.random.default_rng(config.seed)
     schedules = [graph.random_schedule(rng) for _ in range(settings.trials)]
-    with _empty_cache():
+    with empty_cache():
         _rate("random", op, schedules, hw, emit)
         _rate("ranked", op, _ranked(graph, rng, settings.trials), hw, emit)
         _compile(settings.compile, hw, rng, emit)
-
-
-@contextmanager
-def _empty_cache() -> Iterator[None]:
-    """A cache folder of its own, also for the workers."""
-    before = os.environ.get(VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="gensor_gym-") as folder:
-        os.environ[VARIABLE] = folder
-        try:
-            yield
-        finally:
-            os.environ.pop(VARIABLE)
-            if before is not None:
-                os.environ[VARIABLE] = before
 
 
 def _ranked(graph: ConstructionGraph, rng: np.random.Generator, count: int) -> list[Schedule]:

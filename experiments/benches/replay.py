@@ -6,21 +6,16 @@ of an operator, which reads its file, counts by itself. Warming up (imports, com
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 from omegaconf import DictConfig
 
 from agents import get_strategy
 from agents.optimize import run as search
-from experiments.benches.lines import Lines, machine
+from experiments.benches.lines import Lines, empty_cache, machine
 from experiments.summary import geometric_mean
 from gensor_gym import hardware, operators
-from gensor_gym.hardware.cache import VARIABLE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.recorded import open_recorded
@@ -76,18 +71,3 @@ def _timed(op: Operator, hw: Hardware, backend: str | Backend, name: str, trials
     begin = time.perf_counter()
     search(get_strategy(name), session, int(np.uint32(seed)))
     return time.perf_counter() - begin, session.trials
-
-
-@contextmanager
-def empty_cache() -> Iterator[None]:
-    """The project's cache folder is a new and empty one for a while."""
-    before = os.environ.get(VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
-        os.environ[VARIABLE] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[VARIABLE]
-            else:
-                os.environ[VARIABLE] = before

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,20 @@ def run(context: Context) -> dict[str, object]:
         },
     }
     write_whole(context.path(FILE), json.dumps({hw.name: entry}, indent=1) + "\n")
+    _draw(context, coefficients)
     return digest(Path(context.out), context.run)
+
+
+def _draw(context: Context, coefficients: np.ndarray) -> None:
+    """Model against measurement before and after the fit, as two figures, where the machine has matplotlib."""
+    if find_spec("matplotlib") is None:
+        return
+    from experiments.tables import sim_to_real_figure as figure
+    from experiments.tables.recorded import tables_of
+
+    recorded = list(tables_of(context.path(RECORDED), context.hardware))
+    figure.draw_times(recorded, coefficients, context.path("sim_to_real_times.png"))
+    figure.draw_regret(recorded, coefficients, context.path("sim_to_real_regret.png"))
 
 
 def recorded_samples(path: Path, hw: Hardware, seed: int) -> tuple[list[Sample], list[str]]:

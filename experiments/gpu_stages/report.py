@@ -53,8 +53,8 @@ def markdown(summary: dict) -> str:
         "",
         f"Driver {gpu.get('driver_version', '?')}, SM clock at the start {gpu.get('clocks.sm', '?')} of "
         f"{gpu.get('clocks.max.sm', '?')}, {machine.get('cores', '?')} cores, Python {machine.get('python', '?')}.",
-        "Times: CUDA events around graphs of many calls, caches warm, TF32 off; medians with 95 % intervals of order "
-        "statistics; ratios from interleaved rounds.",
+        "Times: CUDA events around graphs of many calls, caches warm, TF32 for operators of that type only; medians with 95 % "
+        "intervals of order statistics; ratios from interleaved rounds.",
         "",
         "| stage | status | seconds | attempts |",
         "|---|---|---:|---:|",

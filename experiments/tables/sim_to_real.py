@@ -1,7 +1,7 @@
 """Model against measurement on recorded tables: ranking, what the model's first choices cost, calibration, noise.
 
-Every complete table of a machine is read. The coefficients of the model's terms are fitted to the machine's tables of the
-train part alone; all other rows are predictions for operators that the fit has not seen.
+Every complete table of a machine is read, or what the stages of `make gpu` recorded. The coefficients of the model's terms are
+fitted to the machine's tables of the train part alone; all other rows are predictions for operators that the fit has not seen.
 """
 
 from __future__ import annotations
@@ -16,59 +16,20 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches.fit import COEFFICIENTS, Sample, fit
+from experiments.benches.fit import COEFFICIENTS, fit
 from experiments.benches.ranks import spearman
 from experiments.results import write_text
-from experiments.statistics import expected_best
+from experiments.tables.recorded import Recorded, again, read_folder, regret_of_first, regret_of_random
 from experiments.tables.table import Cell, Table
-from gensor_gym import hardware, operators
-from gensor_gym.construction import ConstructionGraph
+from gensor_gym import hardware
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.fingerprint import fingerprint
-from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
-from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.optimum import Optimum, find_optimum
-from gensor_gym.measure.recorded import passes_of
-from gensor_gym.measure.tables import read_table
 
 TOP = (1, 3, 10)
 """So many programs that the model ranks first are looked at."""
 FASTEST = 5
 """One in so many kernels belongs to the fastest, whose ranking counts by itself."""
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A complete table of one task: its different kernels that ran well, their optimum, and how they were measured."""
-
-    machine: str
-    graph: ConstructionGraph
-    rows: np.ndarray
-    measured: tuple[Measurement, ...]
-    optimum: Optimum
-    schedules: int
-    failed: int
-
-    @property
-    def operator(self) -> str:
-        """The operator's text."""
-        return str(self.graph.operator)
-
-    @property
-    def part(self) -> str:
-        """Part of the split that the operator is of."""
-        return operators.part_of(self.graph.operator)
-
-    @property
-    def seconds(self) -> np.ndarray:
-        """Medians, float64 [N]."""
-        return np.array([m.seconds for m in self.measured])
-
-    @property
-    def sample(self) -> Sample:
-        """As a fit takes it."""
-        return Sample(self.graph, self.rows, self.seconds)
 
 
 @dataclass(frozen=True)
@@ -110,33 +71,6 @@ def _shipped() -> list[Path]:
     return [RECORDINGS / name for name in hardware.recorded_names()]
 
 
-def read_folder(folder: Path, limit: int | None = None) -> list[Recorded]:
-    """The complete tables in a folder by class and operator, `limit` of a class at most; ValueError where there is none."""
-    found: dict[str, list[Recorded]] = defaultdict(list)
-    for path in sorted(folder.glob("*.parquet")):
-        table = _read(path, folder.name)
-        if table is not None:
-            found[table.graph.operator.name].append(table)
-    if not found:
-        raise ValueError(f"{folder} holds no complete recorded table (*.parquet, written by experiments.record)")
-    return [table for name in sorted(found) for table in found[name][:limit]]
-
-
-def _read(path: Path, machine: str) -> Recorded | None:
-    """One file; None for a table that is not complete."""
-    table = read_table(path)
-    if not table.about.get("complete"):
-        return None
-    hw = hardware.from_json(table.about["hardware"])
-    graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
-    kernels = {r.measurement.digest: r for r in reversed(table.records)}
-    good = [r for r in kernels.values() if r.measurement.status is Status.OK]
-    measured = tuple(r.measurement for r in good)
-    optimum = find_optimum([m.samples for m in measured], [passes_of(m) for m in measured])
-    rows = graph.stack([Schedule.parse(r.schedule) for r in good])
-    return Recorded(machine, graph, rows, measured, optimum, len(table.records), len(kernels) - len(good))
-
-
 def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
     """Coefficients float64 [P] of the model's terms, from tables of the train part; ValueError where there is none."""
     train = [table.sample for table in recorded if table.part == "train"]
@@ -158,40 +92,11 @@ def score(table: Recorded, predicted: np.ndarray) -> Score:
     )
 
 
-def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
-    """Regret of the best measured among the first k by the prediction, for k = 1 .. N, float64 [N]."""
-    order = np.argsort(predicted, kind="stable")
-    return np.minimum.accumulate(regrets(table)[order])
-
-
-def regret_of_random(table: Recorded) -> np.ndarray:
-    """Expected regret of the best of k different kernels drawn at random, for k = 1 .. N, float64 [N]."""
-    return expected_best(regrets(table))
-
-
-def regrets(table: Recorded) -> np.ndarray:
-    """Regret of every kernel, zero where it is tied with the best, float64 [N]."""
-    return np.where(table.optimum.tied, 0.0, np.log(table.seconds / table.optimum.best))
-
-
-def again(table: Recorded) -> float:
-    """Rank correlation of the first pass with the later ones: the ceiling of any model; nan for a single pass."""
-    halves: tuple[list[float], list[float]] = ([], [])
-    for m in table.measured:
-        passes, first = np.asarray(passes_of(m)), min(passes_of(m), default=0)
-        samples = np.asarray(m.samples)
-        if not len(passes) or (passes == first).all():
-            return float("nan")
-        halves[0].append(float(np.median(samples[passes == first])))
-        halves[1].append(float(np.median(samples[passes != first])))
-    return spearman(np.array(halves[0]), np.array(halves[1]))
-
-
 def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
     """One row for each operator: ranking and realised regret."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
-            t.operator, t.part, str(len(t.measured)), _two(b.spearman, a.spearman), again(t),
+            t.operator, t.part, str(len(t.measured)) + ("" if t.complete else " (part)"), _two(b.spearman, a.spearman), again(t),
             _two(b.spearman_fastest, a.spearman_fastest),
             *(_percents(b.regrets[i], a.regrets[i]) for i in range(len(TOP))),
             _percent(float(regret_of_random(t)[min(TOP[-1], len(t.measured)) - 1])), _percent(t.optimum.floor),
@@ -211,7 +116,8 @@ def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) 
         "Regret of the first k: log(fastest measured among the model's k first / fastest of all), zero for kernels that "
         "cannot be told from the fastest. Of times again: the rank correlation of the first pass of timings with the later "
         "ones, which no model can pass. At random: its expectation for so many different kernels drawn at random.",
-        "Noise floor: two medians of the fastest kernel itself differ by less in 97.5 of 100 cases.",
+        "Noise floor: two medians of the fastest kernel itself differ by less in 97.5 of 100 cases. Where the space was measured "
+        "in part only, the fastest is that of the part.",
     )
     return Table(f"{recorded[0].machine}: ranking and realised regret", columns, rows, notes)
 
@@ -269,7 +175,8 @@ def _values(recorded: list[Recorded], before: list[Score], after: list[Score], c
         "tables": [
             {
                 "operator": t.operator, "part": t.part, "schedules": t.schedules, "kernels": len(t.measured),
-                "failed": t.failed, "best_s": t.optimum.best, "tied": int(t.optimum.tied.sum()), "floor": t.optimum.floor,
+                "failed": t.failed, "complete": t.complete, "best_s": t.optimum.best,
+                "tied": int(t.optimum.tied.sum()), "floor": t.optimum.floor,
                 "again": again(t), "before": dataclasses.asdict(b), "after": dataclasses.asdict(a),
             }
             for t, b, a in zip(recorded, before, after, strict=True)

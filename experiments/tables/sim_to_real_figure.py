@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from experiments import style
 from experiments.benches.fit import COEFFICIENTS
-from experiments.tables.sim_to_real import Recorded, regret_of_first, regret_of_random
+from experiments.tables.recorded import Recorded, regret_of_first, regret_of_random
 
 BEFORE, AFTER, TIED = style.PALETTE[7], style.PALETTE[0], style.PALETTE[1]
 COLUMNS = 5

@@ -1,0 +1,145 @@
+"""Recorded tables of a machine, read for reports: kernels that ran well, their optimum, and regrets."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from experiments.benches.fit import Sample
+from experiments.benches.ranks import spearman
+from experiments.statistics import expected_best
+from gensor_gym import hardware, operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.optimum import Optimum, find_optimum
+from gensor_gym.measure.recorded import passes_of
+from gensor_gym.measure.store import Record
+from gensor_gym.measure.tables import read_table
+
+STAGES = "recorded.jsonl"
+"""What `make gpu` writes, beside a summary.json that names the machine."""
+STAGES_SPACE = "compact"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A table of one task: its different kernels that ran well, their optimum, and how they were measured.
+
+    Where the table is not `complete`, the optimum is that of the kernels measured.
+    """
+
+    machine: str
+    graph: ConstructionGraph
+    rows: np.ndarray
+    measured: tuple[Measurement, ...]
+    optimum: Optimum
+    schedules: int
+    failed: int
+    complete: bool
+
+    @property
+    def operator(self) -> str:
+        """The operator's text."""
+        return str(self.graph.operator)
+
+    @property
+    def part(self) -> str:
+        """Part of the split that the operator is of."""
+        return operators.part_of(self.graph.operator)
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Medians, float64 [N]."""
+        return np.array([m.seconds for m in self.measured])
+
+    @property
+    def sample(self) -> Sample:
+        """As a fit takes it."""
+        return Sample(self.graph, self.rows, self.seconds)
+
+
+def read_folder(folder: Path, limit: int | None = None) -> list[Recorded]:
+    """The tables in a folder by class and operator, `limit` of a class at most; ValueError where there is none."""
+    found: dict[str, list[Recorded]] = defaultdict(list)
+    for table in (*_tables(folder), *read_stages(folder)):
+        found[table.graph.operator.name].append(table)
+    if not found:
+        raise ValueError(
+            f"{folder} holds no complete recorded table (*.parquet, written by experiments.record) and no {STAGES} of make gpu"
+        )
+    return [table for name in sorted(found) for table in found[name][:limit]]
+
+
+def _tables(folder: Path) -> Iterator[Recorded]:
+    """The complete tables among the Parquet files of a folder."""
+    for path in sorted(folder.glob("*.parquet")):
+        table = read_table(path)
+        if table.about.get("complete"):
+            hw = hardware.from_json(table.about["hardware"])
+            graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
+            yield _recorded(folder.name, graph, table.records, True)
+
+
+def read_stages(folder: Path) -> Iterator[Recorded]:
+    """What the stages of `make gpu` recorded there, complete or not; nothing where there is no such file."""
+    if (folder / STAGES).exists():
+        machine = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["hardware"]
+        yield from tables_of(folder / STAGES, machine)
+
+
+def tables_of(file: Path, machine: str) -> Iterator[Recorded]:
+    """A table for each operator of a file of JSON lines, on a machine by name; programs that are legal no longer are left out."""
+    by_operator: dict[str, list[Record]] = defaultdict(list)
+    for record in read_table(file).records:
+        by_operator[record.operator].append(record)
+    for text, records in by_operator.items():
+        graph = ConstructionGraph(text, machine, STAGES_SPACE, calibrated=False)
+        legal = [record for record in records if graph.is_legal(Schedule.parse(record.schedule))]
+        whole = sum(map(len, graph.enumerate()))
+        if any(record.measurement.status is Status.OK for record in legal):
+            yield _recorded(machine, graph, legal, len({r.schedule for r in legal}) == whole)
+
+
+def _recorded(machine: str, graph: ConstructionGraph, records: list[Record], complete: bool) -> Recorded:
+    """The different kernels of a table, each once."""
+    kernels = {r.measurement.digest: r for r in reversed(records)}
+    good = [r for r in kernels.values() if r.measurement.status is Status.OK]
+    measured = tuple(r.measurement for r in good)
+    optimum = find_optimum([m.samples for m in measured], [passes_of(m) for m in measured])
+    rows = graph.stack([Schedule.parse(r.schedule) for r in good])
+    return Recorded(machine, graph, rows, measured, optimum, len(records), len(kernels) - len(good), complete)
+
+
+def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
+    """Regret of the best measured among the first k by the prediction, for k = 1 .. N, float64 [N]."""
+    order = np.argsort(predicted, kind="stable")
+    return np.minimum.accumulate(regrets(table)[order])
+
+
+def regret_of_random(table: Recorded) -> np.ndarray:
+    """Expected regret of the best of k different kernels drawn at random, for k = 1 .. N, float64 [N]."""
+    return expected_best(regrets(table))
+
+
+def regrets(table: Recorded) -> np.ndarray:
+    """Regret of every kernel, zero where it is tied with the best, float64 [N]."""
+    return np.where(table.optimum.tied, 0.0, np.log(table.seconds / table.optimum.best))
+
+
+def again(table: Recorded) -> float:
+    """Rank correlation of the first pass with the later ones: the ceiling of any model; nan for a single pass."""
+    halves: tuple[list[float], list[float]] = ([], [])
+    for m in table.measured:
+        passes, first = np.asarray(passes_of(m)), min(passes_of(m), default=0)
+        samples = np.asarray(m.samples)
+        if not len(passes) or (passes == first).all():
+            return float("nan")
+        halves[0].append(float(np.median(samples[passes == first])))
+        halves[1].append(float(np.median(samples[passes != first])))
+    return spearman(np.array(halves[0]), np.array(halves[1]))
