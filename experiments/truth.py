@@ -11,6 +11,7 @@ from experiments.statistics import best_so_far, expected_best
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.recorded import RecordedBackend
 from gensor_gym.operators.types import Operator
 
@@ -26,13 +27,17 @@ class Truth:
         self._graph, self._backend = ConstructionGraph(operator, hardware, space), backend
         self._of: dict[str, float] = {}
         self._known: dict[str, str] = {}
-        for batch in self._graph.enumerate():
-            for schedule in map(Schedule, batch):
-                regret = backend.regret(self._graph, schedule)
-                if regret is None:
-                    raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
-                digest = self._digest(schedule)
-                self._of[digest] = min(regret, self._of.get(digest, math.inf))
+        schedules = []
+        for schedule in (Schedule(row) for batch in self._graph.enumerate() for row in batch):
+            if backend.measure(operator, [schedule], hardware)[0].status is Status.NOT_RECORDED:
+                raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
+            schedules.append(schedule)
+        for schedule in schedules:
+            regret = backend.regret(self._graph, schedule)
+            if regret is None:
+                raise ValueError(f"nothing in the table of {operator} ran well")
+            digest = self._digest(schedule)
+            self._of[digest] = min(regret, self._of.get(digest, math.inf))
         self.worst = max(regret for regret in self._of.values() if math.isfinite(regret))
 
     @property
