@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from multiprocessing.connection import wait
+from threading import Thread
 
 from experiments.jobs import Outcome, attempt, warm_up
 from experiments.settings import Job
@@ -40,6 +42,15 @@ def _begin(backend: Backend) -> None:
     """Where a process starts."""
     global _backend
     _backend = backend
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, however it ended; it would wait for jobs for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _search(job: Job) -> Ended:

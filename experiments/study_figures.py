@@ -18,6 +18,8 @@ POINTS = 48
 LARGEST = 1.0
 """Regret at which a profile ends: e times slower than the best."""
 DASHES = (0, (4, 3))
+LINES = ("-", "--", ":", "-.")
+"""Of strategies that share a colour."""
 
 
 def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) -> list[str]:
@@ -31,6 +33,12 @@ def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) 
         ]
 
 
+def _lines(looks: dict[str, tuple[str, str]]) -> dict[str, str]:
+    """Line style of every strategy: the first of a colour has a whole line."""
+    colours = [colour for colour, _ in looks.values()]
+    return {name: LINES[colours[:i].count(colours[i]) % len(LINES)] for i, name in enumerate(looks)}
+
+
 def _mean(values: np.ndarray) -> np.ndarray:
     """Interquartile mean over tasks and seeds."""
     return statistics.interquartile_mean(values, axis=(0, 1))
@@ -38,12 +46,16 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 def _bands(axes: Axes, looks: dict[str, tuple[str, str]], x: np.ndarray, curves: dict[str, np.ndarray]) -> None:
     """Interquartile means of curves [tasks, seeds, points] with their intervals."""
+    lines = _lines(looks)
     for name, values in curves.items():
         colour, marker = looks[name]
         low, high = statistics.bootstrap(_mean, values, resamples=RESAMPLES)
         axes.fill_between(x, 100 * low, 100 * high, color=colour, alpha=0.12, linewidth=0)
         every = max(1, len(x) // 8)
-        axes.plot(x, 100 * _mean(values), color=colour, marker=marker, markevery=every, markersize=4.5, linewidth=1.6, label=name)
+        axes.plot(
+            x, 100 * _mean(values), color=colour, linestyle=lines[name], linewidth=1.6, marker=marker, markevery=every,
+            markersize=4.5, label=name,
+        )  # fmt: skip
 
 
 def _regret_axes(axes: Axes) -> None:
@@ -111,7 +123,7 @@ def _profiles(scores: Scores, checkpoints: list[int], path: Path) -> str:
     for axes, k in zip(grid.flat, checkpoints, strict=False):
         for name, curves in scores.curves.items():
             share = statistics.performance_profile(curves.regret[..., k - 1], thresholds)
-            axes.step(100 * thresholds, share, color=looks[name][0], linewidth=1.6, where="post", label=name)
+            axes.step(100 * thresholds, share, color=looks[name][0], linestyle=_lines(looks)[name], where="post", label=name)
         axes.set_xscale("symlog", linthresh=1.0, linscale=0.5)
         axes.set_xlim(0, 100 * LARGEST)
         axes.set_ylim(0, 1.02)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from experiments import study_scores
-from experiments.arguments import compose
+from experiments.arguments import CONF, compose
 from experiments.jobs import Jobs
 from experiments.pool import attempts
 from experiments.settings import settings_of
@@ -82,6 +85,36 @@ def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: py
     assert (plan.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process
     assert again["strategies"]["exhaustive"]["regret"] == summary["strategies"]["exhaustive"]["regret"]
     assert again["strategies"]["random_walk"]["over"] == summary["strategies"]["random_walk"]["over"]
+
+
+def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
+    """No process is left behind, and the second run does what the first did not."""
+    command = [sys.executable, "-m", "experiments.study", *SMALL, f"output={tmp_path}", "figures=false", "seed=[0,1,2,3,4,5]"]
+    process = subprocess.Popen(command, cwd=CONF.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 100
+    while len(list((tmp_path / "jobs").glob("*.json"))) < 2 and time.monotonic() < deadline:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    children = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if _parent(path) == process.pid]
+    process.kill()
+    process.wait()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
+    assert 2 <= len(before) < 36 and children
+    while any(_parent(Path(f"/proc/{child}/stat")) is not None for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert all(_parent(Path(f"/proc/{child}/stat")) is None for child in children)
+    subprocess.run(command, cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
+    assert len(after) == 36 and {path: after[path] for path in before} == before
+
+
+def _parent(stat: Path) -> int | None:
+    """The parent of a living process."""
+    try:
+        state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else int(parent)
 
 
 def test_one_process_and_two_say_the_same(done: tuple[Plan, dict], tmp_path: Path) -> None:
