@@ -153,19 +153,14 @@ def _seeds(value: object) -> list[int]:
 def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
     """Registered name and hyperparameters by strategy, in the order given.
 
-    `strategies.<name>.of` names the registered strategy of which <name> is a variant. What `hyperparameters` says of a
-    registered strategy holds unless the variant says otherwise; `space` holds for all of them.
+    `strategies.<name>.of` names the registered strategy of which <name> is a variant; `space` holds for all of them.
     """
     found = plain.get("strategies") or {}
     if not found:
         raise ValueError("no strategy: name some files of conf/strategy, as in strategy=[markov,random_walk]")
-    common, space = plain.get("hyperparameters") or {}, plain.get("space")
+    space = {} if plain.get("space") is None else {"space": plain["space"]}
     resolved = {}
     for name, given in found.items():
-        parameters = dict(given or {})
-        variant = "of" in parameters
-        of = parameters.pop("of", name)
-        shared = common.get(of) or {}
-        parameters = {**shared, **parameters} if variant else {**parameters, **shared}
-        resolved[name] = (of, {**parameters, "space": space} if space is not None else parameters)
+        parameters = {**(given or {}), **space}
+        resolved[name] = (parameters.pop("of", name), parameters)
     return resolved

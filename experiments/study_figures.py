@@ -80,7 +80,7 @@ def _trials(scores: Scores, path: Path) -> str:
     x = np.unique(np.geomspace(1, length, POINTS).astype(int))
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     _bands(axes, style.look(list(scores.strategies)), x, {name: c.regret[..., x - 1] for name, c in scores.curves.items()})
-    zero = statistics.interquartile_mean(scores.chance[:, x - 1], axis=0)
+    zero = np.array([statistics.interquartile_best(scores.regrets, int(k)) for k in x])
     axes.plot(x, 100 * zero, color=style.INK, linestyle=DASHES, linewidth=1.3, label="drawing at random")
     _regret_axes(axes)
     axes.set_xlabel("trials (different kernels)")
@@ -151,7 +151,7 @@ def _improvement(scores: Scores, summary: dict[str, Any], reference: str, path: 
             axes.plot([value["improves_low"], value["improves_high"]], [y, y], color=shades[k], linewidth=2.2, alpha=0.6)
             label = f"after {checkpoints[k]} trials" if row == 0 else None
             axes.plot(value["improves"], y, "o", color=shades[k], markersize=5.5, markeredgecolor="white", label=label)
-    axes.axvline(0.5, color=style.INK, linestyle=DASHES, linewidth=1.1)
+    axes.axvline(0.5, color=style.INK, linestyle=DASHES, linewidth=1.1, zorder=1)
     axes.set_yticks([row * (len(checkpoints) + 1) + (len(checkpoints) - 1) / 2 for row in range(len(names))], names)
     axes.set_ylim(len(names) * (len(checkpoints) + 1) - 1.0, -1.0)
     axes.set_xlim(0, 1)

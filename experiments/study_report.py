@@ -23,8 +23,9 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
         "Regret is log(T / T*) of the best kernel so far, T* being the best of the task; zero for kernels that cannot be told "
         "from it. Interquartile means over tasks and seeds, in brackets 95 % intervals of a bootstrap that draws tasks, and "
-        f"seeds within tasks. A search that ends early keeps its last kernel. {CHANCE.capitalize()} is the expectation of "
-        "uniform draws without replacement.", "",
+        f"seeds within tasks. A search that ends early keeps its last kernel. {CHANCE.capitalize()}: uniform draws of kernels "
+        "without replacement, exactly. Trials, model evaluations, and overhead (wall time of a search outside of measuring) "
+        "are means over the searches; training was done beforehand.", "",
         *_table(_regret_head(summary), _regret_rows(summary)), "",
     ]  # fmt: skip
     for name in ("chance", summary["reference"]):
@@ -40,12 +41,12 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def show(console: Console, summary: dict[str, Any]) -> None:
-    """The table of regrets."""
+    """The table of regrets, without intervals."""
     table = Table(title="regret after so many trials", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for position, name in enumerate(_regret_head(summary)):
         table.add_column(name, justify="left" if position == 0 else "right")
     for row in _regret_rows(summary):
-        table.add_row(*row)
+        table.add_row(*(cell.partition(" [")[0] for cell in row))
     console.print(table)
     for name, why in summary["broken"].items():
         console.print(f"left out: {name}: {why}", style="yellow", markup=False, soft_wrap=True)
@@ -72,9 +73,13 @@ def _regret_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
 def _differences(summary: dict[str, Any], other: str) -> list[str]:
     """Paired differences to the zero line or the reference."""
     rows = []
+
+    def better(value: dict[str, float]) -> str:
+        return "" if other == "chance" else f", {value['improves']:.0%}"
+
     for name, line in summary["strategies"].items():
         if (found := line.get("over", {}).get(other)) is not None:
-            cells = (f"{_interval(v, 1, sign=True)}, p {_p(v['p_holm'])}, {v['improves']:.0%}" for v in found)
+            cells = (f"{_interval(v, 1, sign=True)}, p {_p(v['p_holm'])}" + better(v) for v in found)
             rows.append((name, *cells))
     if not rows:
         return []
@@ -82,7 +87,8 @@ def _differences(summary: dict[str, Any], other: str) -> list[str]:
     return [
         f"## Against {title}", "",
         "Mean difference of regret with the same task and seed (negative is better), its interval; p of a sign-flip test on "
-        "the tasks' means, adjusted by Holm over the strategies; the probability that a search of this strategy ends better.",
+        "the tasks' means, adjusted by Holm over the strategies"
+        + (", against the expectation." if other == "chance" else "; the probability that a search of this strategy is ahead."),
         "", *_table(("strategy", *(f"after {k}" for k in summary["checkpoints"])), rows), "",
     ]  # fmt: skip
 

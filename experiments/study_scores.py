@@ -43,7 +43,8 @@ class Scores:
     facts: dict[str, str]
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
-    kernels: tuple[int, ...]
+    regrets: tuple[np.ndarray, ...]
+    """Of every kernel of a task."""
     curves: dict[str, Curves]
     chance: np.ndarray
     """Expected regret of drawing kernels uniformly without replacement, float64 [tasks, trials]."""
@@ -93,7 +94,7 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
     curves = {name: _curves(jobs[name], truths, len(seeds), length, outcomes, results) for name in names if name not in broken}
     facts = {"hardware": first.hardware.name, "device": first.device, "space": ", ".join(spaces), "trials": str(length)}
     chance = np.stack([truth.chance(length) for truth in truths]) if truths else np.empty((0, length))
-    return Scores(facts, tuple(map(str, tasks)), seeds, tuple(t.kernels for t in truths), curves, chance, broken)
+    return Scores(facts, tuple(map(str, tasks)), seeds, tuple(t.regrets for t in truths), curves, chance, broken)
 
 
 def _curves(
@@ -139,10 +140,10 @@ def summarise(
         "checkpoints": list(checkpoints),
         "seeds": list(scores.seeds),
         "tasks": [
-            {"operator": task, "kernels": count, "part": operators.part_of(operators.parse(task))}
-            for task, count in zip(scores.tasks, scores.kernels, strict=True)
+            {"operator": task, "kernels": len(regrets), "part": operators.part_of(operators.parse(task))}
+            for task, regrets in zip(scores.tasks, scores.regrets, strict=True)
         ],
-        "chance": [float(value) for value in statistics.interquartile_mean(scores.chance[:, at], axis=0)],
+        "chance": [statistics.interquartile_best(scores.regrets, k) for k in checkpoints],
         "strategies": lines,
         "broken": scores.broken,
         "hypotheses": {

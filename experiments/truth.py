@@ -39,6 +39,7 @@ class Truth:
             digest = self._digest(schedule)
             self._of[digest] = min(regret, self._of.get(digest, math.inf))
         self.worst = max(regret for regret in self._of.values() if math.isfinite(regret))
+        self.regrets = np.minimum(list(self._of.values()), self.worst)
 
     @property
     def kernels(self) -> int:
@@ -48,7 +49,7 @@ class Truth:
     @cached_property
     def random(self) -> np.ndarray:
         """Expected regret after k kernels drawn uniformly without replacement, for k = 1 .. kernels."""
-        return expected_best(np.minimum(list(self._of.values()), self.worst))
+        return expected_best(self.regrets)
 
     def chance(self, length: int) -> np.ndarray:
         """`random` for k = 1 .. length; all kernels drawn, nothing changes any more."""

@@ -179,15 +179,15 @@ def test_all_shipped_tables_are_in_the_list() -> None:
     assert len(config.operators) == len(shipped) == len({str(operators.resolve_one(text)) for text in config.operators})
 
 
-def test_variants_and_hyperparameters_by_setting() -> None:
-    plan = plan_of(compose(["experiment=ablation", "+hyperparameters.markov.walkers=5"], name="study"))
+def test_variants_and_settings() -> None:
+    plan = plan_of(compose(["experiment=ablation", "strategies.markov.walkers=5"], name="study"))
     jobs = {job.strategy: job for job in plan.settings.jobs}
     assert {job.of for job in jobs.values()} == {"markov"} and jobs["tree"].hyperparameters["backtracking"] is False
     assert jobs["markov"].hyperparameters["walkers"] == 5 and jobs["one_walker"].hyperparameters["walkers"] == 1
     assert all(job.hyperparameters["space"] == "compact" for job in jobs.values())
     assert set(plan.hypotheses) == set(jobs) - {"markov"}
     assert all(said["direction"] in study_scores.DIRECTIONS for said in plan.hypotheses.values())
-    small = settings_of(compose(["experiment=recorded", "budget=small"], name="study"))
+    small = settings_of(compose(["experiment=recorded_small"], name="study"))
     assert small.jobs[0].budget.trials == 64
 
 

@@ -26,6 +26,15 @@ def test_expected_best_is_the_mean_over_all_draws() -> None:
         assert found[k - 1] == pytest.approx(math.fsum(draws) / len(draws))
 
 
+def test_interquartile_best_is_that_of_all_draws() -> None:
+    tasks = [np.array([3.0, 0.0, 1.0, 2.0]), np.array([0.5, 9.0])]
+    drawn = [float(min(d)) for d in itertools.combinations(tasks[0], 2)]  # 6 draws of the first task, one of the second
+    values = np.sort(np.repeat(drawn + [0.5] * 6, 4))  # each task as often; so often that quarters are whole
+    assert statistics.interquartile_best(tasks, 2) == pytest.approx(values[12:36].mean())
+    assert statistics.interquartile_best(tasks, 4) == pytest.approx(0.25)
+    assert statistics.chances_of_best(5, 1) == pytest.approx([0.2] * 5)
+
+
 def test_interquartile_mean_drops_a_quarter_at_each_end() -> None:
     values = np.array([[100.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, -100.0]])
     assert statistics.interquartile_mean(values) == pytest.approx((2 + 3 + 4 + 5) / 4)
