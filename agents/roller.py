@@ -55,18 +55,22 @@ class Roller:
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Search with rules alone. The model ranks nothing; it is called once per result for the record."""
         begin = time.perf_counter()
+        unique, visited = self.rows(graph)
+        latencies = graph.latencies(np.stack(unique))
+        schedules = tuple(Schedule(row) for row in unique)
+        return Construction(
+            schedules, tuple(latencies.tolist()), visited, len(unique), time.perf_counter() - begin
+        )
+
+    def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
+        """(different programs in the order found, states visited). No model is called."""
         search = _Search(self, graph)
         epsilon = 0.0
         while not search.results and epsilon <= 1.0 + 1e-9:
             search.start(epsilon)
             epsilon += self.epsilon_step
         rows = [self._finish(row, graph) for row in (search.results or search.border or [graph.initial().row])]
-        unique = list({row.tobytes(): row for row in rows}.values())
-        latencies = graph.latencies(np.stack(unique))
-        schedules = tuple(Schedule(row) for row in unique)
-        return Construction(
-            schedules, tuple(latencies.tolist()), search.visited, len(unique), time.perf_counter() - begin
-        )
+        return list({row.tobytes(): row for row in rows}.values()), search.visited
 
     def _finish(self, row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
         """Shrink a program with too few blocks; make every register-tile element a virtual thread."""

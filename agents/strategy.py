@@ -33,6 +33,16 @@ STRATEGIES: dict[str, str] = {
     "local_search": "agents.local_search:LocalSearch",
     "exhaustive": "agents.exhaustive:Exhaustive",
     "ppo": "agents.ppo:Ppo",
+    "random": "agents.random_search:RandomSearch",
+    "annealing": "agents.annealing:Annealing",
+    "genetic": "agents.genetic:Genetic",
+    "droplet": "agents.droplet:Droplet",
+    "greedy": "agents.greedy:Greedy",
+    "beam": "agents.beam:Beam",
+    "mcts": "agents.mcts:Mcts",
+    "welder": "agents.welder:Welder",
+    "tpe": "agents.tpe:Tpe",
+    "flextensor": "agents.flextensor:FlexTensor",
 }
 """Name -> module:class. Add an entry to register a strategy of your own."""
 

@@ -40,9 +40,16 @@ def chances_of_best(count: int, k: int) -> np.ndarray:
 
 
 def expected_best(values: np.ndarray) -> np.ndarray:
-    """Expected least of k of N values drawn at random without replacement, for k = 1 .. N, float64 [N]."""
-    ordered = np.sort(values)
-    return np.array([np.dot(ordered, chances_of_best(len(ordered), k)) for k in range(1, len(ordered) + 1)])
+    """Expected least of k of N values drawn at random without replacement, for k = 1 .. N, float64 [N].
+
+    Infinite as long as nothing but infinite values may be drawn. ValueError where there are no values.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    count = len(ordered)
+    if ordered.ndim != 1 or not count or np.isnan(ordered).any():
+        raise ValueError(f"values of shape {ordered.shape}: expected one row of at least one number")
+    chances = (chances_of_best(count, k) for k in range(1, count + 1))
+    return np.array([np.dot(ordered[of > 0], of[of > 0]) for of in chances])
 
 
 def interquartile_best(tasks: Sequence[np.ndarray], k: int) -> float:

@@ -29,7 +29,7 @@ from gensor_gym.measure.recorded import open_recorded
 SHAPES = 'operator=[reduce_sum(m=16, k=65536),elementwise(name="exp", shape=(192, 128, 128))]'
 SMALL = [
     "experiment=recorded", SHAPES, "strategy=[random_walk,local_search,exhaustive]", "seed=[0,1]", "budget.trials=12",
-    "study.checkpoints=[4,12]", "study.resamples=50",
+    "study.checkpoints=[4,12]", "study.resamples=50", "study.reference=random_walk",
 ]  # fmt: skip
 
 
