@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SMALLER = {
     "markov": {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1},
     "markov_ext": {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1, "columns": 1},
-    "exhaustive": {"space": "compact"},
+    "beam": {"width": 2, "patience": 2},
+    "mcts": {"simulations": 5, "walk": 3, "climb": 2},
+    "welder": {"limit": 20},
+    "droplet": {"starts": 1},
 }
 """So that Python gets through them."""
 
