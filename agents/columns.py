@@ -33,21 +33,20 @@ class Columns:
         values = [(KNOB + k, 1, np.array(v)[:, None]) for k, v in zip(knobs, knob_choices(ints), strict=True)]
         self.moves: list[Move] = [move for move in [*axes, *values] if len(move[2]) > 1 and move[0] not in kept]
 
-    def descend(self, row: np.ndarray) -> tuple[np.ndarray, float, int]:
-        """(the program from which no column gains, its seconds by the model, model evaluations), from `row` [ROW]."""
+    def descend(self, row: np.ndarray) -> tuple[np.ndarray, float]:
+        """(the program from which no column gains, its seconds by the model), from `row` [ROW]."""
         row = self.opened(row)
-        best, evaluations = float(self.graph.latencies(row[None])[0]), 1
+        best = float(self.graph.latencies(row[None])[0])
         idle, turn = 0, 0
         while idle < len(self.moves):
             rows = _changed(row, self.moves[turn % len(self.moves)])
             latencies = self.graph.latencies(rows)
             at = int(np.argmin(latencies))
-            evaluations += len(rows)
             improved = latencies[at] < best
             if improved:
                 row, best = rows[at], float(latencies[at])
             idle, turn = (0 if improved else idle + 1), turn + 1
-        return row, best, evaluations
+        return row, best
 
     def neighbours(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Legal programs [N, ROW] that differ from `row` in one column, and their seconds by the model [N]."""

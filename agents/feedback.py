@@ -118,7 +118,6 @@ class Trials:
         best = self.session.best[0]
         rows, seconds = self.columns.neighbours(best.row)
         close = np.flatnonzero(seconds <= SLACK * self.session.graph.latency(best))
-        self.session.charge(len(rows))
         for at in self.rng.permutation(close)[:TRIES]:
             schedule = Schedule(rows[at])
             if schedule not in self.seen:

@@ -23,8 +23,10 @@ from agents.feedback import measure_with_feedback
 from agents.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, measure_rankings, ranked
 from agents.starts import starts as starts_of
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.rules import fits
+from gensor_gym.graph.tables import ALLOWED
 from gensor_gym.measure.session import Session
 
 
@@ -56,6 +58,8 @@ class Markov:
     """Best programs kept of each walk."""
     per_register_tile: int = 2
     """Programs of one register tile among those measured: neighbours of the best are nearly the best again."""
+    backtracking: bool = True
+    """Whether walks may take inverse primitives; without them the graph is a tree, as Roller's is."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, measure the top of the ranking; construct anew when all of it was tried."""
@@ -63,42 +67,43 @@ class Markov:
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk with the model alone; no measurement."""
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), graph.evaluations
         starts = np.resize(starts_of(graph), (self.walkers, ROW))
-        rows, seconds, visited, evaluations = self._walk(graph, starts, self.steps, self.start_temperature, rng)
+        rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
             starts = self._register_tiles(graph, rows, seconds)
             more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
-            visited, evaluations = visited + more[2], evaluations + more[3]
-        rows, seconds, descents = self._descend(graph, rows, seconds)
+            visited += more[2]
+        rows, seconds = self._descend(graph, rows, seconds)
         if self.columns > 0:
-            rows, seconds, more_evaluations = self._descend_columns(graph, rows, seconds)
-            descents += more_evaluations
+            rows, seconds = self._descend_columns(graph, rows, seconds)
         schedules, latencies = ranked(rows, seconds, graph)
-        return Construction(schedules, latencies, visited, evaluations + descents, time.perf_counter() - begin)
+        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
 
     def _descend(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, int]:
-        """The programs with the ends of descents from the best of them added: (rows, seconds, model evaluations)."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The programs with the ends of descents from the best of them added: (rows, seconds)."""
         ends = best_of_each(REGISTER_TILE, rows, seconds)[: self.descents].copy()
-        reached, tables = np.empty(len(ends)), graph.tables
+        if not len(ends):
+            return rows, seconds
+        reached, tables, ints = np.empty(len(ends)), graph.tables, self._moves(graph)
 
         def descend(at: slice) -> int:
-            return walk.descents(ends[at], tables.ints, tables.floats, tables.sizes, self.steps, reached[at])
+            return walk.descents(ends[at], ints, tables.floats, tables.sizes, self.steps, reached[at])
 
-        evaluations = sum(in_parts(descend, len(ends)))
-        return np.concatenate([rows, ends]), np.concatenate([seconds, reached]), evaluations
+        graph.charge(sum(in_parts(descend, len(ends))))
+        return np.concatenate([rows, ends]), np.concatenate([seconds, reached])
 
     def _descend_columns(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """As `_descend`, by whole columns (`agents.columns`), from the best program of each structure, which stays."""
         columns = Columns(graph, STRUCTURE)
         ends = [columns.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
-        found, reached, evaluations = zip(*ends, strict=True)
-        return np.concatenate([rows, found]), np.concatenate([seconds, reached]), sum(evaluations)
+        found, reached = zip(*ends, strict=True)
+        return np.concatenate([rows, found]), np.concatenate([seconds, reached])
 
     def _register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         """Where the second round starts: the register tiles of the best programs, nothing built on them yet.
@@ -120,25 +125,34 @@ class Markov:
 
     def _walk(
         self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """(best programs [<= W * R, ROW], their seconds, states visited, model evaluations) of walks, on all threads.
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """(best programs [<= W * R, ROW], their seconds, states visited) of walks, on all threads.
 
         A walk on a small graph visits fewer programs than it may keep; places that none filled are left out.
         """
         rows = np.empty((len(starts), self.retain, ROW), dtype=np.int32)
         seconds = np.empty((len(starts), self.retain))
         seeds = rng.integers(0, 2**63, size=len(starts), dtype=np.uint64)
-        tables, options = graph.tables, self._options(steps, temperature)
+        tables, ints, options = graph.tables, self._moves(graph), self._options(steps, temperature)
 
         def part(at: slice) -> tuple[int, int]:
-            return walk.walks(
-                starts[at], seeds[at], tables.ints, tables.floats, tables.sizes, options, rows[at], seconds[at]
-            )
+            return walk.walks(starts[at], seeds[at], ints, tables.floats, tables.sizes, options, rows[at], seconds[at])
 
         counts = in_parts(part, len(starts))
         visited, evaluations = (sum(c[i] for c in counts) for i in (0, 1))
+        graph.charge(evaluations)
         filled = np.isfinite(seconds)
-        return rows[filled], seconds[filled], visited, evaluations
+        return rows[filled], seconds[filled], visited
+
+    def _moves(self, graph: ConstructionGraph) -> np.ndarray:
+        """The table of whole numbers that walks go by; without backtracking no inverse primitive is allowed in it."""
+        ints = graph.tables.ints
+        if not self.backtracking:
+            ints = ints.copy()
+            for number, action in enumerate(ACTIONS):
+                if action.primitive.startswith("inverse_"):
+                    ints[ALLOWED + number] = 0
+        return ints
 
     def _options(self, steps: int, temperature: float) -> np.ndarray:
         """The form the compiled walk takes."""

@@ -49,8 +49,9 @@ class Ppo:
         )
         rows, steps = rollout(model, envs, rng)
         envs.close()
+        graph.charge(steps)
         schedules, latencies = ranked(rows, graph.latencies(rows), graph)
-        return Construction(schedules, latencies, steps, steps, time.perf_counter() - begin)
+        return Construction(schedules, latencies, steps, steps + len(rows), time.perf_counter() - begin)
 
     def folder(self, graph: ConstructionGraph) -> Path:
         """Where the checkpoint lies."""

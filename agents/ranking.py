@@ -31,7 +31,7 @@ class Construction:
     visited: int
     """States the walks went through."""
     evaluations: int
-    """Calls of the model."""
+    """Evaluations of the model; the graph has counted them."""
     seconds: float
     """Wall time of the construction."""
 
@@ -60,7 +60,6 @@ def until_nothing_new(
     """Construct and have the construction measured until that makes no trial; BudgetSpent passes through."""
     while True:
         found = construct(session.graph, rng)
-        session.charge(found.evaluations)
         before = session.trials
         measure(found)
         if session.trials == before:

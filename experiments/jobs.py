@@ -7,7 +7,7 @@ import fcntl
 import json
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -69,63 +69,95 @@ class Jobs:
     def run(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
         """Search; trials that the store knows are answered from it. Only a job that is DONE is remembered as such."""
         self.results.keep_only(job)
-        trials: list[TraceRow] = []
 
         def seen(row: TraceRow) -> None:
             self.results.put(job, row)
-            trials.append(row)
             on_trial(row)
 
-        try:
-            outcome = self._search(job, seen)
-        except Exception as error:  # a strategy of the user's may raise anything, and the others still run
-            first = (str(error).strip() or "no message").splitlines()[0]
-            text = f"{type(error).__name__}: {first[:300]}"
-            expected = not trials and isinstance(error, (ValueError, OSError, ImportError))
-            if not expected:
-                path = self.folder / f"{job.key}.error.txt"
-                write_text(path, traceback.format_exc())
-                text = f"{text} (more in {path})"
-            outcome = Outcome(NOT_RUN if expected else FAILED, text, len(trials))
+        return self._end(job, *attempt(job, self.backend, self.store, seen))
+
+    def keep(self, job: Job, trials: Sequence[TraceRow], outcome: Outcome, trace: str) -> Outcome:
+        """Take over what `attempt` gave in another process."""
+        self.results.keep_only(job)
+        self.results.put_all(job, trials)
+        return self._end(job, outcome, trace)
+
+    def warm_up(self, job: Job) -> None:
+        """See the function of this name; what goes wrong is noted beside the jobs."""
+        if (error := warm_up(job)) is not None:
+            write_text(self.folder / f"{job.key}.warm_up.txt", error + "\n")
+
+    def _end(self, job: Job, outcome: Outcome, trace: str) -> Outcome:
+        """Write how a job ended; of an error that was not expected the whole trace."""
+        if trace:
+            path = self.folder / f"{job.key}.error.txt"
+            write_text(path, trace)
+            outcome = dataclasses.replace(outcome, error=f"{outcome.error} (more in {path})")
         self.results.cut(job, outcome.trials)
         if outcome.status == DONE:
             value = {"job": job.config, "outcome": dataclasses.asdict(outcome)}
             write_text(self._path(job), json.dumps(value, indent=1, default=str))
         return outcome
 
-    def warm_up(self, job: Job) -> None:
-        """Load and compile what a strategy needs, on a tiny task of the model alone: no search is charged for it."""
-        try:
-            strategy = get_strategy(job.strategy, **job.hyperparameters)
-            task = Task.of("gemm(m=16, n=16, k=16)", job.hardware, "analytic", strategy.space)
-            run(strategy, Session(task, Budget(trials=2)), seed=0)
-        except Exception as error:  # the job itself will meet it and report it
-            write_text(self.folder / f"{job.key}.warm_up.txt", f"{type(error).__name__}: {error}\n")
-
-    def _search(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
-        """The search itself."""
-        strategy = get_strategy(job.strategy, **job.hyperparameters)
-        task = Task(job.operator, job.hardware, self.backend, strategy.space)
-        session = Session(task, job.budget, self.store, on_trial)
-        begin = time.perf_counter()
-        run(strategy, session, job.seed)
-        wall = time.perf_counter() - begin
-        best = session.best
-        return Outcome(
-            DONE,
-            trials=session.trials,
-            evaluations=session.evaluations,
-            elapsed_s=session.elapsed,
-            construction_s=wall - session.measuring,
-            training_s=_training_seconds(strategy, session.graph),
-            space=strategy.space,
-            schedule=str(best[0]) if best else "",
-            seconds=best[1].seconds if best else None,
-        )
-
     def _path(self, job: Job) -> Path:
         """Where the outcome of a job is kept."""
         return self.folder / f"{job.key}.json"
+
+
+def attempt(
+    job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]
+) -> tuple[Outcome, str]:
+    """The search of a job, and the trace of an error that was not expected; the empty text where there was none."""
+    trials = 0
+
+    def seen(row: TraceRow) -> None:
+        nonlocal trials
+        on_trial(row)
+        trials += 1
+
+    try:
+        return _search(job, backend, store, seen), ""
+    except Exception as error:  # a strategy of the user's may raise anything, and the others still run
+        first = (str(error).strip() or "no message").splitlines()[0]
+        expected = not trials and isinstance(error, (ValueError, OSError, ImportError))
+        outcome = Outcome(NOT_RUN if expected else FAILED, f"{type(error).__name__}: {first[:300]}", trials)
+        return outcome, "" if expected else traceback.format_exc()
+
+
+def warm_up(job: Job) -> str | None:
+    """Load and compile what a strategy needs, on a tiny task of the model alone: no search is charged for it.
+
+    Returns what went wrong, which the job itself will meet and report.
+    """
+    try:
+        strategy = get_strategy(job.of, **job.hyperparameters)
+        task = Task.of("gemm(m=16, n=16, k=16)", job.hardware, "analytic", strategy.space)
+        run(strategy, Session(task, Budget(trials=2)), seed=0)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]) -> Outcome:
+    """The search itself."""
+    strategy = get_strategy(job.of, **job.hyperparameters)
+    task = Task(job.operator, job.hardware, backend, strategy.space)
+    session = Session(task, job.budget, store, on_trial)
+    begin = time.perf_counter()
+    run(strategy, session, job.seed)
+    wall = time.perf_counter() - begin
+    best = session.best
+    return Outcome(
+        DONE,
+        trials=session.trials,
+        evaluations=session.evaluations,
+        elapsed_s=session.elapsed,
+        construction_s=wall - session.measuring,
+        training_s=_training_seconds(strategy, session.graph),
+        space=strategy.space,
+        schedule=str(best[0]) if best else "",
+        seconds=best[1].seconds if best else None,
+    )
 
 
 def _locked(folder: Path) -> IO[str]:

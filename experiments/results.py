@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ FIELDS = (
     "evaluations", "fingerprint", "job",
 )  # fmt: skip
 """Of every line. `seconds` is null unless the status is OK; `job` names the configuration the trial belongs to."""
+SLOT = ("operator", "hardware", "backend", "strategy", "seed")
+"""Those that make up `Job.slot`."""
 
 
 class Results:
@@ -29,73 +32,85 @@ class Results:
     def __init__(self, path: Path) -> None:
         """Read what there is. ValueError when it was written under another fingerprint."""
         self.path = path
-        self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+        self._rows: dict[str, dict[int, dict[str, Any]]] = {}
+        self._keys: dict[tuple, set[str]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for line in text.split("\n")[:-1]:
-            row = json.loads(line)
-            self._rows[(row["job"], row["trial"])] = row
-        others = {row["fingerprint"] for row in self._rows.values()} - {fingerprint()}
+        lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
+        for line in lines[:-1]:
+            self._take(json.loads(line))
+        others = {row["fingerprint"] for rows in self._rows.values() for row in rows.values()} - {fingerprint()}
         if others:
             raise ValueError(
                 f"{path} holds results of fingerprint {', '.join(sorted(others))}, this version has {fingerprint()}: "
                 "they do not compare; name another folder with output=..."
             )
-        if text and (not text.endswith("\n") or text.count("\n") != len(self._rows)):
+        if lines[-1] or len(lines) - 1 != sum(map(len, self._rows.values())):
             self._write_all()
 
     def rows(self, job: Job) -> list[dict[str, Any]]:
         """The trials of a job in order."""
-        found = [row for (key, _), row in self._rows.items() if key == job.key]
-        return sorted(found, key=lambda row: row["trial"])
+        found = self._rows.get(job.key, {})
+        return [found[trial] for trial in sorted(found)]
 
     def keep_only(self, job: Job) -> None:
         """Drop rows of an earlier version of the job: the same slot, other code or hyperparameters."""
-        names = ("operator", "hardware", "backend", "strategy", "seed")
-        stale = [k for k, r in self._rows.items() if k[0] != job.key and tuple(r[n] for n in names) == job.slot]
-        self._drop(stale)
+        stale = self._keys.get(job.slot, set()) - {job.key}
+        self._drop([(key, trial) for key in stale for trial in self._rows.get(key, {})])
 
     def put(self, job: Job, trial: TraceRow) -> None:
         """Write one trial. A row that is there with the same schedule and status stays."""
-        row = row_of(job, trial)
-        place = (job.key, trial.trial)
-        known = self._rows.get(place)
-        if known is not None:
-            if (known["schedule"], known["status"]) == (row["schedule"], row["status"]):
-                return
-            self._drop([k for k in self._rows if k[0] == job.key and k[1] >= trial.trial])
-        self._rows[place] = row
-        self._append(row)
+        self.put_all(job, [trial])
+
+    def put_all(self, job: Job, trials: Sequence[TraceRow]) -> None:
+        """Write trials in one piece, as `put` does each."""
+        fresh = []
+        key = job.key
+        for row in (row_of(job, trial, key) for trial in trials):
+            known = self._rows.get(key, {}).get(row["trial"])
+            if known is not None:
+                if (known["schedule"], known["status"]) == (row["schedule"], row["status"]):
+                    continue
+                self._drop([(key, at) for at in self._rows[key] if at >= row["trial"]])
+            self._take(row)
+            fresh.append(row)
+        self._append(fresh)
 
     def cut(self, job: Job, trials: int) -> None:
         """Drop rows of a job beyond the trials that its search made."""
-        self._drop([k for k in self._rows if k[0] == job.key and k[1] >= trials])
+        self._drop([(job.key, at) for at in self._rows.get(job.key, {}) if at >= trials])
+
+    def _take(self, row: dict[str, Any]) -> None:
+        """Into memory."""
+        self._rows.setdefault(row["job"], {})[row["trial"]] = row
+        self._keys.setdefault(tuple(row[name] for name in SLOT), set()).add(row["job"])
 
     def _drop(self, places: list[tuple[str, int]]) -> None:
-        """Forget rows, in the file as well."""
+        """Forget rows (job, trial), in the file as well."""
         if places:
-            for place in places:
-                del self._rows[place]
+            for key, trial in places:
+                del self._rows[key][trial]
             self._write_all()
 
-    def _append(self, row: dict[str, Any]) -> None:
-        """One line in one write: the operating system holds it when this returns, and outlives this process."""
+    def _append(self, rows: list[dict[str, Any]]) -> None:
+        """Lines in one write: the operating system holds them when this returns, and outlives this process."""
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, _line(row).encode())
+            left = memoryview("".join(map(_line, rows)).encode())
+            while left:
+                left = left[os.write(descriptor, left) :]
         finally:
             os.close(descriptor)
 
     def _write_all(self) -> None:
         """Replace the file at once."""
-        write_text(self.path, "".join(map(_line, self._rows.values())))
+        write_text(self.path, "".join(_line(row) for rows in self._rows.values() for row in rows.values()))
 
 
-def row_of(job: Job, trial: TraceRow) -> dict[str, Any]:
-    """A trial as values of JSON; see FIELDS."""
+def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:
+    """A trial of the job with that key as values of JSON; see FIELDS."""
     seconds = trial.seconds if trial.seconds != float("inf") else None
     rest = (trial.trial, trial.elapsed_s, trial.schedule, seconds, trial.status, trial.evaluations)
-    return dict(zip(FIELDS, (*job.slot, *rest, fingerprint(), job.key), strict=True))
+    return dict(zip(FIELDS, (*job.slot, *rest, fingerprint(), key), strict=True))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -39,6 +39,9 @@ class Job:
     device: str
     """Name of what is timed (see `Backend.device`)."""
     strategy: str
+    """Its name in this comparison."""
+    of: str
+    """Its name among the strategies registered; another one for a variant with hyperparameters of its own."""
     hyperparameters: Mapping[str, object]
     seed: int
     budget: Budget
@@ -58,6 +61,7 @@ class Job:
             "backend": backend,
             "device": self.device,
             "strategy": strategy,
+            "of": self.of,
             "hyperparameters": dict(self.hyperparameters),
             "seed": seed,
             "budget": dataclasses.asdict(self.budget),
@@ -87,8 +91,8 @@ class Settings:
     """The configuration as it was given."""
 
 
-def settings_of(config: DictConfig) -> Settings:
-    """Resolve a configuration; ValueError names what is wrong with it."""
+def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
+    """Resolve a configuration; its folder is by default one below outputs/`purpose`. ValueError names what is wrong."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
     hw = machines.get(plain["hardware"])
@@ -98,10 +102,10 @@ def settings_of(config: DictConfig) -> Settings:
     if isinstance(backend, RecordedBackend):  # another recording of the same device is another experiment
         device = f"{device} ({backend.edition})"
     jobs = tuple(
-        Job(op, hw, backend.name, device, name, parameters or {}, seed, budget)
+        Job(op, hw, backend.name, device, name, of, parameters, seed, budget)
         for op in dict.fromkeys(ops)
         for seed in _seeds(plain["seed"])
-        for name, parameters in _strategies(plain).items()
+        for name, (of, parameters) in _strategies(plain).items()
     )
     mode = plain["wandb"]["mode"]
     if mode not in WANDB_MODES:
@@ -109,7 +113,7 @@ def settings_of(config: DictConfig) -> Settings:
     if not isinstance(plain["rounds"], int) or plain["rounds"] < 1:
         raise ValueError(f"rounds {plain['rounds']!r}: expected a number of rounds, 1 or more")
     name = short_hash({"jobs": [{**job.config, "code": ""} for job in jobs], "rounds": plain["rounds"]})
-    output = Path(plain["output"] or OUTPUTS / "compare" / name)
+    output = Path(plain["output"] or OUTPUTS / purpose / name)
     store = Path(plain["store"] or output.parent / "trials.sqlite")
     return Settings(
         jobs, backend, plain["rounds"], output, store, bool(plain["figures"]), mode, plain["wandb"]["project"], plain
@@ -146,9 +150,17 @@ def _seeds(value: object) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-def _strategies(plain: dict) -> dict[str, dict]:
-    """Hyperparameters by strategy, in the order given."""
+def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
+    """Registered name and hyperparameters by strategy, in the order given.
+
+    `strategies.<name>.of` names the registered strategy of which <name> is a variant; `space` holds for all of them.
+    """
     found = plain.get("strategies") or {}
     if not found:
         raise ValueError("no strategy: name some files of conf/strategy, as in strategy=[markov,random_walk]")
-    return found
+    space = {} if plain.get("space") is None else {"space": plain["space"]}
+    resolved = {}
+    for name, given in found.items():
+        parameters = {**(given or {}), **space}
+        resolved[name] = (parameters.pop("of", name), parameters)
+    return resolved

@@ -31,13 +31,23 @@ RC: dict[Any, Any] = {
 
 
 def look(strategies: list[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of every strategy: fixed for those of this project, the next free ones for others."""
-    known = [name for name in FIXED if name in strategies]
-    free = [i for i in range(len(PALETTE)) if i not in {FIXED.index(name) for name in known}]
-    places = {name: FIXED.index(name) for name in known}
-    for count, name in enumerate(name for name in strategies if name not in places):
-        places[name] = free[count % len(free)] if free else count % len(PALETTE)
-    return {name: (PALETTE[place], MARKERS[place]) for name, place in places.items()}
+    """Colour and marker of every strategy: fixed for those of this project, the next free ones for others.
+
+    Where colours run out they come again with another marker.
+    """
+    fixed = {name: FIXED.index(name) for name in FIXED if name in strategies}
+    free = [i for i in range(len(PALETTE)) if i not in fixed.values()]
+    found = {}
+    count = 0
+    for name in strategies:
+        if name in fixed:
+            place, turn = fixed[name], 0
+        else:
+            again = count - len(free)
+            place, turn = (free[count], 0) if again < 0 else (again % len(PALETTE), 1 + again // len(PALETTE))
+            count += 1
+        found[name] = (PALETTE[place], MARKERS[(place + turn) % len(MARKERS)])
+    return found
 
 
 def plain(text: str) -> str:

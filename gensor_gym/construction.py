@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class ConstructionGraph:
     """
 
     actions: tuple[Action, ...] = ACTIONS
+    meter: Callable[[int], None] | None = None
+    """Told of every evaluation of the model before it is made, by a session that pays for them."""
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class ConstructionGraph:
         self.floor = roofline_floor(self.operator, self.hardware)
         self.tables = make_tables(self.operator, self.hardware, space, self.floor, fit, constant_values())
         self._initial = Schedule(initial_row(self.operator, self.hardware, self.tables.ints))
+        self.evaluations = 0
 
     @property
     def horizon(self) -> int:
@@ -108,6 +111,15 @@ class ConstructionGraph:
         legal = np.flatnonzero(self.action_mask(schedule))
         return {int(a): self.transition(schedule, int(a)) for a in legal if a != 0}
 
+    def charge(self, evaluations: int) -> None:
+        """Count evaluations of the model.
+
+        `latency`, `latencies` and `terms` do so themselves; who runs compiled code that evaluates on `tables` charges for it.
+        """
+        if self.meter is not None:
+            self.meter(evaluations)
+        self.evaluations += evaluations
+
     def latency(self, schedule: Schedule) -> float:
         """Seconds by the analytic model; infinite for an illegal schedule."""
         if not self.is_legal(schedule):
@@ -116,6 +128,7 @@ class ConstructionGraph:
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
         """Seconds of every row, float64 [B]; infinite where resources exceed the limits. Rows must be well formed."""
+        self.charge(len(rows))
         seconds = np.empty(len(rows), dtype=np.float64)
         model.fill_latencies(rows, self.tables.ints, self.tables.floats, seconds)
         return seconds
@@ -129,6 +142,7 @@ class ConstructionGraph:
         values = [len(knob.values) for knob in KNOBS]
         if row[:LEVEL].min() < 1 or not 0 <= row[LEVEL] < MAX_LEVELS or ((row[KNOB:] < 0) | (row[KNOB:] >= values)).any():
             raise ValueError(f"no schedule: row {row.tolist()} has a tile below 1, or its level or a knob out of range")
+        self.charge(1)
         terms = np.zeros(NUM_TERMS)
         model.latency(schedule.row, self.tables.ints, self.tables.floats, terms)
         return dict(zip(TERMS, terms.tolist(), strict=True))

@@ -17,7 +17,7 @@ from agents.programs import Programs
 from agents.q_network import QNetwork, Transition
 from agents.significance import is_faster, t_quantile
 from agents.strategy import get_strategy
-from experiments.expected import expected_best
+from experiments.statistics import expected_best
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.recorded import open_recorded

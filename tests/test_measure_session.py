@@ -149,7 +149,7 @@ def test_predictions_are_charged_before_they_are_made() -> None:
     s = session("analytic", evaluations=10)
     batch = schedules(6)
     rows = s.graph.stack(batch)
-    assert np.array_equal(s.predict(batch), s.graph.latencies(rows))
+    assert np.array_equal(s.predict(batch), GRAPH.latencies(rows))
     with pytest.raises(BudgetSpent, match="6 of 10 model evaluations spent, 6 more"):
         s.predict(rows)
     assert s.evaluations == 6

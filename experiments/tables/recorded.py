@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.benches.fit import Sample
 from experiments.benches.ranks import spearman
-from experiments.expected import expected_best
+from experiments.statistics import expected_best
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

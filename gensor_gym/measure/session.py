@@ -107,6 +107,7 @@ class Session:
         self.budget = budget
         self.backend = get_backend(task.backend, task.hardware)
         self.graph = task.graph()
+        self.graph.meter = self.charge
         self.trace: list[TraceRow] = []
         self.evaluations = 0
         self.measuring = 0.0
@@ -175,17 +176,16 @@ class Session:
         return answers
 
     def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
-        """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]; each charges one evaluation.
+        """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]: `graph.latencies`, which is charged.
 
         Raises:
             BudgetSpent: before anything is evaluated, when fewer evaluations are left than asked for.
         """
         rows = schedules if isinstance(schedules, np.ndarray) else self.graph.stack(list(schedules))
-        self.charge(len(rows))
         return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
 
     def charge(self, evaluations: int) -> None:
-        """Count evaluations of the model that a compiled search makes itself, before it makes them.
+        """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`), whoever evaluates by it.
 
         Raises:
             BudgetSpent: when fewer evaluations, or no seconds, are left.

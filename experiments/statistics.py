@@ -1,0 +1,134 @@
+"""Statistics of comparisons: what many searches on many tasks from many seeds say, and how sure that is.
+
+A score is an array [tasks, seeds], smaller being better. Interquartile means, performance profiles and probabilities of
+improvement are those of Agarwal et al. (NeurIPS 2021); the correction for many comparisons is Holm's (1979).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+CONFIDENCE = 0.95
+EXACT = 14
+"""Up to so many units a sign-flip test goes through every combination of signs, 2^14 of them."""
+FLIPS = 20_000
+"""Combinations that it draws beyond that."""
+
+
+def best_so_far(values: Sequence[float] | np.ndarray, length: int) -> np.ndarray:
+    """Least of the first k values for k = 1 .. length, float64 [length]; a search that ended early keeps its last.
+
+    ValueError where there is no value, or no length.
+    """
+    if len(values) == 0 or length < 1:
+        raise ValueError(f"{len(values)} values to a length of {length}: expected at least one of both")
+    least = np.minimum.accumulate(np.asarray(values, dtype=np.float64)[:length])
+    return np.concatenate([least, np.full(length - len(least), least[-1])])
+
+
+def chances_of_best(count: int, k: int) -> np.ndarray:
+    """Chance of each of `count` values, in ascending order, to be the least of k drawn without replacement, float64 [count].
+
+    The i-th is the least with probability C(count - i, k - 1) / C(count, k).
+    """
+    # P(least > the i-th) = C(count - i, k) / C(count, k), as a running product
+    left = count - np.arange(count)
+    above = np.concatenate([[1.0], np.cumprod(np.maximum(0.0, (left - k) / left))])
+    return above[:-1] - above[1:]
+
+
+def expected_best(values: np.ndarray) -> np.ndarray:
+    """Expected least of k of N values drawn at random without replacement, for k = 1 .. N, float64 [N].
+
+    Infinite as long as nothing but infinite values may be drawn. ValueError where there are no values.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    count = len(ordered)
+    if ordered.ndim != 1 or not count or np.isnan(ordered).any():
+        raise ValueError(f"values of shape {ordered.shape}: expected one row of at least one number")
+    chances = (chances_of_best(count, k) for k in range(1, count + 1))
+    return np.array([np.dot(ordered[of > 0], of[of > 0]) for of in chances])
+
+
+def interquartile_best(tasks: Sequence[np.ndarray], k: int) -> float:
+    """Interquartile mean of the least of k values drawn without replacement from those of a task, each task as likely.
+
+    What `interquartile_mean` tends to with more and more such draws; exact.
+    """
+    values = np.concatenate([np.sort(of) for of in tasks])
+    weights = np.concatenate([chances_of_best(len(of), min(k, len(of))) for of in tasks]) / len(tasks)
+    order = np.argsort(values, kind="stable")
+    below = np.concatenate([[0.0], np.cumsum(weights[order])])
+    inside = np.diff(np.clip(below, 0.25, 0.75))
+    return float(np.dot(values[order], inside) / 0.5)
+
+
+def interquartile_mean(values: np.ndarray, axis: int | tuple[int, ...] = (-2, -1)) -> np.ndarray:
+    """Mean of what is left when the lowest and the highest quarter of the values along the axes (rounded down) are dropped."""
+    axes = (axis,) if isinstance(axis, int) else axis
+    moved = np.moveaxis(values, axes, range(-len(axes), 0))
+    flat = np.sort(moved.reshape(*moved.shape[: -len(axes)], -1), axis=-1)
+    drop = flat.shape[-1] // 4
+    return flat[..., drop : flat.shape[-1] - drop].mean(axis=-1)
+
+
+def bootstrap(
+    statistic: Callable[..., np.ndarray | float], *scores: np.ndarray, resamples: int = 2000, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the 95 percent percentile interval of `statistic(*scores)`, of its shape; tasks are strata, drawn as well.
+
+    Each resample draws as many tasks with replacement, and within each drawn task as many seeds; the same ones for all
+    scores [tasks, seeds, ...], so that pairs stay pairs. ValueError where their shapes differ.
+    """
+    shapes = {score.shape[:2] for score in scores}
+    if len(shapes) != 1:
+        raise ValueError(f"scores of shapes {sorted(shapes)}: expected the same tasks and seeds")
+    ((tasks, seeds),) = shapes
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(resamples):
+        task = rng.integers(0, tasks, size=tasks)[:, None]
+        drawn = rng.integers(0, seeds, size=(tasks, seeds))
+        found.append(np.asarray(statistic(*(score[task, drawn] for score in scores))))
+    low, high = np.quantile(np.stack(found), (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2), axis=0)
+    return low, high
+
+
+def sign_flip(differences: np.ndarray) -> float:
+    """Two-sided p value that differences [N] of independent units are as likely to be negative as positive.
+
+    The share of all combinations of signs whose mean is at least as far from zero; beyond EXACT units of a sample of them.
+    """
+    units = np.asarray(differences, dtype=np.float64)
+    count = len(units)
+    if count <= EXACT:
+        combinations = np.arange(2**count).reshape(-1, 1)
+        signs = 1 - 2 * (combinations >> np.arange(count) & 1)
+    else:
+        signs = np.random.default_rng(0).choice((-1, 1), size=(FLIPS, count))
+        signs[0] = 1  # what was observed is one of the combinations
+    observed = abs(units.sum())
+    return float(np.mean(np.abs(signs @ units) >= observed * (1 - 1e-9)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p values: those of at most `level` may all be called significant at that level."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, at in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[at]))
+        adjusted[at] = highest
+    return adjusted
+
+
+def performance_profile(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """Share of the searches whose score is at most each threshold, float64 [thresholds], every task counting alike."""
+    return (scores[..., None] <= thresholds).mean(axis=(0, 1))
+
+
+def probability_of_improvement(ours: np.ndarray, others: np.ndarray) -> float:
+    """Probability that our score beats theirs on a task drawn at random, a tie counting one half; every pair of seeds counts."""
+    mine, theirs = ours[:, :, None], others[:, None, :]
+    return float(((mine < theirs) + 0.5 * (mine == theirs)).mean())

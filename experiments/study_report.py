@@ -1,0 +1,121 @@
+"""A study in words: a Markdown page, and its first table at the end of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from experiments.report import seconds_text
+
+CHANCE = "drawing at random"
+
+
+def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+    """The summary as a page."""
+    tasks, seeds = summary["tasks"], summary["seeds"]
+    lines = [
+        "# Strategies on recorded tasks", "",
+        f"Hardware {summary['hardware']} ({summary['device']}), space {summary['space']}, {len(tasks)} tasks, "
+        f"{len(seeds)} seeds, {summary['trials']} trials a search. Replicated: measured, read from tables. "
+        f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+        "Regret is log(T / T*) of the best kernel so far, T* being the best of the task; zero for kernels that cannot be told "
+        "from it. Interquartile means over tasks and seeds, in brackets 95 % intervals of a bootstrap that draws tasks, and "
+        f"seeds within tasks. A search that ends early keeps its last kernel. {CHANCE.capitalize()}: uniform draws of kernels "
+        "without replacement, exactly. Trials, model evaluations, and overhead (wall time of a search outside of measuring) "
+        "are means over the searches; training was done beforehand.", "",
+        *_table(_regret_head(summary), _regret_rows(summary)), "",
+    ]  # fmt: skip
+    for name in ("chance", summary["reference"]):
+        lines += _differences(summary, name)
+    lines += _hypotheses(summary)
+    lines += ["## Tasks", "", *_table(("operator", "part of the split", "kernels"), [
+        (task["operator"], task["part"], str(task["kernels"])) for task in tasks
+    ])]  # fmt: skip
+    lines += [f"\nLeft out: {name}: {why}" for name, why in summary["broken"].items()]
+    for name in figures:
+        lines += ["", f"![{name}]({name})"]
+    return "\n".join(lines) + "\n"
+
+
+def show(console: Console, summary: dict[str, Any]) -> None:
+    """The table of regrets, without intervals."""
+    table = Table(title="regret after so many trials", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for position, name in enumerate(_regret_head(summary)):
+        table.add_column(name, justify="left" if position == 0 else "right")
+    for row in _regret_rows(summary):
+        table.add_row(*(cell.partition(" [")[0] for cell in row))
+    console.print(table)
+    for name, why in summary["broken"].items():
+        console.print(f"left out: {name}: {why}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _regret_head(summary: dict[str, Any]) -> tuple[str, ...]:
+    """Columns of the first table."""
+    return ("strategy", *(f"regret after {k}" for k in summary["checkpoints"]), "trials", "evaluations", "overhead", "training")
+
+
+def _regret_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Strategies, best at the last checkpoint first, then the expectation of random draws."""
+    lines = sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
+    rows = [
+        (
+            name, *(_interval(value, 1) for value in line["regret"]), f"{line['trials']:.0f}", f"{line['evaluations']:,.0f}",
+            seconds_text(line["overhead_s"]), seconds_text(line["training_s"]),
+        )
+        for name, line in lines
+    ]  # fmt: skip
+    return [*rows, (CHANCE, *(f"{100 * value:.1f} %" for value in summary["chance"]), "-", "-", "-", "-")]
+
+
+def _differences(summary: dict[str, Any], other: str) -> list[str]:
+    """Paired differences to the zero line or the reference."""
+    rows = []
+
+    def better(value: dict[str, float]) -> str:
+        return "" if other == "chance" else f", {value['improves']:.0%}"
+
+    for name, line in summary["strategies"].items():
+        if (found := line.get("over", {}).get(other)) is not None:
+            cells = (f"{_interval(v, 1, sign=True)}, p {_p(v['p_holm'])}" + better(v) for v in found)
+            rows.append((name, *cells))
+    if not rows:
+        return []
+    title = CHANCE if other == "chance" else other
+    return [
+        f"## Against {title}", "",
+        "Mean difference of regret with the same task and seed (negative is better), its interval; p of a sign-flip test on "
+        "the tasks' means, adjusted by Holm over the strategies"
+        + (", against the expectation." if other == "chance" else "; the probability that a search of this strategy is ahead."),
+        "", *_table(("strategy", *(f"after {k}" for k in summary["checkpoints"])), rows), "",
+    ]  # fmt: skip
+
+
+def _hypotheses(summary: dict[str, Any]) -> list[str]:
+    """What was expected, and what came."""
+    if not summary["hypotheses"]:
+        return []
+    rows = [
+        (name, f"{said['direction']}: {said['because']}", *said["found"]) for name, said in summary["hypotheses"].items()
+    ]
+    head = ("variant", f"expected beside {summary['reference']}", *(f"after {k}" for k in summary["checkpoints"]))
+    return ["## Hypotheses", "", "Written down before the run.", "", *_table(head, rows), ""]
+
+
+def _interval(value: dict[str, float], digits: int, sign: bool = False) -> str:
+    """A mean with its interval, in percent."""
+    plus = "+" if sign else ""
+    return f"{100 * value['mean']:{plus}.{digits}f} % [{100 * value['low']:.{digits}f}, {100 * value['high']:.{digits}f}]"
+
+
+def _p(value: float) -> str:
+    """A p value with what digits matter."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """A Markdown table: the first column left, the others right."""
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
