@@ -169,7 +169,7 @@ def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) ->
     columns = np.zeros((len(p.rows), MAX_BUFFERS * BUFFER))
     items = np.array([float(p.ints[ITEM + tensor]) for tensor, _ in nest.accesses])
     moved = (touched * items[None, :, None]).sum(axis=1)
-    for number, (tensor, mode) in enumerate(nest.accesses[:MAX_BUFFERS]):
+    for number, (_, mode) in enumerate(nest.accesses[:MAX_BUFFERS]):
         found = _buffer(p, nest, number, touched[:, number], inner, moved)
         hot = np.repeat([[mode == "r", mode == "w", mode == "rw"]], len(p.rows), axis=0)
         columns[:, number * BUFFER : (number + 1) * BUFFER] = np.column_stack([hot, *found])
