@@ -14,8 +14,10 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Annealing:
-    """Chains of short random walks over legal actions, the end of each measured. A slower program is gone to with probability exp(-d / T), d being the
-    difference of the logarithms of times, so that a temperature means the same on every task.
+    """Chains of short random walks over legal actions, the end of each measured.
+
+    A slower program is gone to with probability exp(-d / T), d being the difference of the logarithms of times, so that a
+    temperature means the same on every task.
 
     The first chain begins at the best of a few random programs, later ones by turns at a new random program and at the best
     program measured. No model is asked.

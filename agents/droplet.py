@@ -1,12 +1,11 @@
-"""Droplet search: coordinate descent by measurement from a good start (Canesche et al., ACM CC 2024; AutoTVM's
-`droplet_tuner.py`, and "Explore as a Storm, Exploit as a Raindrop", arXiv 2406.20037).
+"""Droplet search: coordinate descent by measurement from a good start (Canesche et al.).
 
-Of the source: descent along the coordinates of a configuration, a batch measured at a time, filled by speculation with
-points further along; a point is gone to when its mean is smaller and the t-test says so (p = 0.05); the search ends when
-no neighbour is better. Ours: the start (programs that Roller's rules construct, the best by measurement; AutoTVM begins at
-the first configuration unless told), coordinates (a place of a column, see `agents.programs`, one at a time and no
-diagonals), speculation along the direction that helped last, and further descents from random programs while there is
-budget.
+Sources: AutoTVM's `droplet_tuner.py`; notes on "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037). Of them:
+descent along the coordinates of a configuration, a batch measured at a time, filled by speculation with points further along;
+a point is gone to when its mean is smaller and the t-test says so (p = 0.05); the search ends when no neighbour is better.
+Ours: the start (programs that Roller's rules construct, the best by measurement; AutoTVM begins at the first configuration
+unless told), coordinates (a place of a column, see `agents.programs`, one at a time and no diagonals), speculation along the
+direction that helped last, and further descents from random programs while there is budget.
 """
 
 from __future__ import annotations
