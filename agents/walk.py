@@ -114,12 +114,15 @@ def walk(start, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN
                 continue
             result[:] = row
             apply(result, action, ints, sizes)
-            after[action] = now if action == CACHE or action == UNCACHE else model_latency(result, ints, floats, terms)
+            if action == CACHE or action == UNCACHE:  # the same program
+                after[action] = now
+            else:
+                after[action] = model_latency(result, ints, floats, terms)
+                evaluations += 1
             gains[count] = log_benefit(action, now, after[action], row, result, at_level, ints, floats, options)
             legal[count] = action
             keep(rows, seconds, result, after[action])
             count += 1
-        evaluations += count
         if count == 0:
             break
         action = choose(gains, legal, count, temperature, state)

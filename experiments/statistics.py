@@ -104,8 +104,7 @@ def sign_flip(differences: np.ndarray) -> float:
     units = np.asarray(differences, dtype=np.float64)
     count = len(units)
     if count <= EXACT:
-        combinations = np.arange(2**count).reshape(-1, 1)
-        signs = 1 - 2 * (combinations >> np.arange(count) & 1)
+        signs = 1 - 2 * (np.indices((2,) * count).reshape(count, -1).T)
     else:
         signs = np.random.default_rng(0).choice((-1, 1), size=(FLIPS, count))
         signs[0] = 1  # what was observed is one of the combinations
