@@ -69,7 +69,8 @@ def legal(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def _fill_legal(rows, ints, result):  # noqa: ANN001, ANN202
+def _fill_legal(rows: np.ndarray, ints: np.ndarray, result: np.ndarray) -> None:
+    """Whether each row fits the hardware."""
     for i in range(rows.shape[0]):
         result[i] = fits(rows[i], ints)
 

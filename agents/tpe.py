@@ -63,7 +63,7 @@ class Tpe:
     def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
         """The vector of a legal program that was not measured; None where proposals do not come to one."""
         for _ in range(REPEATS):
-            trial = study.ask(space)
+            trial = study.ask({**space})
             vector = _vector(ledger, [trial.params[name] for name in space])
             if not ledger.programs.legal(vector[None])[0]:
                 study.tell(trial, np.inf)

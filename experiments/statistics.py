@@ -89,7 +89,7 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(resamples):
-        task = rng.integers(0, tasks, size=tasks)[:, None]
+        task = rng.integers(0, tasks, size=(tasks, 1))
         drawn = rng.integers(0, seeds, size=(tasks, seeds))
         found.append(np.asarray(statistic(*(score[task, drawn] for score in scores))))
     low, high = np.quantile(np.stack(found), (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2), axis=0)
