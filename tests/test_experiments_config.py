@@ -23,9 +23,9 @@ FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group
 @pytest.mark.parametrize(("group", "name"), FILES, ids=[f"{group}/{name}" for group, name in FILES])
 def test_every_file_composes(group: str, name: str) -> None:
     config = compose([f"{group}={name}"])
-    assert set(config) == {
+    assert set(config) - {"study"} == {
         "operators", "strategies", "hardware", "backend", "budget", "seed", "rounds", "output", "store", "recording",
-        "figures", "wandb", "measure",
+        "figures", "wandb", "measure", "space",
     }  # fmt: skip
     assert operators.resolve(_plain(config.operators))
     assert hardware.get(config.hardware)
@@ -33,7 +33,7 @@ def test_every_file_composes(group: str, name: str) -> None:
 
 
 def test_there_is_a_file_for_everything_registered() -> None:
-    assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == set(hardware.names())
+    assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == {*hardware.names(), *hardware.recorded_names()}
     assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", "recorded", *BACKENDS}
     assert {path.stem for path in (CONF / "strategy").glob("*.yaml")} == set(STRATEGIES)
 

@@ -33,13 +33,16 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cuda": ("gensor_gym/codegen/nvrtc.py", "gensor_gym/codegen/tensor_map.py"),
     "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
     "hydra": tuple(
-        f"experiments/{name}.py" for name in ("arguments", "bench", "compare", "record", "reproduce", "train", "tune")
+        f"experiments/{name}.py" for name in ("arguments", "bench", "compare", "record", "reproduce", "study", "train", "tune")
     ),
     "torch": (
+        "agents/ppo.py",
+        "agents/tree_gru.py",
         "gensor_gym/measure/torch_baseline.py",
         "gensor_gym/measure/torch_cuda.py",
         "gensor_gym/measure/torch_prepacked.py",
     ),
+    "xgboost": ("agents/score_model.py", "agents/tree_model.py"),
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 

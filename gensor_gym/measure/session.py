@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -107,7 +108,7 @@ class Session:
         self.budget = budget
         self.backend = get_backend(task.backend, task.hardware)
         self.graph = task.graph()
-        self.graph.meter = self.charge
+        self.graph.meter = _weakly(self.charge)
         self.trace: list[TraceRow] = []
         self.evaluations = 0
         self.measuring = 0.0
@@ -265,3 +266,14 @@ class Session:
             self._on_trial(row)
         if measurement.status is Status.OK and (self._best is None or measurement.seconds < self._best[1].seconds):
             self._best = (schedule, measurement)
+
+
+def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
+    """A bound method that does not keep its object: session and graph would hold each other, and all that both hold."""
+    reference = weakref.WeakMethod(method)
+
+    def call(evaluations: int) -> None:
+        if (alive := reference()) is not None:
+            alive(evaluations)
+
+    return call
