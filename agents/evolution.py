@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.sketches import Sketch, legal, set_chains
+from agents.sketches import Sketch, set_chains
 from agents.tile_moves import TileMoves, pick
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
@@ -74,7 +74,7 @@ class Evolution:
         """Work out which mutations each sketch has."""
         self.graph, self.sketches, self.settings = graph, sketches, settings
         ints = graph.tables.ints
-        self._ints, levels = ints, int(ints[NUM_LEVELS])
+        levels = int(ints[NUM_LEVELS])
         self._weights = WEIGHTS["cpu" if ints[IS_CPU] else "gpu"]
         self._moves = [[TileMoves(chains, levels) for chains in sketch.chains] for sketch in sketches]
         self._axes = [[a for a, chains in enumerate(sketch.chains) if len(chains) > 1] for sketch in sketches]
@@ -92,7 +92,7 @@ class Evolution:
             for number, sketch in enumerate(self.sketches):
                 mine = ids == number
                 rows[mine] = sketch.sample(rng, int(mine.sum()))
-            kept = np.flatnonzero(legal(rows, self._ints))
+            kept = np.flatnonzero(self.graph.fits(rows))
             found = found.joined(Population(rows[kept], ids[kept]))
         return found.take(np.arange(min(count, len(found))))
 
@@ -131,7 +131,7 @@ class Evolution:
             drawn = parents.take(rng.choice(len(parents), size=need, p=chances))
             mates = parents.take(rng.choice(len(parents), size=need, p=chances))
             rows = self._children(drawn, mates, rng)
-            kept = np.flatnonzero(legal(rows, self._ints))
+            kept = np.flatnonzero(self.graph.fits(rows))
             children = children.joined(Population(rows[kept], drawn.sketches[kept]))
             if len(children) == wanted:
                 return children

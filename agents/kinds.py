@@ -12,12 +12,12 @@ import numpy as np
 from gensor_gym.graph.form import fragment_length
 from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.layout import KNOB, ROW, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.structure import SWIZZLE_BYTES
 from gensor_gym.graph.tables import IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M, MATRIX_N
 
 _TENSOR = KNOB + KNOB_INDEX["tensor_core"]
 _FIRST_ON_TENSOR_CORES = tuple(KNOB + KNOB_INDEX[n] for n in ("reduce_threads", "warp_tile", "lane_map", "convolution"))
 _WGMMA_ALONE = tuple(KNOB + KNOB_INDEX[n] for n in ("persistent", "cluster"))
-_STEP_BYTES = 128
 
 
 def pools(columns: list[list[int]], values: list[np.ndarray], ints: np.ndarray) -> list[list[np.ndarray]]:
@@ -62,7 +62,7 @@ def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.nda
         kept &= values[:, 0] == 1
     if core == 2:
         if axis == ints[MATRIX_K]:
-            kept &= values[:, 1] * ints[ITEM + ints[MATRIX_A]] == _STEP_BYTES
+            kept &= values[:, 1] * ints[ITEM + ints[MATRIX_A]] == SWIZZLE_BYTES
         elif axis not in (ints[MATRIX_M], ints[MATRIX_N]) and axis < SPATIAL_SLOTS:
             kept &= values[:, 1] == 1
     return kept

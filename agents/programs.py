@@ -10,10 +10,8 @@ import numpy as np
 
 from agents.columns import Columns
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.layout import KNOB
-from gensor_gym.graph.rules import fits
 from gensor_gym.graph.schedule import Schedule
 
 BLOCK = 4096
@@ -64,7 +62,7 @@ class Programs:
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
         """Which vectors [N, C] are legal programs, bool [N]."""
-        return _fitting(self.rows(vectors), self.graph.tables.ints)
+        return self.graph.fits(self.rows(vectors))
 
     def schedule(self, vector: np.ndarray) -> Schedule:
         """The program of a vector [C], all levels opened."""
@@ -106,12 +104,3 @@ class Programs:
 def nearest(logs: np.ndarray, wanted: np.ndarray) -> int:
     """The choice [choices, places] that is nearest to the numbers wanted [places], in the sum of distances."""
     return int(np.argmin(np.abs(logs - wanted).sum(axis=1)))
-
-
-@compiled
-def _fitting(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Which rows [N, ROW] are within the hardware's limits, bool [N]."""
-    good = np.empty(rows.shape[0], dtype=np.bool_)
-    for i in range(rows.shape[0]):
-        good[i] = fits(rows[i], ints)
-    return good

@@ -16,12 +16,10 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import KNOB_UP
-from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.enumeration import axis_choices
 from gensor_gym.graph.form import fragment_length
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD
-from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables import ALLOWED, COPIED, IS_CPU, KNOB_BITS, NUM_LEVELS
 from gensor_gym.operators.types import Operator
 
@@ -59,20 +57,6 @@ def set_chains(rows: np.ndarray, axis: int, chains: np.ndarray) -> None:
     """Write chains [B, levels + 1] of an axis into rows [B, ROW]."""
     rows[:, TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = chains[:, :MAX_LEVELS]
     rows[:, VTHREAD + axis] = chains[:, MAX_LEVELS]
-
-
-def legal(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Which rows [B, ROW] are within the limits of the hardware, bool [B]."""
-    result = np.zeros(len(rows), dtype=np.bool_)
-    _fill_legal(rows, ints, result)
-    return result
-
-
-@compiled
-def _fill_legal(rows: np.ndarray, ints: np.ndarray, result: np.ndarray) -> None:
-    """Whether each row fits the hardware."""
-    for i in range(rows.shape[0]):
-        result[i] = fits(rows[i], ints)
 
 
 def has_data_reuse(op: Operator) -> bool:

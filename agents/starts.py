@@ -14,6 +14,7 @@ from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE
 from gensor_gym.graph.rules import fits, is_well_formed
+from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
 from gensor_gym.graph.tables import (
     ALLOWED,
     INSTRUCTION_K,
@@ -43,8 +44,8 @@ def starts(graph: ConstructionGraph) -> np.ndarray:
         if _offers(ints, "tensor_core", 1):
             rows.append(_tensor_row(first, 1, (16, 8, int(ints[INSTRUCTION_K])), ints))
         if _offers(ints, "tensor_core", 2):
-            step = 128 // int(ints[ITEM + ints[MATRIX_A]])
-            rows += [_tensor_row(first, 2, (64, columns, step), ints) for columns in _columns(graph.tables)]
+            step = SWIZZLE_BYTES // int(ints[ITEM + ints[MATRIX_A]])
+            rows += [_tensor_row(first, 2, (WGMMA_ROWS, columns, step), ints) for columns in _columns(graph.tables)]
     kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, graph.tables.sizes)]
     return np.array(kept or [first], dtype=np.int32)
 

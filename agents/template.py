@@ -12,14 +12,8 @@ import math
 import numpy as np
 
 from agents.kinds import pools
+from agents.programs import Programs
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.actions import KNOB_UP
-from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.enumeration import axis_choices, knob_choices
-from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD
-from gensor_gym.graph.rules import fits
-from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
 
 ENUMERABLE = 1 << 17
 """Spaces with at most so many configurations are listed once, and then known to be exhausted when they are."""
@@ -27,28 +21,15 @@ _ROUNDS, _WHOLE = 200, 4096
 
 
 class Template:
-    """Knobs with more than one value, and how configurations int64 [B, K] become rows int32 [B, ROW]."""
+    """Knobs with more than one value; a configuration int64 [K] is a vector of `agents.programs`."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
         """List what every axis and knob may be."""
-        ints = graph.tables.ints
-        self.ints = ints
-        base = graph.initial().row.copy()
-        base[LEVEL] = ints[NUM_LEVELS] - 1
-        axes = axis_choices(ints, graph.tables.sizes)
-        moved = [k for k in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + k]]
-        values = [np.array(v)[:, None] for v in knob_choices(ints)]
-        columns = [[TILE + level * MAX_AXES + a for level in range(MAX_LEVELS)] + [VTHREAD + a] for a in range(MAX_AXES)]
-        places = [*columns, *([KNOB + k] for k in moved)]
-        self._base, self._columns, self._values = base, [], []
-        for column, choices in zip(places, [*axes, *values], strict=True):
-            base[column] = choices[0]
-            if len(choices) > 1:
-                self._columns.append(column)
-                self._values.append(choices.astype(np.int32))
-        self.sizes = np.array([len(v) for v in self._values], dtype=np.int64)
+        self._programs = Programs(graph)
+        self.sizes = self._programs.counts
         """Values of every knob [K]."""
-        self._pools = pools(self._columns, self._values, ints)
+        places = [[start + step * i for i in range(v.shape[1])] for start, step, v in self._programs.moves]
+        self._pools = pools(places, [values for _, _, values in self._programs.moves], graph.tables.ints)
         self._known: np.ndarray | None = None
         self.listed: np.ndarray | None = None
         """All legal configurations int64 [N, K] where the space is small, else None."""
@@ -57,18 +38,13 @@ class Template:
 
     def rows(self, configurations: np.ndarray) -> np.ndarray:
         """Schedules of configurations, all levels opened; legal or not."""
-        rows = np.repeat(self._base[None], len(configurations), axis=0)
-        for k, (column, values) in enumerate(zip(self._columns, self._values, strict=True)):
-            rows[:, column] = values[configurations[:, k]]
-        return rows
+        return self._programs.rows(configurations)
 
     def is_legal(self, configurations: np.ndarray) -> np.ndarray:
         """Which configurations fit the hardware, bool [B]."""
         if self._known is not None:
             return self._known[self.numbers(configurations)]
-        legal = np.empty(len(configurations), dtype=np.bool_)
-        _fill_fits(self.rows(configurations), self.ints, legal)
-        return legal
+        return self._programs.legal(configurations)
 
     def random(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """At most `count` legal configurations, drawn with replacement; fewer where legal ones are very rare.
@@ -133,10 +109,3 @@ class Template:
 def keys_of(configurations: np.ndarray) -> list[bytes]:
     """What tells configurations apart, hashable."""
     return [configuration.tobytes() for configuration in np.ascontiguousarray(configurations, dtype=np.int64)]
-
-
-@compiled
-def _fill_fits(rows, ints, legal):  # noqa: ANN001, ANN202
-    """Whether every row fits the hardware."""
-    for i in range(rows.shape[0]):
-        legal[i] = fits(rows[i], ints)

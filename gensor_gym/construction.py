@@ -90,6 +90,12 @@ class ConstructionGraph:
         rules.fill_masks(rows, self.tables.ints, self.tables.sizes, masks)
         return masks.astype(bool)
 
+    def fits(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows [B, ROW] are within the limits of the hardware, bool [B]. Rows must be well formed."""
+        fitting = np.empty(len(rows), dtype=np.bool_)
+        _fill_fits(rows, self.tables.ints, fitting)
+        return fitting
+
     def transition(self, schedule: Schedule, action: int) -> Schedule:
         """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
         if action == STOP or not self._is_well_formed(schedule):
@@ -195,3 +201,10 @@ def _walk(row: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
             return
         rules.transition(row, chosen, ints, sizes, scratch, result)
         row[:] = result
+
+
+@compiled
+def _fill_fits(rows: np.ndarray, ints: np.ndarray, fitting: np.ndarray) -> None:
+    """`rules.fits` of every row."""
+    for b in range(rows.shape[0]):
+        fitting[b] = rules.fits(rows[b], ints)
