@@ -30,7 +30,7 @@ OPERATORS = (
     'elementwise("add", 3, 5)',
 )
 MACHINES = ("h200", "t4", "cascade_lake", "host")
-SPACES = ("gensor", "tree", "gensor_no_vthread", "extended", "compact")
+SPACES = ("gensor", "tree", "gensor_no_vthread", "extended", "medium", "compact")
 
 
 @cache

@@ -55,7 +55,7 @@ class Oracle(Gpu):
         self.extents = [axis.extent for axis in self.op.axes]
         self.ladders = (
             compact(self.extents, self.levels)
-            if self.space == "compact"
+            if self.space in ("compact", "medium")
             else [sizes(n) if self.gpu else cpu_sizes(n) for n in self.extents]
         )
         self.usable = {knob.name: self._usable(knob.name) for knob in KNOBS}
@@ -309,8 +309,15 @@ class Oracle(Gpu):
             return state, True
         if ACTIONS[action].primitive not in SPACES[self.space]:
             return state, False
+        if ACTIONS[action].knob is not None and not self._moves(ACTIONS[action].knob):
+            return state, False
         after = self.apply(state, action)
         return (after, True) if after != state and self.fits(after) else (state, False)
+
+    def _moves(self, name: str) -> bool:
+        if self.space == "medium":
+            return name in ("vector", "shared_layout", "convolution", "pack_a", "pack_b", "loop_order")
+        return "raise" in SPACES[self.space]
 
     def mask(self, state: State) -> list[bool]:
         return [self.transition(state, action)[1] for action in range(len(ACTIONS))]
@@ -343,7 +350,6 @@ class Oracle(Gpu):
     def enumerate(self) -> Iterator[State]:
         """Every legal state with all levels opened, knobs only where the space moves them."""
         start = self.initial()
-        moves = "raise" in SPACES[self.space]
         virtual = "set_vthread" in SPACES[self.space] and self.gpu
         chains = []
         for a in self.axes:
@@ -351,7 +357,7 @@ class Oracle(Gpu):
             rising = [c for c in found if all(y % x == 0 for x, y in itertools.pairwise(c))]
             counts = range(1, max(self.ladders[a]) + 1) if virtual and a in self.spatial else [1]
             chains.append([(*c, v) for c in rising for v in counts if c[0] % v == 0])
-        values = [[(name, v) for v in (self.usable[name] if moves else [start.knob(name)])] for name in VALUES]
+        values = [[(name, v) for v in (self.usable[name] if self._moves(name) else [start.knob(name)])] for name in VALUES]
         for chosen in itertools.product(*chains):
             tiles = tuple(tuple(c[level] for c in chosen) for level in range(self.levels))
             for knobs in itertools.product(*values):

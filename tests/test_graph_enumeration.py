@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, SPACES
+from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, OPERAND_KNOBS, SPACES, space_actions
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.ladder import COMPACT_STATES, cpu_sizes, ladders, sizes
 from gensor_gym.graph.layout import LEVEL
@@ -29,6 +29,9 @@ TINY = [
     ("max_pool2d(n=1, c=2, h=4, w=4, r=2, s=2, stride=2, padding=0)", "t4", "gensor"),
     ("reduce_sum(m=40, k=300)", "h200", "compact"),
     ("gemm(m=64, n=64, k=64)", "cascade_lake", "compact"),
+    ("gemm(m=8, n=8, k=4)", "cascade_lake", "medium"),
+    ("conv2d(n=1, c=2, h=4, w=5, k=3, r=2, s=1)", "cascade_lake", "medium"),
+    ("gemm(m=8, n=4, k=3)", "h200", "medium"),
 ]
 
 
@@ -166,4 +169,5 @@ def test_actions_are_one_list_and_spaces_are_parts_of_it() -> None:
     primitives = {action.primitive for action in ACTIONS}
     assert SPACES["extended"] == primitives
     assert all(part <= primitives and "stop" in part for part in SPACES.values())
+    assert {a.knob for a, moved in zip(ACTIONS, space_actions("medium"), strict=True) if moved and a.knob} == OPERAND_KNOBS
     assert SPACES["tree"] < SPACES["gensor"] and SPACES["gensor_no_vthread"] < SPACES["gensor"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import MAX_AXES
 
 
@@ -56,13 +56,18 @@ SPACES: dict[str, frozenset[str]] = {
     "tree": frozenset(_GROWING | {"set_vthread"}),
     "gensor_no_vthread": frozenset(_GENSOR - {"set_vthread", "inverse_vthread"}),
     "extended": frozenset(_GENSOR | {"raise", "lower"}),
+    "medium": frozenset(_GENSOR - {"set_vthread", "inverse_vthread"} | {"raise", "lower"}),
     "compact": frozenset(_GENSOR - {"set_vthread", "inverse_vthread"}),
 }
-"""Primitives of every named space. `compact` also thins the ladder of sizes (see `graph/ladder.py`)."""
+"""Primitives of every named space. `compact` and `medium` also thin the ladder of sizes (see `graph/ladder.py`)."""
+
+OPERAND_KNOBS = frozenset({"vector", "shared_layout", "convolution", "pack_a", "pack_b", "loop_order"})
+"""Knobs that `raise` and `lower` move in space `medium`: how operands are copied, laid out and walked over."""
 
 
 def space_actions(space: str) -> tuple[bool, ...]:
     """For every action, whether the space has it; ValueError names the spaces there are."""
     if space not in SPACES:
         raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}")
-    return tuple(action.primitive in SPACES[space] for action in ACTIONS)
+    moved = OPERAND_KNOBS if space == "medium" else KNOB_INDEX.keys()
+    return tuple(a.primitive in SPACES[space] and (a.knob is None or a.knob in moved) for a in ACTIONS)

@@ -12,7 +12,8 @@ LARGEST_TILE = 1 << 20
 """No legal tile is longer along one axis: its footprint alone would exceed every cache and register file we model."""
 
 COMPACT_STATES = 2000
-"""Bound on the schedules of a task in space `compact`, before resources are checked."""
+"""Bound on the schedules of a task in space `compact`, and on those of `medium` without its knobs, before resources
+are checked."""
 
 
 @lru_cache(maxsize=4096)
@@ -43,7 +44,7 @@ def cpu_sizes(extent: int) -> tuple[int, ...]:
 
 def ladders(op: Operator, space: str, kind: str) -> list[tuple[int, ...]]:
     """The ladder of every axis of the operator in a space."""
-    if space == "compact":
+    if space in ("compact", "medium"):
         return compact_ladders(op, kind)
     return [cpu_sizes(n) if kind == "cpu" else sizes(n) for n in op.extents]
 
