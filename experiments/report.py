@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from rich import box
@@ -99,7 +100,7 @@ def markdown(summary: dict, figures: list[str]) -> str:
         f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
         "in the same process with as many threads.", "",
     ]  # fmt: skip
-    lines += _overall(summary)
+    lines += [*_overall(summary), *_beside(summary["paired"])]
     for op, facts in summary["operators"].items():
         lines += ["", f"## {op}", ""]
         torch = f"torch {spread(facts['torch'], seconds_text)}; " if facts["torch"] else ""
@@ -120,6 +121,22 @@ def _overall(summary: dict) -> list[str]:
     """The table of strategies over all operators."""
     names = ("strategy", "timed", "over torch", "gap to best", "construction", "model calls", "trials", "training")
     return [*_head(names), *("| " + " | ".join(overall_cells(line)) + " |" for line in summary["strategies"])]
+
+
+def _beside(paired: dict | None) -> list[str]:
+    """Strategies beside the first one, over tasks and seeds."""
+    if paired is None:
+        return []
+    head = ("strategy", f"time over {paired['reference']}'s", "p (Holm)", "ahead")
+    rows = []
+    for name, line in paired["strategies"].items():
+        mean, low, high = (f"{math.exp(line[key]):.3f}" for key in ("mean", "low", "high"))
+        rows.append(f"| {name} | {mean} [{low}, {high}] | {line['p_holm']:.2g} | {line['improves']:.0%} |")
+    return [
+        "", f"Winners timed again, paired by task and seed ({paired['tasks']} tasks, {paired['seeds']} seeds): geometric mean of "
+        "the ratios, 95 % interval of a bootstrap over tasks and seeds; p of a sign-flip test on tasks, adjusted by Holm; the "
+        "probability that a search of this strategy is ahead.", "", *_head(head), *rows,
+    ]  # fmt: skip
 
 
 def overall_cells(line: dict) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import statistics
+from experiments import paired, statistics
 from experiments.jobs import DONE, Outcome
 from experiments.results import Results
 from experiments.settings import Job, Settings
@@ -124,14 +124,9 @@ def summarise(
     lines = {name: _line(regrets[name], resamples) | _costs(scores.curves[name]) for name in regrets}
     against = {"chance": chance} | ({reference: regrets[reference]} if reference in regrets else {})
     for name, other in against.items():
-        family = [label for label in regrets if label != name]
-        found = {label: _difference(regrets[label], other, resamples) for label in family}
-        for k in range(len(at)):
-            adjusted = statistics.holm([found[label][k]["p"] for label in family])
-            for label, p in zip(family, adjusted, strict=True):
-                found[label][k]["p_holm"] = p
-        for label in family:
-            lines[label].setdefault("over", {})[name] = found[label]
+        found = paired.against({label: regret for label, regret in regrets.items() if label != name}, other, resamples)
+        for label, differences in found.items():
+            lines[label].setdefault("over", {})[name] = differences
     return {
         "fingerprint": fingerprint(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -162,28 +157,6 @@ def _line(regret: np.ndarray, resamples: int) -> dict[str, Any]:
     low, high = statistics.bootstrap(mean, regret, resamples=resamples)
     values = zip(mean(regret).tolist(), low.tolist(), high.tolist(), strict=True)
     return {"regret": [dict(zip(("mean", "low", "high"), value, strict=True)) for value in values]}
-
-
-def _difference(regret: np.ndarray, other: np.ndarray, resamples: int) -> list[dict[str, float]]:
-    """Mean paired difference at every checkpoint, its interval, p of task means, probability of improvement."""
-
-    def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-        return (ours - theirs).mean(axis=(0, 1))
-
-    def chance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-        return np.array([statistics.probability_of_improvement(ours[..., k], theirs[..., k]) for k in range(ours.shape[2])])
-
-    low, high = statistics.bootstrap(mean, regret, other, resamples=resamples)
-    least, most = statistics.bootstrap(chance, regret, other, resamples=min(resamples, 500))
-    means, better = mean(regret, other), chance(regret, other)
-    return [
-        {
-            "mean": float(means[k]), "low": float(low[k]), "high": float(high[k]),
-            "p": statistics.sign_flip((regret - other)[..., k].mean(axis=1)),
-            "improves": float(better[k]), "improves_low": float(least[k]), "improves_high": float(most[k]),
-        }
-        for k in range(len(means))
-    ]  # fmt: skip
 
 
 def _costs(curves: Curves) -> dict[str, Any]:

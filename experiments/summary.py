@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from experiments.jobs import Outcome
+from experiments.paired import against
 from experiments.retime import TORCH, Comparison
 from experiments.settings import Job, Settings
 from gensor_gym.cost.roofline import roofline_floor
@@ -19,6 +20,9 @@ from gensor_gym.measure.verdict import Verdict, verdict
 
 Interval = dict[str, float]
 """{"median": .., "low": .., "high": ..}: 95 percent, no distribution assumed."""
+
+RESAMPLES = 2000
+"""Of the bootstrap over tasks and seeds."""
 
 
 def label_of(job: Job, settings: Settings) -> str:
@@ -46,6 +50,7 @@ def summarise(
         "operators": {op: _operator(op, settings, comparison) for op, comparison in comparisons.items()},
         "rows": rows,
         "strategies": _strategies(rows),
+        "paired": _paired(rows),
         "config": settings.config,
     }
 
@@ -147,3 +152,24 @@ def _strategies(rows: list[dict]) -> list[dict[str, object]]:
             }
         )
     return lines
+
+
+def _paired(rows: list[dict]) -> dict[str, object] | None:
+    """Strategies beside the first one, by log(T / T of the best) of the winners timed again; None for fewer than two tasks.
+
+    A strategy that lacks a time for some operator and seed is left out, and so is everything where the first one does.
+    """
+    names, tasks, seeds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("strategy", "operator", "seed"))
+    if len(tasks) < 2 or len(names) < 2:
+        return None
+    scores = {name: np.full((len(tasks), len(seeds), 1), np.nan) for name in names}
+    for row in rows:
+        if row["gap_to_best"]:
+            gap = math.log(row["gap_to_best"]["median"])
+            scores[row["strategy"]][tasks.index(row["operator"]), seeds.index(row["seed"]), 0] = gap
+    whole = {name: score for name, score in scores.items() if not np.isnan(score).any()}
+    first = whole.pop(names[0], None)
+    if first is None or not whole:
+        return None
+    lines = {name: found[0] for name, found in against(whole, first, RESAMPLES).items()}
+    return {"reference": names[0], "tasks": len(tasks), "seeds": len(seeds), "strategies": lines}

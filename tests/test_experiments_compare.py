@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -18,6 +20,7 @@ from agents.random_walk import RandomWalk
 from experiments.arguments import CONF, compose
 from experiments.compare import compare
 from experiments.jobs import Jobs
+from experiments.paired import against
 from experiments.report import show
 from experiments.results import FIELDS, Results
 from experiments.settings import Settings, settings_of
@@ -65,6 +68,36 @@ def test_a_missing_policy_is_a_row_and_the_run_goes_on(model_run: tuple[Settings
     assert all(row["status"] == "DONE" and row["retimed"]["median"] > 0 for row in walk)
     assert all(row["over_torch"] is None for row in walk)  # nothing was timed
     assert min(row["gap_to_best"]["median"] for row in walk) == 1.0
+
+
+def test_strategies_are_paired_by_task_and_seed(tmp_path: Path) -> None:
+    words = [*TINY[1:], "strategy=[random_walk,roller,ppo]", "strategies.ppo.checkpoint=/nowhere", "seed=[0,1]"]
+    summary = _compare(settings_of(compose([*words, f"output={tmp_path}", "figures=false"])))
+    beside = summary["paired"]
+    assert (beside["reference"], beside["tasks"], beside["seeds"]) == ("random_walk", 2, 2)
+    assert set(beside["strategies"]) == {"roller"}  # ppo has no policy
+    gaps = {row["label"] + row["operator"]: math.log(row["gap_to_best"]["median"]) for row in summary["rows"] if row["retimed"]}
+    pairs = [(f"roller/{seed}{op}", f"random_walk/{seed}{op}") for op in summary["operators"] for seed in (0, 1)]
+    line = beside["strategies"]["roller"]
+    assert line["mean"] == pytest.approx(sum(gaps[a] - gaps[b] for a, b in pairs) / 4)
+    assert line["low"] <= line["mean"] <= line["high"]
+    assert f"| roller | {math.exp(line['mean']):.3f} [" in (tmp_path / "summary.md").read_text()
+
+
+def test_one_task_or_one_strategy_is_not_paired(tmp_path: Path) -> None:
+    one = settings_of(compose([*TINY[1:], "strategy=[random_walk]", f"output={tmp_path}", "figures=false"]))
+    assert _compare(one)["paired"] is None
+
+
+def test_differences_by_hand() -> None:
+    score = np.array([[[3.0], [5.0]], [[1.0], [1.0]]])
+    found = against({"worse": score + 1, "same": score, "mixed": score + [[[2.0]], [[-1.0]]]}, score, resamples=200)
+    assert [found[name][0]["mean"] for name in found] == [1.0, 0.0, 0.5]
+    assert (found["worse"][0]["low"], found["worse"][0]["high"]) == (1.0, 1.0)
+    assert found["mixed"][0]["low"] < 0 < found["mixed"][0]["high"]
+    # two tasks: four combinations of signs, of which two are as far from zero as (1, 1); Holm multiplies by three
+    assert found["worse"][0]["p"] == 0.5 and found["worse"][0]["p_holm"] == 1.0
+    assert found["same"][0]["improves"] == pytest.approx((0.5 + 0.5) / 2)
 
 
 def test_a_strategy_that_breaks_is_a_row_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,44 @@
+"""Strategies beside one of them: differences of scores with the same task and seed, their intervals, Holm over all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from experiments import statistics
+
+Line = dict[str, float]
+"""mean, low, high: the paired difference and its interval. p of a sign-flip test on tasks, p_holm. improves, with interval."""
+
+
+def against(scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int) -> dict[str, list[Line]]:
+    """Every score [tasks, seeds, K], smaller being better, beside `other` of that shape: K lines for each name."""
+    found = {name: _differences(score, other, resamples) for name, score in scores.items()}
+    for k in range(other.shape[2]):
+        adjusted = statistics.holm([lines[k]["p"] for lines in found.values()])
+        for lines, p in zip(found.values(), adjusted, strict=True):
+            lines[k]["p_holm"] = p
+    return found
+
+
+def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int) -> list[Line]:
+    """One pair of scores."""
+
+    def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        return (ours - theirs).mean(axis=(0, 1))
+
+    def chance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        return np.array([statistics.probability_of_improvement(ours[..., k], theirs[..., k]) for k in range(ours.shape[2])])
+
+    low, high = statistics.bootstrap(mean, ours, theirs, resamples=resamples)
+    least, most = statistics.bootstrap(chance, ours, theirs, resamples=min(resamples, 500))
+    means, better = mean(ours, theirs), chance(ours, theirs)
+    return [
+        {
+            "mean": float(means[k]), "low": float(low[k]), "high": float(high[k]),
+            "p": statistics.sign_flip((ours - theirs)[..., k].mean(axis=1)),
+            "improves": float(better[k]), "improves_low": float(least[k]), "improves_high": float(most[k]),
+        }
+        for k in range(len(means))
+    ]  # fmt: skip
