@@ -2,7 +2,8 @@
 
 Gensor states that the benefit of tiling compares memory traffic with memory footprint, that of caching latency and
 bandwidth of two memory levels, and that of virtual threads bank conflicts; the formulas were not available to us. What
-stands here is our reconstruction: Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)) in ratio form for tiling, the ratio of
+stands here is our reconstruction: Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)) for tiling, in the form of ratios
+(Q(T) / Q(T')) / (F(T') / F(T)), of which each has an exponent, or as that difference in shares of Q and F; the ratio of
 transfer times for caching, the ratio of shared-memory wavefronts for virtual threads; and, as an option of its own, the
 ratio of the model's latencies. The exponents are configuration; how they were chosen stands in `docs/design.md`.
 """
@@ -29,6 +30,9 @@ from gensor_gym.graph.tables import (
     STAGED,
     UNITS,
 )
+
+LEAST = 0.01
+"""Least score in the form of differences: a move that saves no traffic stays possible, as every move of the chain."""
 
 
 @compiled
@@ -66,6 +70,28 @@ def occupied(row, ints):  # noqa: ANN001, ANN201
     for t in range(ints[NUM_READS]):
         total += fragment(row, t, ints)
     return total
+
+
+@compiled
+def difference_of(less, more):  # noqa: ANN001, ANN201
+    """The score of traffic that falls to 1 / `less` while the footprint grows to `more` >= 1 times what it was."""
+    saved, held = 1.0 - 1.0 / less, more - 1.0
+    if held == 0.0:
+        return 1.0 if saved == 0.0 else 1.0 / LEAST if saved > 0.0 else LEAST
+    return min(max(saved / held, LEAST), 1.0 / LEAST)
+
+
+@compiled
+def difference_score(row, result, ints):  # noqa: ANN001, ANN201
+    """Roller's score of a move that grows a tile, in shares: (Q(T) - Q(T')) / Q(T) over (F(T') - F(T)) / F(T).
+
+    Of a move that shrinks one, which Roller does not have, the reciprocal for the way back. Kept from LEAST to 1 / LEAST,
+    where nothing is saved and where nothing more is held.
+    """
+    before, after = occupied(row, ints), occupied(result, ints)
+    if before > after:
+        return 1.0 / difference_of(traffic(result, ints) / traffic(row, ints), before / after)
+    return difference_of(traffic(row, ints) / traffic(result, ints), after / before)
 
 
 @compiled

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables import ALLOWED
 from gensor_gym.measure.session import Session
 
+Form = Literal["ratio", "difference"]
+FORMS = get_args(Form)
+
 
 @dataclass(frozen=True)
 class Markov:
@@ -40,6 +43,9 @@ class Markov:
     """Steps of one walk; the paper reports convergence after the order of 100 iterations."""
     traffic: float = 2.0
     footprint: float = 0.25
+    form: Form = "ratio"
+    """Of a tiling's benefit in traffic Q and footprint F: Q(T) / Q(T') and F(T) / F(T'), each with its exponent, or Roller's
+    difference (Q(T) - Q(T')) / (F(T') - F(T)) in shares of both, with the exponent of traffic."""
     model: float = 2.0
     cache: float = 0.5
     cache_growth: float = 2.0
@@ -60,6 +66,11 @@ class Markov:
     """Programs of one register tile among those measured: neighbours of the best are nearly the best again."""
     backtracking: bool = True
     """Whether walks may take inverse primitives; without them the graph is a tree, as Roller's is."""
+
+    def __post_init__(self) -> None:
+        """ValueError for a form that there is not."""
+        if self.form not in FORMS:
+            raise ValueError(f"form {self.form!r}: expected one of {FORMS}")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, measure the top of the ranking; construct anew when all of it was tried."""
@@ -163,6 +174,7 @@ class Markov:
             self.cache_growth,
             self.conflict,
         )
+        options[walk.DIFFERENCE] = self.form == "difference"
         options[walk.START], options[walk.FINISH], options[walk.STEPS] = temperature, self.final_temperature, steps
         return options
 

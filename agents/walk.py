@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from agents.benefits import cache_benefit, conflicts, occupied, traffic
+from agents.benefits import cache_benefit, conflicts, difference_score, occupied, traffic
 from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.actions import CACHE, KNOB_UP, NUM_ACTIONS, TILE_UP, UNCACHE, VTHREAD_UP
@@ -19,8 +19,8 @@ from gensor_gym.graph.layout import LEVEL, ROW
 from gensor_gym.graph.rules import apply, fill_mask
 from gensor_gym.graph.tables import NUM_LEVELS
 
-TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS = range(9)
-NUM_OPTIONS = 9
+TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, DIFFERENCE = range(10)
+NUM_OPTIONS = 10
 
 
 @compiled
@@ -38,7 +38,9 @@ def uniform(state):  # noqa: ANN001, ANN201
 def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
     """Logarithm of a primitive's benefit: latencies before and after, rows before and after, steps spent at the level."""
     gain = options[MODEL] * math.log(now / after)
-    if TILE_UP <= action < CACHE:
+    if TILE_UP <= action < CACHE and options[DIFFERENCE] == 1.0:
+        gain += options[TRAFFIC] * math.log(difference_score(row, result, ints))
+    elif TILE_UP <= action < CACHE:
         gain += options[TRAFFIC] * math.log(traffic(row, ints) / traffic(result, ints))
         gain += options[FOOTPRINT] * math.log(occupied(row, ints) / occupied(result, ints))
     elif action == CACHE:
