@@ -25,7 +25,6 @@ BEGIN = time.perf_counter()
 BUILD_SECONDS = 120.0
 FAILED_SECONDS = 1e9
 """MetaSchedule records 1e10 s for a candidate that failed."""
-ENTRY = "main"
 
 
 def few_intrinsics() -> None:
@@ -105,7 +104,8 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
     import tvm
     from tvm.s_tir import meta_schedule as ms
 
-    folder, waited = Path(request["folder"]), []  # type: tuple[Path, list[float]]
+    folder = Path(request["folder"])
+    waited: list[float] = []
     function, target = workload(request["name"], request["arguments"]), target_of(request["threads"])
     builder = ms.builder.LocalBuilder(
         max_workers=request["cores"], timeout_sec=BUILD_SECONDS, initializer=few_intrinsics
