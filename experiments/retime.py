@@ -63,8 +63,9 @@ class Retimer:
             return Comparison(str(op), {label: [seconds] for label, (_, seconds) in winners.items()}, model=True)
         return self.compare_kernels(op, *self.kernels(op, {label: schedule for label, (schedule, _) in winners.items()}))
 
-    def compare_kernels(self, op: Operator, kernels: Mapping[str, Kernel], dropped: dict[str, str]) -> Comparison:
+    def compare_kernels(self, op: Operator, kernels: Mapping[str, Kernel], dropped: Mapping[str, str]) -> Comparison:
         """As `compare`, of kernels by label; `dropped` says of other labels why they have none. For backends that run kernels."""
+        dropped = dict(dropped)
         digests = {label: kernel.digest for label, kernel in kernels.items()}
         name = short_hash([str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0])
         path = self.folder / f"{name}.json"

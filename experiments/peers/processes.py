@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -39,10 +40,8 @@ def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Ma
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End what is left of the group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):  # nothing is left
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # nothing is left
     process.wait()
 
 
