@@ -1,6 +1,7 @@
 """One of our searches in a fresh process: `python -m experiments.peers.ours REQUEST.json ANSWER.json`.
 
-The request says `operator`, `strategy`, `trials` and `seed`; nothing is taken from a store. The answer is the measured part
+The request says `operator`, `strategy`, `trials` and `seed`. Nothing is taken from a store of timings or from the cache of
+compiled kernels: every candidate is compiled and timed. The answer is the measured part
 of a run (see `experiments.peers.runs`).
 """
 
@@ -20,6 +21,7 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
     """Start up, which a search of one trial on a tiny operator does, then search."""
     from agents import get_strategy
     from agents.optimize import run
+    from experiments.benches.lines import empty_cache
     from gensor_gym import hardware
     from gensor_gym.measure.backend import get_backend
     from gensor_gym.measure.session import Budget, Session, Task
@@ -30,7 +32,8 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
     run(strategy, Session(Task.of(WARM_UP, hw, backend, strategy.space), Budget(trials=1)), seed=0)
     session = Session(Task.of(request["operator"], hw, backend, strategy.space), Budget(trials=request["trials"]))
     startup = time.perf_counter() - BEGIN
-    run(strategy, session, request["seed"])
+    with empty_cache():
+        run(strategy, session, request["seed"])
     tuning = time.perf_counter() - BEGIN - startup
     if session.best is None:
         raise RuntimeError(f"no kernel ran well: {[row.status for row in session.trace]}")
