@@ -61,7 +61,11 @@ class Retimer:
         """Time the winners (label -> schedule and the seconds its search saw) and torch in interleaved rounds."""
         if not isinstance(self.backend, NativeBackend):
             return Comparison(str(op), {label: [seconds] for label, (_, seconds) in winners.items()}, model=True)
-        kernels, dropped = self._kernels(op, {label: schedule for label, (schedule, _) in winners.items()})
+        return self.compare_kernels(op, *self.kernels(op, {label: schedule for label, (schedule, _) in winners.items()}))
+
+    def compare_kernels(self, op: Operator, kernels: Mapping[str, Kernel], dropped: Mapping[str, str]) -> Comparison:
+        """As `compare`, of kernels by label; `dropped` says of other labels why they have none. For backends that run kernels."""
+        dropped = dict(dropped)
         digests = {label: kernel.digest for label, kernel in kernels.items()}
         name = short_hash([str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0])
         path = self.folder / f"{name}.json"
@@ -81,7 +85,7 @@ class Retimer:
             write_text(path, json.dumps(dataclasses.asdict(result)))
         return result
 
-    def _kernels(self, op: Operator, schedules: Mapping[str, Schedule]) -> tuple[dict[str, Kernel], dict[str, str]]:
+    def kernels(self, op: Operator, schedules: Mapping[str, Schedule]) -> tuple[dict[str, Kernel], dict[str, str]]:
         """Generated kernels, and why there is none."""
         made = {label: make_kernel(op, schedule, self.hardware) for label, schedule in schedules.items()}
         kernels = {label: kernel for label, kernel in made.items() if isinstance(kernel, Kernel)}

@@ -10,10 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def lock_path(device: str = "") -> Path:
+    """The file whose lock is the timing lock of a device, by default the processor; for programs of other systems as well."""
+    return Path(tempfile.gettempdir()) / f"gensor_gym-timing-{os.getuid()}{device}.lock"
+
+
 @contextmanager
 def timing_lock(device: str = "") -> Iterator[None]:
     """Hold the timing lock of a device, by default the processor (a lock on a file, released when the process dies)."""
-    path = Path(tempfile.gettempdir()) / f"gensor_gym-timing-{os.getuid()}{device}.lock"
-    with path.open("w") as file:
+    with lock_path(device).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,0 +1,56 @@
+"""Running another program with a log and a time limit; it never outlives the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LAST = 5
+"""Lines of the log that an error quotes."""
+
+
+class Stopped(RuntimeError):
+    """A program failed, or took longer than it may; the text has the end of its log."""
+
+
+def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Mapping[str, str] | None = None) -> None:
+    """Run a program in a process group of its own, its words in `log`, which is begun anew.
+
+    `variables` are its whole environment, by default ours. The group is killed when the program ends, when `limit_s` seconds
+    are over, and on any exception. Raises Stopped, or OSError where it cannot be started.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=variables, start_new_session=True
+        )
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise Stopped(f"{_name(command)} took more than {limit_s:g} s; its last words: {_last(log)}") from None
+        finally:
+            _kill(process)
+    if code != 0:
+        raise Stopped(f"{_name(command)} ended with status {code}; its last words: {_last(log)}")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of the group."""
+    with contextlib.suppress(ProcessLookupError):  # nothing is left
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _name(command: Sequence[str]) -> str:
+    """What is run, in few words."""
+    return " ".join(Path(word).name for word in command[:4])
+
+
+def _last(log: Path) -> str:
+    """The last lines of a log."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return " | ".join(line.strip()[:300] for line in lines[-LAST:]) or "none"

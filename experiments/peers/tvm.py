@@ -1,0 +1,247 @@
+"""Our search beside TVM's MetaSchedule on this processor: `python -m experiments.peers.tvm` (conf/peers/tvm.yaml).
+
+A comparison of systems, not of searches: spaces, code generators, compilers and thread pools differ as well. Every search
+runs in a fresh process, TVM's in an environment of its own, with as many threads as our kernels have
+(GENSOR_GYM_THREADS). A search that is done is kept at once; a stopped command continues with the next one when it is given
+again, and any part can be run by itself: `peers.trials=[64] peers.seeds=[0] peers.retime=false`. At the end the winners
+of one operator, and torch, are timed together in one worker, in interleaved rounds, TVM's through its C interface.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from experiments.arguments import readable
+from experiments.benches.lines import machine
+from experiments.folders import make_folder
+from experiments.peers import tvm_report
+from experiments.peers.ours import WARM_UP
+from experiments.peers.processes import Stopped, run_process
+from experiments.peers.runs import OURS, TVM, Plan, Run, Runs
+from experiments.peers.tvm_environment import PACKAGE, TvmEnvironment, compilers, environment, requirements
+from experiments.peers.tvm_kernel import tvm_kernel
+from experiments.report import seconds_text
+from experiments.results import write_text
+from experiments.retime import Comparison, Retimer
+from experiments.settings import ROOT, code_digest
+from gensor_gym import hardware, operators
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.machine_lock import lock_path
+from gensor_gym.operators.types import Operator
+
+WORKER = Path(__file__).with_name("tvm_worker.py")
+SETTINGS = 1
+"""Of TVM's search in tvm_worker.py; raised when one of them changes, so that searches are made again."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared, resolved."""
+
+    tasks: tuple[Operator, ...]
+    trials: tuple[int, ...]
+    """Of TVM's searches."""
+    seeds: tuple[int, ...]
+    strategy: str
+    our_trials: int
+    hardware: Hardware
+    device: str
+    rounds: int
+    retime: bool
+    limit_s: float
+    folder: Path
+    results: str
+    environment: Path
+    pip: tuple[str, ...]
+
+    def ours(self, op: Operator, seed: int) -> Plan:
+        """Our search."""
+        version = f"{self.strategy}, code {code_digest()}"
+        return Plan(OURS, str(op), self.our_trials, seed, self.hardware.units, self.device, version)
+
+    def theirs(self, op: Operator, trials: int, seed: int) -> Plan:
+        """TVM's search."""
+        packages = requirements()
+        version = f"{PACKAGE} {packages[PACKAGE]}, xgboost {packages['xgboost']}, settings {SETTINGS}"
+        return Plan(TVM, str(op), trials, seed, self.hardware.units, self.device, version)
+
+    def plans(self, op: Operator) -> list[Plan]:
+        """Every search on an operator."""
+        mine = [self.ours(op, seed) for seed in self.seeds]
+        return mine + [self.theirs(op, trials, seed) for trials in self.trials for seed in self.seeds]
+
+
+def study_of(config: DictConfig) -> Study:
+    """Resolve a configuration (conf/peers.yaml); ValueError names what is wrong with it."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    peers, hw = plain["peers"], hardware.get("host")
+    tasks = tuple(dict.fromkeys(op for text in peers["tasks"] for op in operators.resolve(text)))
+    for op in tasks:
+        if not has_workload(op):
+            raise ValueError(f"operator {op}: expected gemm or conv2d of one group, float32, without epilogue")
+    for name, least in (("trials", 1), ("seeds", 0)):
+        if not peers[name] or not all(type(value) is int and value >= least for value in peers[name]):
+            raise ValueError(f"peers.{name} {peers[name]!r}: expected a list of whole numbers from {least}")
+    ours = peers["ours"]
+    for name, value in (("ours.trials", ours["trials"]), ("rounds", peers["rounds"]), ("limit_s", peers["limit_s"])):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"peers.{name} {value!r}: expected a whole number, 1 or more")
+    folder = Path(plain["output"])
+    return Study(
+        tasks, tuple(dict.fromkeys(peers["trials"])), tuple(dict.fromkeys(peers["seeds"])), ours["strategy"], ours["trials"], hw,
+        get_backend("cpu", hw).device(hw), peers["rounds"], bool(peers["retime"]), float(peers["limit_s"]), folder,
+        plain["results"], Path(peers["environment"] or folder / "env"), tuple(map(str, peers["pip"])),
+    )  # fmt: skip
+
+
+def has_workload(op: Operator) -> bool:
+    """Whether tvm_worker.py can write the operator down."""
+    plain = op.dtype == "float32" and not op.epilogue
+    return plain and (op.name == "gemm" or (op.name == "conv2d" and dict(op.arguments).get("groups", 1) == 1))
+
+
+def compile_ours(study: Study) -> None:
+    """One trial that is not counted: Numba compiles our code once for a checkout, and keeps it. Raises Stopped."""
+    op = operators.resolve_one(WARM_UP)
+    command, variables = our_process(study, {"operator": str(op), "trials": 1, "seed": 0}, study.folder / "compile")
+    run_process(command, study.folder / "compile" / "log.txt", study.limit_s, variables)
+
+
+def our_process(study: Study, asked: dict[str, Any], folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of one of our searches, its request written."""
+    write_text(make_folder(folder) / "request.json", json.dumps({**asked, "strategy": study.strategy}))
+    words = [str((folder / name).absolute()) for name in ("request.json", "answer.json")]
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return [sys.executable, "-m", "experiments.peers.ours", *words], {**os.environ, "PYTHONPATH": paths}
+
+
+def tvm_process(op: Operator, plan: Plan, tvm: TvmEnvironment, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of one of TVM's searches, its request written."""
+    cores = len(os.sched_getaffinity(0))
+    asked: dict[str, Any] = {"name": op.name, "arguments": dict(op.arguments), "trials": plan.trials, "seed": plan.seed}
+    asked |= {"threads": plan.threads, "cores": cores, "folder": str(folder.absolute()), "lock": str(lock_path())}
+    write_text(make_folder(folder) / "request.json", json.dumps(asked))
+    words = [str((folder / name).absolute()) for name in ("request.json", "answer.json")]
+    return [str(tvm.python), "-P", str(WORKER), *words], tvm.variables(plan.threads, cores)
+
+
+def searches(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> list[str]:
+    """Make the runs that are not there; returns what went wrong, by run in words."""
+    wrong: list[str] = []
+    todo = [(op, plan) for op in study.tasks for plan in study.plans(op) if runs.get(plan) is None]
+    if any(plan.system == OURS for _, plan in todo):
+        with console.status("compiling our code where that was not done before"):
+            compile_ours(study)
+    for number, (op, plan) in enumerate(todo, 1):
+        name = f"{plan.label} on {op}"
+        try:
+            with console.status(f"search {number} of {len(todo)}: {name}"):
+                run = runs.put(search(study, op, plan, tvm))
+        except Stopped as error:
+            wrong.append(f"{name}: {error}")
+            console.print(f"FAILED {wrong[-1]}", style="yellow", markup=False, soft_wrap=True)
+            continue
+        costs = f"{seconds_text(run.best_s)} after {run.tried} trials, {run.tuning_s:.1f} s (start-up {run.startup_s:.1f} s)"
+        console.print(f"{name}: {costs}", highlight=False, soft_wrap=True)
+    return wrong
+
+
+def search(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment) -> Run:
+    """One search in a fresh process; what an interrupted one left is removed first. Raises Stopped when it fails."""
+    folder = study.folder / plan.system / plan.key
+    shutil.rmtree(folder, ignore_errors=True)
+    if plan.system == OURS:
+        asked = {"operator": plan.operator, "trials": plan.trials, "seed": plan.seed}
+        command, variables = our_process(study, asked, folder)
+    else:
+        command, variables = tvm_process(op, plan, tvm, folder)
+    run_process(command, folder / "log.txt", study.limit_s, variables)
+    answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    return run_of_answer(plan, answer, f"{plan.system}/{plan.key}/best.so")
+
+
+def run_of_answer(plan: Plan, found: dict[str, Any], module: str) -> Run:
+    """The run of a search's answer; TVM's product is the file of its module."""
+    names = ("startup_s", "tuning_s", "waited_s", "best_s", "tried", "valid")
+    product = found["schedule"] if plan.system == OURS else module
+    rest = {name: value for name, value in found.items() if name not in (*names, "schedule")}
+    return Run(plan, *(found[name] for name in names), product, {**machine(), **rest})
+
+
+def time_together(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> dict[str, Comparison]:
+    """Samples of all winners by operator."""
+    backend = get_backend("cpu", study.hardware)
+    retimer = Retimer(backend, study.hardware, study.rounds, study.folder / "comparisons")
+    found = {}
+    for op in study.tasks:
+        made = [run for plan in study.plans(op) if (run := runs.get(plan)) is not None]
+        schedules = {run.plan.label: Schedule.parse(run.product) for run in made if run.plan.system == OURS}
+        kernels, dropped = retimer.kernels(op, schedules)
+        kernels |= {
+            run.plan.label: tvm_kernel(op, study.folder / run.product, tvm.libraries) for run in made if run.plan.system == TVM
+        }
+        with console.status(f"timing the winners on {op} together"):
+            found[str(op)] = retimer.compare_kernels(op, kernels, dropped)
+    return found
+
+
+def compare(study: Study, console: Console) -> list[str]:
+    """Search what was not searched, time the winners, write page and lines; returns what went wrong."""
+    compilers()
+    with console.status(f"making the environment of TVM in {study.environment}"):
+        tvm = environment(study.environment, arguments=study.pip)
+    runs = Runs(make_folder(study.folder))
+    wrong = searches(study, tvm, runs, console)
+    if not study.retime:
+        return wrong
+    comparisons = time_together(study, tvm, runs, console)
+    pairs = [
+        (runs.get(study.ours(op, seed)), runs.get(study.theirs(op, trials, seed)))
+        for op in study.tasks for trials in study.trials for seed in study.seeds
+    ]  # fmt: skip
+    complete = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    summary = tvm_report.summarise(complete, comparisons)
+    about = {"versions": requirements(), "strategy": study.strategy, "rounds": study.rounds, "threads": study.hardware.units}
+    lines = tvm_report.lines(about | machine(), summary, [run for pair in complete for run in pair], comparisons)
+    write_text(Path(f"{study.results}.jsonl"), "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
+    write_text(Path(f"{study.results}.md"), tvm_report.markdown(about | machine(), summary, wrong))
+    tvm_report.show(console, summary)
+    console.print(f"Written: {study.results}.md and .jsonl", highlight=False, soft_wrap=True)
+    return wrong
+
+
+@hydra.main(version_base="1.3", config_path="../../conf", config_name="peers")
+def run(config: DictConfig) -> None:
+    """One configuration. Exit code 1 when a search failed, 2 when nothing could run."""
+    console = Console()
+    begin = time.perf_counter()
+    try:
+        wrong = compare(study_of(config), console)
+    except (ValueError, Stopped) as error:
+        console.print(str(error), style="red", soft_wrap=True, markup=False)
+        sys.exit(2)
+    console.print(f"{time.perf_counter() - begin:.0f} s", highlight=False)
+    sys.exit(1 if wrong else 0)
+
+
+def main() -> None:
+    """Command line."""
+    sys.argv[1:] = readable(sys.argv[1:])
+    run()
+
+
+if __name__ == "__main__":
+    main()

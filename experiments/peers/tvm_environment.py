@@ -1,0 +1,103 @@
+"""TVM's environment: made once with exact versions (tvm_requirements.txt), in a folder; nothing of it is imported here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.folders import make_folder
+from experiments.peers.processes import Stopped, run_process
+from experiments.results import write_text
+
+REQUIREMENTS = Path(__file__).with_name("tvm_requirements.txt")
+MADE = "made.txt"
+"""File of an environment that is complete: the digest of the requirements it was made from."""
+PACKAGE = "apache-tvm"
+LIBRARIES = ("tvm_ffi/lib/libtvm_ffi.so", "tvm/lib/libtvm_runtime.so")
+"""What a module of TVM needs in a process, in the order of loading."""
+
+
+@dataclass(frozen=True)
+class TvmEnvironment:
+    """A complete environment."""
+
+    python: Path
+    libraries: tuple[Path, ...]
+
+    def variables(self, threads: int, cores: int) -> dict[str, str]:
+        """Environment of its processes: threads of kernels, and cores that the search itself may use.
+
+        Safe paths, since a folder of this repository holds a module called tvm.
+        """
+        mine = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(cores), "PYTHONSAFEPATH": "1"}
+        return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | mine
+
+
+def requirements() -> dict[str, str]:
+    """Version by package."""
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition("==") for line in lines if line.strip() and not line.startswith("#"))
+    return {name: version for name, _, version in pairs}
+
+
+def existing(folder: Path) -> TvmEnvironment | None:
+    """The environment in the folder if it is complete and of these versions."""
+    marker = folder / MADE
+    if not marker.exists() or marker.read_text(encoding="utf-8").strip() != _digest():
+        return None
+    packages = next(folder.glob("lib/python*/site-packages"), folder)
+    found = TvmEnvironment((folder / "bin" / "python").absolute(), tuple((packages / name).absolute() for name in LIBRARIES))
+    return found if all(path.exists() for path in (found.python, *found.libraries)) else None
+
+
+def environment(folder: Path, limit_s: float = 1800.0, arguments: Sequence[str] = ()) -> TvmEnvironment:
+    """The environment in the folder, made now where there is none; `arguments` are further ones for `pip install`.
+
+    ValueError, with the last words of what failed, where it cannot be made within `limit_s` seconds.
+    """
+    if (found := existing(folder)) is not None:
+        return found
+    make_folder(folder)
+    log = folder.parent / f"{folder.name}.log"
+    python = str((folder / "bin" / "python").absolute())
+    steps = (
+        [sys.executable, "-m", "venv", "--clear", str(folder)],
+        [python, "-m", "pip", "install", "--quiet", *arguments, "-r", str(REQUIREMENTS)],
+        [python, "-P", "-c", "import tvm.s_tir.meta_schedule, xgboost"],
+    )
+    try:
+        for step in steps:
+            run_process(step, log, limit_s)
+    except (OSError, Stopped) as error:
+        raise ValueError(
+            f"the environment of {PACKAGE} {requirements()[PACKAGE]} cannot be made in {folder}: {error}\n"
+            f"It takes Linux on x86-64, Python 3.10 to 3.13, 1.5 GB, and a package index (more in {log})."
+        ) from error
+    write_text(folder / MADE, _digest() + "\n")
+    if (found := existing(folder)) is None:
+        raise ValueError(f"the environment in {folder} lacks {', '.join(LIBRARIES)} although {PACKAGE} was installed")
+    return found
+
+
+def compilers() -> None:
+    """ValueError where the C++ compiler that TVM links candidates with is missing."""
+    if not any(_answers(name) for name in filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++"))):
+        raise ValueError("TVM links what it builds with a C++ compiler: install g++ or clang++, or name one in $CXX")
+
+
+def _answers(command: str) -> bool:
+    """Whether a compiler says its version."""
+    try:
+        return subprocess.run([command, "--version"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _digest() -> str:
+    """Digest of the requirements."""
+    return hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()

@@ -1,0 +1,174 @@
+"""Our system beside TVM in words and numbers: pairs of searches of one seed, their kernels timed in the same rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from experiments.peers.runs import Run
+from experiments.report import BUSY, seconds_text, spread
+from experiments.retime import TORCH, Comparison
+from experiments.statistics import bootstrap
+from experiments.summary import geometric_mean, interval, ratio
+from gensor_gym.measure.verdict import Verdict, verdict
+from gensor_gym.operators import part_of, resolve_one
+
+FASTEST, SHARE = 1.0, 0.2
+"""What we set out for: time over TVM's at most, tuning time over TVM's at most."""
+HEAD = ("operator", "seed", "ours", "TVM", "ours / TVM", "verdict", "tuning ours", "tuning TVM", "ours / TVM, tuning")
+
+
+def summarise(pairs: Sequence[tuple[Run, Run]], comparisons: dict[str, Comparison]) -> dict[str, Any]:
+    """Rows by pair (our run, TVM's), and means by TVM's number of trials; ratios are ours over TVM's, below 1 for us."""
+    rows = [_row(ours, theirs, comparisons[ours.plan.operator]) for ours, theirs in pairs]
+    trials = list(dict.fromkeys(row["tvm_trials"] for row in rows))
+    return {
+        "rows": rows,
+        "means": [_means(count, [row for row in rows if row["tvm_trials"] == count]) for count in trials],
+        "dropped": {f"{label} on {name}": why for name, found in comparisons.items() for label, why in found.dropped.items()},
+        "busy": {name: found.busy for name, found in comparisons.items() if found.busy > BUSY},
+    }
+
+
+def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
+    """A pair; times are None where a winner could not be timed."""
+    row: dict[str, Any] = {
+        "operator": ours.plan.operator, "part": part_of(resolve_one(ours.plan.operator)), "seed": ours.plan.seed,
+        "our_trials": ours.plan.trials, "tvm_trials": theirs.plan.trials, "ours": None, "tvm": None, "time_ratio": None,
+        "verdict": None, "over_torch": None, "our_tuning_s": ours.tuning_s, "tvm_tuning_s": theirs.tuning_s,
+        "tuning_ratio": ours.tuning_s / theirs.tuning_s,
+        "whole_ratio": (ours.tuning_s + ours.startup_s) / (theirs.tuning_s + theirs.startup_s),
+        "our_startup_s": ours.startup_s, "tvm_startup_s": theirs.startup_s, "tvm_searched_s": theirs.best_s,
+        "our_searched_s": ours.best_s, "tvm_tried": theirs.tried, "tvm_valid": theirs.valid,
+    }  # fmt: skip
+    mine, their = (comparison.samples.get(run.plan.label) for run in (ours, theirs))
+    if mine and their:
+        row |= {"ours": interval(mine), "tvm": interval(their), "time_ratio": ratio(mine, their)}
+        row["verdict"] = verdict(mine, their).value
+        if torch := comparison.samples.get(TORCH):
+            row["over_torch"] = {"ours": ratio(torch, mine), "tvm": ratio(torch, their)}
+    return row
+
+
+def _means(trials: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric means over tasks and seeds, and whether the aim is reached; None where nothing was timed."""
+    timed = [row for row in rows if row["time_ratio"]]
+    times = [row["time_ratio"]["median"] for row in timed]
+    value: dict[str, Any] = {
+        "tvm_trials": trials, "pairs": len(rows), "timed": len(timed), "time_ratio": geometric_mean(times),
+        "time_interval": _interval(timed, times), "tuning_interval": _interval(rows, [row["tuning_ratio"] for row in rows]),
+        "tuning_ratio": geometric_mean(row["tuning_ratio"] for row in rows),
+        "whole_ratio": geometric_mean(row["whole_ratio"] for row in rows),
+        "verdicts": {v.value: count for v in Verdict if (count := sum(row["verdict"] == v.value for row in timed))},
+    }  # fmt: skip
+    mean = value["time_ratio"]
+    value["fast_enough"] = None if mean is None else mean <= FASTEST
+    value["tuned_fast_enough"] = value["tuning_ratio"] <= SHARE
+    return value
+
+
+def _interval(rows: list[dict[str, Any]], values: list[float]) -> tuple[float, float] | None:
+    """95 % bootstrap interval of a geometric mean, tasks drawn, then seeds; None unless every task has the same seeds."""
+    tasks = list(dict.fromkeys(row["operator"] for row in rows))
+    logs = [[math.log(v) for row, v in zip(rows, values, strict=True) if row["operator"] == task] for task in tasks]
+    if len(tasks) < 2 or len({len(of) for of in logs}) != 1:
+        return None
+    low, high = bootstrap(lambda scores: scores.mean(), np.array(logs))
+    return math.exp(float(low)), math.exp(float(high))
+
+
+def lines(
+    about: dict[str, Any], summary: dict[str, Any], runs: Sequence[Run], comparisons: dict[str, Comparison]
+) -> list[dict[str, Any]]:
+    """What results hold: the circumstances, every run, raw samples, pairs, means."""
+    distinct = {run.plan.key: run for run in runs}.values()
+    return [
+        {"kind": "study", "stamp": "system comparison", **about},
+        *({"kind": "run", **dataclasses.asdict(run)} for run in distinct),
+        *({"kind": "samples", **dataclasses.asdict(comparison)} for comparison in comparisons.values()),
+        *({"kind": "pair", **row} for row in summary["rows"]),
+        *({"kind": "mean", **mean} for mean in summary["means"]),
+    ]
+
+
+def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str]) -> str:
+    """The page."""
+    versions = about["versions"]
+    page = [
+        "# Our search beside MetaSchedule of TVM", "",
+        "**A system comparison.** Spaces, code generators, compilers, thread pools and ways of measuring differ as well as the "
+        "searches; no single one of them is credited with a difference.", "",
+        f"{about['processor']}, threads: {about['threads']}, {about['date']}, fingerprint {about['fingerprint']}. "
+        f"apache-tvm {versions['apache-tvm']} (LLVM target of this processor, evolutionary search, XGBoost "
+        f"{versions['xgboost']}), `{about['strategy']}` named beforehand. Float32, NCHW and OIHW on both sides, outputs checked "
+        f"against float64. Winners of one operator timed in one worker in {about['rounds']} interleaved rounds. Ratios are ours "
+        "over TVM's: below 1 ours is faster. Medians with 95 % intervals. Tuning is wall time of the search with building and "
+        "measuring; TVM's waits for the machine's timing lock are left out, ours are not; start-up is apart, in brackets.", "",
+        "## Geometric means", "",
+        *_table(MEANS, [_mean_cells(mean) for mean in summary["means"]]), "",
+        f"Aim: kernels at least as fast (ratio at most {FASTEST:g}) in at most {SHARE:g} of the tuning time.",
+    ]  # fmt: skip
+    for mean in summary["means"]:
+        rows = [row for row in summary["rows"] if row["tvm_trials"] == mean["tvm_trials"]]
+        page += ["", f"## TVM with {mean['tvm_trials']} trials, ours with {rows[0]['our_trials']}", ""]
+        page += _table(HEAD, [_cells(row) for row in rows])
+    parts = {row["operator"]: row["part"] for row in summary["rows"]}
+    page += ["", "Parts of split v1: " + "; ".join(f"{name}: {part}" for name, part in parts.items()) + "."]
+    page += [f"\nNot timed: {label}: {why}" for label, why in summary["dropped"].items()]
+    page += [f"\nNot searched: {text}" for text in wrong]
+    page += [f"\nOther programs used {share:.0%} of the processors before {name}." for name, share in summary["busy"].items()]
+    return "\n".join(page) + "\n"
+
+
+MEANS = ("TVM's trials", "pairs", "time", "tuning", "with start-up", "verdicts", "aim")
+
+
+def _mean_cells(mean: dict[str, Any]) -> tuple[str, ...]:
+    """One line of the table of means."""
+    reached = [("kernels", mean["fast_enough"]), ("tuning time", mean["tuned_fast_enough"])]
+    aim = ", ".join(f"{name}: {'not known' if value is None else 'reached' if value else 'missed'}" for name, value in reached)
+    verdicts = ", ".join(f"{count} {name}" for name, count in mean["verdicts"].items()) or "-"
+    return (
+        str(mean["tvm_trials"]), f"{mean['timed']} of {mean['pairs']}", _ratio_text(mean["time_ratio"], mean["time_interval"]),
+        _ratio_text(mean["tuning_ratio"], mean["tuning_interval"]), _ratio_text(mean["whole_ratio"], None), verdicts, aim,
+    )  # fmt: skip
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """One line of a table of pairs; see HEAD."""
+    times = ("-", "-", "-", "-")
+    if row["time_ratio"]:
+        found = row["time_ratio"]
+        both = (spread(row["ours"], seconds_text), spread(row["tvm"], seconds_text))
+        times = (*both, _ratio_text(found["median"], (found["low"], found["high"])), row["verdict"])
+    tuning = [f"{row[f'{name}_tuning_s']:.1f} s (+{row[f'{name}_startup_s']:.1f})" for name in ("our", "tvm")]
+    return (row["operator"], str(row["seed"]), *times, *tuning, _ratio_text(row["tuning_ratio"], None))
+
+
+def _ratio_text(value: float | None, ends: tuple[float, float] | None) -> str:
+    """A ratio with its interval."""
+    if value is None:
+        return "-"
+    return f"{value:.3g}" + (f" [{ends[0]:.3g}, {ends[1]:.3g}]" if ends else "")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def show(console: Console, summary: dict[str, Any]) -> None:
+    """The geometric means."""
+    table = Table(title="ours over TVM", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for name in MEANS:
+        table.add_column(name)
+    for mean in summary["means"]:
+        table.add_row(*_mean_cells(mean))
+    console.print(table)
