@@ -178,7 +178,8 @@ def run_of_answer(plan: Plan, found: dict[str, Any], module: str) -> Run:
     names = ("startup_s", "tuning_s", "waited_s", "best_s", "tried", "valid")
     product = found["schedule"] if plan.system == OURS else module
     rest = {name: value for name, value in found.items() if name not in (*names, "schedule")}
-    return Run(plan, *(found[name] for name in names), product, {**machine(), **rest})
+    values: dict[str, Any] = {name: found[name] for name in names}
+    return Run(plan=plan, product=product, conditions={**machine(), **rest}, **values)
 
 
 def time_together(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> dict[str, Comparison]:
