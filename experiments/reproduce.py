@@ -51,6 +51,7 @@ def show(console: Console, table: Table) -> None:
     for row in table.rows:
         shown.add_row(*map(text_of, row))
     console.print(shown)
+    console.print(f"  stamp: [bold]{table.stamp}[/] ({table.stamp.meaning})", highlight=False)
     for note in table.notes:
         console.print(f"  {note}", style="dim", highlight=False)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 
-from experiments.reproduce import reproduce
+from experiments.reproduce import reproduce, show
+from experiments.tables.table import Stamp, Table
 from gensor_gym.fingerprint import fingerprint
 
 CONF = Path(__file__).resolve().parents[1] / "conf" / "reproduce.yaml"
@@ -45,3 +48,15 @@ def test_gpu_published(tmp_path: Path) -> None:
 def test_an_unknown_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing_table1"):
         reproduce(_config("nothing_table1", tmp_path))
+
+
+def test_a_table_says_how_its_numbers_came_about() -> None:
+    table = Table("T", Stamp.PREDICTED, ("what", "ours"), (("a", 1.0),), ("a note",), ("t.png",))
+    lines = table.markdown().splitlines()
+    assert lines[2] == "Stamp: **predicted** (the analytic model's latencies, nothing was timed; no claim rests on this table)."
+    assert "![T](t.png)" in lines and lines[-1] == "- a note"
+    console = Console(file=io.StringIO(), width=120)
+    show(console, table)
+    assert "stamp: predicted" in console.file.getvalue()  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="1 cells"):
+        Table("T", Stamp.REPLICATED, ("what", "ours"), (("a",),), ())

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from agents import get_strategy
 from experiments.summary import geometric_mean
-from experiments.tables.table import Table
+from experiments.tables.table import Stamp, Table
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.operators.types import Operator
@@ -55,7 +55,7 @@ def _operators() -> Table:
         "nothing was timed on that device. Published: measured by the authors, Table V of arXiv 2502.11407.",
         "The paper gives extents without naming their order; [M, K, N] is assumed, [M, N, K] cannot be excluded.",
     )
-    return Table("Gensor, Table V: GEMM on an RTX 4090", columns, tuple(rows), notes)
+    return Table("Gensor, Table V: GEMM on an RTX 4090", Stamp.PREDICTED, columns, tuple(rows), notes)
 
 
 def _ablation(limit: int | None) -> Table:
@@ -75,7 +75,7 @@ def _ablation(limit: int | None) -> Table:
         "common shapes), because the shapes of the paper's other operators are not published in a form we found. "
         "Published: one operator of each class, measured, Table VI of arXiv 2502.11407. Only the direction compares.",
     )
-    return Table("Gensor, Table VI: what the graph and virtual threads add", columns, tuple(rows), notes)
+    return Table("Gensor, Table VI: what the graph and virtual threads add", Stamp.PREDICTED, columns, tuple(rows), notes)
 
 
 def predicted(op: Operator, strategy: str, space: str | None = None) -> float:
