@@ -13,6 +13,9 @@ from experiments.summary import ratio
 from experiments.tables.searches import LIVE, Contender, Searches
 from gensor_gym.operators.types import Operator
 
+FEW = 3
+"""Operators of which a bootstrap says nothing when there are less."""
+
 
 @dataclass(frozen=True)
 class Speeds:
@@ -78,11 +81,17 @@ def _fill(
 
 
 def mean_text(logs: np.ndarray) -> str:
-    """Exponential of the mean of logs [operators, seeds] with its bootstrap interval; a dash where there are none."""
+    """Exponential of the mean of logs [operators, seeds] with its bootstrap interval.
+
+    Of fewer than FEW operators without one; a dash where there are none.
+    """
     if not logs.size:
         return "-"
+    text = f"{np.exp(np.mean(logs)):.2f}"
+    if len(logs) < FEW:
+        return text
     low, high = bootstrap(np.mean, logs)
-    return f"{np.exp(np.mean(logs)):.2f} [{np.exp(low):.2f}, {np.exp(high):.2f}]"
+    return f"{text} [{np.exp(low):.2f}, {np.exp(high):.2f}]"
 
 
 def rates(speeds: Speeds, name: str) -> list[float | None]:
