@@ -86,7 +86,8 @@ def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes
     pictures = (_draw(searches, ops, seconds, folder),) if config.figures else ()
     columns = ("seconds", *(f"{n}" for n in sizes), "slope")
     title = f"Gensor, figure 8: compile time over GEMM size, {searches.device}"
-    notes = (*_conditions(searches, seeds), *_verdict(searches, slopes))
+    largest = sizes[-1]
+    notes = (*_verdict(searches, slopes), _seconds(seconds, largest), *_conditions(searches, seeds))
     return Table(title, searches.stamp("rtx4090"), columns, tuple(rows), notes, pictures)
 
 
@@ -154,6 +155,18 @@ def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) 
             "kernel that is measured grow with the arithmetic, whatever constructed it; construction alone does not contain them."
         )
     return (" ".join(said),)
+
+
+def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
+    """Ours and theirs at one size."""
+    ours = {name: float(np.nanmedian(times[-1])) for name, times in seconds.items()}
+    at = published.SIZES.index(n)
+    gensor, roller = published.FIGURE_8["Gensor"][at], published.FIGURE_8["Roller"][at]
+    return (
+        f"At n = {n}: markov {ours['markov (1 trial)']:.2g} s and roller {ours['roller (1 trial)']:.2g} s here, Gensor "
+        f"{gensor:.2g} s and Roller {roller:.2g} s in the paper. What may be why: walks here are compiled and ask an analytic model, theirs are "
+        "Python over TVM and may time candidates; the processors differ."
+    )
 
 
 def _draw(searches: Searches, ops: dict[int, Operator], seconds: dict[str, np.ndarray], folder: Path) -> str:

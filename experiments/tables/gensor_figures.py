@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from experiments.tables.speeds import Speeds
 Curve = tuple[np.ndarray, np.ndarray]
 """x and y."""
 LIBRARY = "vendor's library"
+MARKS = 10
+"""On a line of many points."""
 
 
 def draw_operators(
@@ -55,12 +58,15 @@ def draw_curves(
                 colour, marker = looks[name]
                 dashed = "-" if name[0].islower() else "--"
                 drawn = "steps-post" if kinds[1] == "share" else "default"
-                axes.plot(x, y, dashed, color=colour, marker=marker, markersize=4, linewidth=1.5, label=name, drawstyle=drawn)
+                axes.plot(
+                    x, y, dashed, color=colour, marker=marker, markevery=max(1, len(x) // MARKS), markersize=4, linewidth=1.5,
+                    label=name, drawstyle=drawn,
+                )  # fmt: skip
             for axis, kind in zip("xy", kinds, strict=True):
                 _scale(axes, axis, kind)
             axes.set_title(title)
             axes.set_xlabel(labels[0])
-            axes.legend(fontsize=7, ncols=2)
+            axes.legend(fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.14))
         grid[0][0].set_ylabel(labels[1])
         return style.save(canvas, path)
 
@@ -109,10 +115,19 @@ PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "a
 
 
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and mark of every name; a strategy of the paper has those of its counterpart here."""
-    ours = list(dict.fromkeys(PAPER.get(name, name) for name in (*names, "roller", "markov", "torch")))
-    looks = style.look(ours)
-    return {**looks, **{name: looks[mine] for name, mine in PAPER.items() if mine in looks}}
+    """Colour and mark of every name; a strategy of the paper has those of its counterpart here.
+
+    What follows a strategy's name (its trials) does not change the colour; a second line of it has the next mark.
+    """
+    plain = {name: PAPER.get(name, re.split(r"[ ,:]", name)[0]) for name in names if name != LIBRARY}
+    looks = style.look(list(dict.fromkeys((*plain.values(), "roller", "markov", "torch"))))
+    found = dict(looks)
+    for name, of in plain.items():
+        colour, marker = looks[of]
+        earlier = [other for other in list(plain)[: list(plain).index(name)] if plain[other] == of and other not in PAPER]
+        turn = 0 if name in PAPER else len(earlier)
+        found[name] = (colour, style.MARKERS[(style.MARKERS.index(marker) + turn) % len(style.MARKERS)])
+    return {**found, **{name: looks[mine] for name, mine in PAPER.items() if mine in looks}}
 
 
 def _short(text: str) -> str:

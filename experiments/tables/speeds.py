@@ -64,6 +64,9 @@ def speeds_of(
         for j, seed in enumerate(seeds):
             for name in names:
                 _fill(made, timed, (i, j), name, seed, reference)
+    for name in (name for name in names if name == TORCH and np.isnan(made["seconds"][name]).all()):
+        for values in made.values():
+            del values[name]
     return Speeds(tuple(operators), searches.tier == LIVE, made["logs"], made["low"], made["high"], made["seconds"])
 
 
