@@ -146,7 +146,7 @@ def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) 
     theirs = _slope_text(slope(published.SIZES, np.array(published.FIGURE_8["Gensor"])[:, None]))
     said = [f"The slope of Gensor's published times, all sizes: {theirs}."]
     for name, (value, low, high) in slopes.items():
-        if name.startswith("markov (") or name.startswith("markov: "):
+        if name.startswith(("markov (", "markov: ")):
             word = "" if searches.tier == MODEL else ": flat" if -FLAT < low and high < FLAT else ": not flat"
             said.append(f"{name}: {_slope_text((value, low, high))}{'' if np.isnan(value) else word}.")
     if searches.tier == LIVE:
@@ -164,8 +164,8 @@ def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
     gensor, roller = published.FIGURE_8["Gensor"][at], published.FIGURE_8["Roller"][at]
     return (
         f"At n = {n}: markov {ours['markov (1 trial)']:.2g} s and roller {ours['roller (1 trial)']:.2g} s here, Gensor "
-        f"{gensor:.2g} s and Roller {roller:.2g} s in the paper. What may be why: walks here are compiled and ask an analytic model, theirs are "
-        "Python over TVM and may time candidates; the processors differ."
+        f"{gensor:.2g} s and Roller {roller:.2g} s in the paper. What may be why: walks here are compiled and ask an analytic "
+        "model, theirs are Python over TVM and may time candidates; the processors differ."
     )
 
 
