@@ -195,7 +195,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
 
 def test_published_means_and_disagreement() -> None:
     library, roller, gensor, over = gensor_published.class_means(gensor_published.FIGURE_6, None)
-    assert (library, roller, gensor) == pytest.approx((0.997, 0.604, 0.830), abs=1e-3)
+    assert (library, roller, gensor) == pytest.approx((0.997, 0.604, 0.830), abs=2e-3)
     assert over == pytest.approx(gensor / roller)
     assert differ(0.8, 1.1) and differ(2.0, 1.5) and not differ(1.1, 1.3) and not differ(0.99, 1.01)
 
