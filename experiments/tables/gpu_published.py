@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.tables.table import Table
+from experiments.tables.table import Stamp, Table
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS
 from gensor_gym.graph.schedule import make_row
@@ -102,4 +102,4 @@ def make(config: DictConfig, _folder: Path) -> list[Table]:
         *(f"Published: {source}." for source in dict.fromkeys(case.source for case in PUBLISHED[: config.limit])),
         "No constant of the model is fitted to these figures; `docs/design.md` says where each comes from.",
     )
-    return [Table("The model of GPUs beside published rates of libraries", columns, tuple(rows), notes)]
+    return [Table("The model of GPUs beside published rates of libraries", Stamp.PREDICTED, columns, tuple(rows), notes)]

@@ -20,7 +20,7 @@ from experiments.benches.fit import COEFFICIENTS, fit
 from experiments.benches.ranks import spearman
 from experiments.results import write_text
 from experiments.tables.recorded import Recorded, again, read_folder, regret_of_first, regret_of_random
-from experiments.tables.table import Cell, Table
+from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.fingerprint import fingerprint
@@ -110,7 +110,7 @@ def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) 
         "noise floor", "tied with the best",
     )  # fmt: skip
     notes = (
-        "Stamped replicated: measured on this machine, every kernel of the space. Where a cell has two numbers, the second is "
+        "Measured on this machine, every kernel of the space. Where a cell has two numbers, the second is "
         "after a fit of the model's nine coefficients to this machine's tables of the train part; rows of the other parts "
         "were not seen by it. (The shipped constants of the CPU model come from other timings, of train operators too.)",
         "Regret of the first k: log(fastest measured among the model's k first / fastest of all), zero for kernels that "
@@ -119,7 +119,7 @@ def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) 
         "Noise floor: two medians of the fastest kernel itself differ by less in 97.5 of 100 cases. Where the space was measured "
         "in part only, the fastest is that of the part.",
     )
-    return Table(f"{recorded[0].machine}: ranking and realised regret", columns, rows, notes)
+    return Table(f"{recorded[0].machine}: ranking and realised regret", Stamp.REPLICATED, columns, rows, notes)
 
 
 def _calibration(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
@@ -133,7 +133,7 @@ def _calibration(recorded: list[Recorded], before: list[Score], after: list[Scor
         "Measured over model: median over the kernels of the space, in brackets the 10 and 90 percent quantiles; spread is the "
         "ratio of the two.",
     )
-    return Table(f"{recorded[0].machine}: calibration", columns, rows, notes)
+    return Table(f"{recorded[0].machine}: calibration", Stamp.REPLICATED, columns, rows, notes)
 
 
 def _classes(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
@@ -148,7 +148,7 @@ def _classes(recorded: list[Recorded], before: list[Score], after: list[Score]) 
         "after the fit", "noise floor",
     )  # fmt: skip
     notes = ("Means over the tables of a class; of measured over model the geometric mean of the medians.",)
-    return Table(f"{recorded[0].machine}: classes of operators", columns, tuple(rows), notes)
+    return Table(f"{recorded[0].machine}: classes of operators", Stamp.REPLICATED, columns, tuple(rows), notes)
 
 
 def _class_row(

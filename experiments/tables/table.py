@@ -3,24 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 Cell = str | float | None
 
 
+class Stamp(StrEnum):
+    """How our numbers in a table came about."""
+
+    REPRODUCED = "reproduced"
+    REPLICATED = "replicated"
+    PREDICTED = "predicted"
+
+    @property
+    def meaning(self) -> str:
+        """The stamp in words."""
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    Stamp.REPRODUCED: "measured here on the device of the published numbers",
+    Stamp.REPLICATED: "measured here on another device than the published numbers'; ratios compare, times do not",
+    Stamp.PREDICTED: "the analytic model's latencies, nothing was timed; no claim rests on this table",
+}
+
+
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows of text or numbers; `notes` say what is predicted, measured, published, and where from."""
+    """Columns and rows of text or numbers; `notes` say under what conditions ours and the published came, and what differs.
+
+    `figures` are PNG files beside the page. ValueError for a row that has not as many cells as there are columns.
+    """
 
     title: str
+    stamp: Stamp
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...]
+    figures: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """See the class."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {row} has {len(row)} cells: table {self.title!r} has {len(self.columns)} columns")
 
     def markdown(self) -> str:
         """The table as a section of a page."""
         head = ["| " + " | ".join(self.columns) + " |", "|---|" + "---:|" * (len(self.columns) - 1)]
         body = ["| " + " | ".join(map(text_of, row)) + " |" for row in self.rows]
-        return "\n".join([f"## {self.title}", "", *head, *body, "", *(f"- {note}" for note in self.notes)]) + "\n"
+        shown = [line for name in self.figures for line in ("", f"![{self.title}]({name})")]
+        lines = [f"## {self.title}", "", self.stamped, "", *head, *body, *shown, "", *(f"- {note}" for note in self.notes)]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def stamped(self) -> str:
+        """The line that says how our numbers came about."""
+        return f"Stamp: **{self.stamp}** ({self.stamp.meaning})."
 
 
 def text_of(value: Cell) -> str:
