@@ -9,6 +9,7 @@ from functools import cached_property
 from gensor_gym.codegen.cuda_async import has_async_copies
 from gensor_gym.codegen.cuda_shared import SharedTile, shared_layout, stage_bytes
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.residency import resident_blocks
 from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.graph.knobs import KNOBS, Knob
 from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
@@ -188,6 +189,11 @@ class Plan:
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
         return max(self.stages * self.stage_bytes, self.exchange_bytes)
+
+    @cached_property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor holds at a time, at least 1."""
+        return resident_blocks(self.program, self.threads, self.shared_bytes)
 
     @cached_property
     def points(self) -> Lanes:

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
 from gensor_gym.codegen.cuda_plan import WARP
 from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder
-from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice
+from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice, write_step_origin
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.mma_compute import write_step, write_sums
-from gensor_gym.codegen.mma_copy import write_copies, write_held, write_puts, write_step_origin
+from gensor_gym.codegen.mma_copy import write_copies, write_held, write_puts
 from gensor_gym.codegen.mma_plan import MatrixPlan, make_matrix_plan
 from gensor_gym.codegen.mma_store import write_results
 from gensor_gym.codegen.program import Program
@@ -80,7 +80,7 @@ def _write_plain_loop(out: Writer, plan: MatrixPlan) -> None:
     """One buffer: copy, multiply."""
     first, last = _range(plan)
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
-        write_step_origin(out, plan, "step")
+        write_step_origin(out, plan, "step", plan.op.reduce)
         write_copies(out, plan, "0", held=False)
         out.line("__syncthreads();  // the tiles are complete")
         write_step(out, plan, "0")
@@ -97,7 +97,7 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
     with out.block(f"for (int stage = 0; stage < {ahead}; ++stage)"):
         out.line(f"const int step = {'stage' if first == '0' else 'first_step + stage'};")
         with out.block(f"if (step < {last})"):
-            write_step_origin(out, plan, "step")
+            write_step_origin(out, plan, "step", plan.op.reduce)
             write_copies(out, plan, "stage", held=False)
         if copies:
             out.line("commit_copies();")
@@ -126,5 +126,5 @@ def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], N
         if origin:
             if plan.steps > 1:
                 out.line(f"const int next_step = step + {ahead};")
-            write_step_origin(out, plan, "next_step")
+            write_step_origin(out, plan, "next_step", plan.op.reduce)
         write()

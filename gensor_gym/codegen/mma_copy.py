@@ -31,17 +31,6 @@ def write_held(out: Writer, plan: MatrixPlan) -> None:
             out.line(f"{_word(plan, tile)} {name}_held[{_trips(plan, tile)}];")
 
 
-def write_step_origin(out: Writer, plan: MatrixPlan, step: str) -> None:
-    """First index of a step along every reduce axis that has several."""
-    divisor = plan.steps
-    moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
-    for a in moving:
-        count, name = plan.program.grid[a], plan.names[a]
-        divisor //= count
-        index = remainder(step, divisor, 0 if a == moving[0] else count)
-        out.line(f"const int block_{name} = {index} * STEP_{name.upper()};")
-
-
 def write_copies(out: Writer, plan: MatrixPlan, stage: str, held: bool) -> None:
     """Copies of both tiles to buffer number `stage`; where `held`, what goes through registers stays there for now."""
     for tile in (plan.a_tile, plan.b_tile):

@@ -17,7 +17,6 @@ from gensor_gym.codegen.cuda_plan import WARP, Plan, check_program, upper_bound
 from gensor_gym.codegen.cuda_text import total
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import TENSOR_TYPES, MatrixAxes, matrix_axes
-from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.operators.types import ITEM_BYTES
 
 UNIT = 16
@@ -265,26 +264,6 @@ class MatrixPlan(Plan):
             if a in self.op.reduce and self.overhang[a]:
                 conditions.append(f"{indices[a]} < {self.op.extents[a]}")
         return list(dict.fromkeys(conditions))
-
-    @cached_property
-    def registers(self) -> int:
-        """Registers of a thread as `graph.resources.registers_of` counts them: accumulators and fragments."""
-        count = 40 + math.prod(self.register[a] for a in self.op.spatial) // WARP
-        for read in self.op.reads:
-            strides = read.axis_strides()
-            part = math.prod(self.register[a] for a in self.op.spatial if strides[a])
-            held = -(-part * self.depth * self.item // (4 * WARP))
-            count += self.program.knob("register_buffer") * held * (3 if self.op.dtype == "tf32x3" else 1)
-        return count
-
-    @cached_property
-    def resident(self) -> int:
-        """Blocks of a multiprocessor that the register count leaves room for, at least 1."""
-        hw = self.program.hardware
-        return max(1, blocks_per_unit(
-            self.threads, min(self.registers, hw.registers_per_thread), self.shared_bytes, hw.threads_per_unit,
-            hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved,
-        ))  # fmt: skip
 
 
 def make_matrix_plan(program: Program) -> MatrixPlan:
