@@ -21,6 +21,7 @@ from gensor_gym.graph.tables import (
     MATRIX_N,
     NUM_DIMS,
     NUM_READS,
+    PADDED,
     PAIR_WIDTH,
     PAIRS,
     PRODUCTS,
@@ -28,6 +29,7 @@ from gensor_gym.graph.tables import (
     STAGED,
     STRIDE,
     VECTOR_SLOT,
+    VIEW,
 )
 
 SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
@@ -78,6 +80,37 @@ def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
 def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
     """Length of the box of `footprint` along the tensor's innermost dimension."""
     return box_length(row, tensor, ints[NUM_DIMS + tensor] - 1, level, ints)
+
+
+@lean
+def window_width(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of one copy of a window's rows into shared memory (knob vector at most); 0 for a read that is no window.
+
+    So wide that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies apart.
+    """
+    last = ints[NUM_DIMS + tensor] - 1
+    at = PAIRS + (tensor * MAX_DIMS + last) * PAIR_WIDTH
+    width, moving = power_value(row[VECTOR]), 0
+    while ints[VIEW + tensor * MAX_DIMS + last] % width != 0:
+        width //= 2
+    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+        tile, extent = row[TILE + MAX_AXES + ints[pair]], ints[EXTENT + ints[pair]]
+        if extent > 1 or tile > 1:
+            moving += 1
+        while tile < extent and tile * ints[pair + 1] % width != 0:
+            width //= 2
+    return width if moving > 1 else 0
+
+
+@lean
+def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
+    """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
+    length = box_length(row, tensor, dimension, 1, ints)
+    width = window_width(row, tensor, ints) if dimension == ints[NUM_DIMS + tensor] - 1 else 0
+    if width <= 1:
+        return length
+    lead = width - 1 if ints[PADDED + tensor] == 1 else 0
+    return (length + lead + width - 1) // width * width
 
 
 @lean
@@ -180,7 +213,8 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
     """
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
-    return footprint(row, tensor, 1, ints)
+    last = ints[NUM_DIMS + tensor] - 1
+    return footprint(row, tensor, 1, ints) // box_width(row, tensor, 1, ints) * copied_length(row, tensor, last, ints)
 
 
 @lean
@@ -193,7 +227,7 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] > 0:
         return row[TILE + MAX_AXES + (ints[MATRIX_K] if tensor == ints[MATRIX_A] else ints[MATRIX_N])]
     if row[CONVOLUTION] != 3:
-        return box_length(row, tensor, ints[SHARED_INNER + tensor], 1, ints)
+        return copied_length(row, tensor, ints[SHARED_INNER + tensor], ints)
     size = 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
