@@ -153,7 +153,12 @@ def test_three_products_are_as_exact_as_float32() -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    ["__syncthreads();", "wait_for_copies<1>();", "commit_copies();", "filled = filled + 1 == STAGES ? 0 : filled + 1;"],
+    [
+        "__syncthreads();",
+        "wait_for_copies<1>();",
+        "commit_copies();",
+        "filled = filled + BUFFER == BUFFERS ? 0 : filled + BUFFER;",
+    ],
 )
 def test_what_the_pipeline_waits_for_is_needed(missing: str) -> None:
     """Without any one of the barrier, the wait, the groups and the turn of the buffers the answer is wrong."""
@@ -174,7 +179,7 @@ def test_interior_tiles_have_no_guards_and_copies_are_wide() -> None:
         'gemm(1024, 1024, 1024, dtype="bfloat16")', [64, 64, 16], [128, 128, 32], stages=3, vector=4, shared_layout=2
     ).source
     assert len(re.findall(r"copy_async<16>\(.*, true\);", source)) == 4  # A and B, ahead of the loop and in it
-    assert "?" not in source[source.index("__global__") :].replace("== STAGES ? 0 :", "")
+    assert "?" not in source[source.index("__global__") :].replace("== BUFFERS ? 0 :", "")
     assert source.count("__syncthreads") == 1
 
 

@@ -17,6 +17,8 @@ UNROLLED_LOADS = 8
 """Cooperative loads of one thread that are in flight together: more would only take registers."""
 UNROLLED_COPIES = 32
 """Asynchronous copies of one thread that are written out one after the other."""
+UNROLLED_SWIZZLED = 4
+"""Copies into swizzled rows: each has an address of its own, which the compiler would keep in a register of its own."""
 
 def write_places(out: Writer, copies: Copies) -> None:
     """Before the main loop: what stays the same from step to step."""
@@ -83,8 +85,11 @@ def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0")
 def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool) -> None:
     """The loop over a thread's copies."""
     trips = copies.trips
-    unrolled = UNROLLED_LOADS if statement == "move" else trips if statement != "async" else UNROLLED_COPIES
-    loop = Loop("trip", str(trips), 1, UNROLLED_LOADS if trips > unrolled else 0)
+    unrolled = trips  # registers between load and store cannot be indexed
+    if statement in ("move", "async"):
+        most = UNROLLED_LOADS if statement == "move" else UNROLLED_COPIES
+        unrolled = most if copies.shared_distance is not None else UNROLLED_SWIZZLED
+    loop = Loop("trip", str(trips), 1, min(UNROLLED_LOADS, unrolled) if trips > unrolled else 0)
     with ExitStack() as stack:
         if trips > 1:
             stack.enter_context(out.nest([loop]))

@@ -11,11 +11,11 @@ from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
 from gensor_gym.codegen.cuda_plan import WARP
-from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder
+from gensor_gym.codegen.cuda_text import Writer, remainder
 from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice, write_step_origin
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.mma_compute import write_step, write_sums
-from gensor_gym.codegen.mma_copy import write_copies, write_held, write_puts
+from gensor_gym.codegen.mma_compute import write_lanes, write_step, write_sums
+from gensor_gym.codegen.mma_copy import write_copies, write_held, write_places, write_puts, write_rounding
 from gensor_gym.codegen.mma_plan import MatrixPlan, make_matrix_plan
 from gensor_gym.codegen.mma_store import write_results
 from gensor_gym.codegen.program import Program
@@ -27,6 +27,9 @@ def generate_mma(program: Program) -> Kernel:
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_positions(out, plan)
     write_sums(out, plan)
+    out.line()
+    write_places(out, plan)
+    write_lanes(out, plan)
     out.line()
     if plan.stages == 1:
         _write_plain_loop(out, plan)
@@ -41,7 +44,8 @@ def generate_mma(program: Program) -> Kernel:
 def _constants(plan: MatrixPlan) -> dict[str, tuple[int, str]]:
     """Named sizes."""
     return sizes(plan) | {
-        "STAGES": (plan.stages, "buffers of shared memory"),
+        "BUFFER": (plan.stage_bytes, "bytes of a buffer of shared memory"),
+        "BUFFERS": (plan.stages * plan.stage_bytes, "bytes of all of them"),
         "POINTS": (plan.fragment_points, "fragments along the reduction in a step"),
         "M_TILES": (plan.m_tiles, "instructions of a warp along m"),
         "N_TILES": (plan.n_tiles, "instructions of a warp along n"),
@@ -64,11 +68,6 @@ def _write_positions(out: Writer, plan: MatrixPlan) -> None:
         divisor //= count
         index = remainder("warp", divisor, 0 if a == live[0] else count)
         out.line(f"const int first_{name} = {index} * {plan.register[a]};")
-    for tile in (plan.a_tile, plan.b_tile):
-        read = plan.op.reads[tile.read].tensor
-        kind = SCALARS[read.dtype].name
-        at = f"shared_memory + {tile.offset}" if tile.offset else "shared_memory"
-        out.line(f"{kind} *{read.name}_tile = reinterpret_cast<{kind} *>({at});")
 
 
 def _range(plan: MatrixPlan) -> tuple[str, str]:
@@ -82,6 +81,7 @@ def _write_plain_loop(out: Writer, plan: MatrixPlan) -> None:
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         write_step_origin(out, plan, "step", plan.op.reduce)
         write_copies(out, plan, "0", held=False)
+        write_rounding(out, plan, "0")
         out.line("__syncthreads();  // the tiles are complete")
         write_step(out, plan, "0")
         out.line("__syncthreads();  // every warp is done with the tiles")
@@ -98,15 +98,16 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
         out.line(f"const int step = {'stage' if first == '0' else 'first_step + stage'};")
         with out.block(f"if (step < {last})"):
             write_step_origin(out, plan, "step", plan.op.reduce)
-            write_copies(out, plan, "stage", held=False)
+            write_copies(out, plan, "stage * BUFFER", held=False)
         if copies:
             out.line("commit_copies();")
-    out.line(f"int filled = 0, empty = {ahead};  // the buffers to multiply and to copy to")
+    out.line(f"int filled = 0, empty = {ahead} * BUFFER;  // where the buffers to multiply and to copy to begin")
     write_held(out, plan)
     out.line("#pragma unroll 1")
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         if copies:
             out.line(f"wait_for_copies<{ahead - 1}>();")
+        write_rounding(out, plan, "filled")
         out.line("__syncthreads();  // this step's tiles are complete, every warp is done with those of the step before")
         _write_ahead(out, plan, last, lambda: write_copies(out, plan, "empty", held=True), origin=True)
         if copies:
@@ -114,8 +115,8 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
         write_step(out, plan, "filled")
         if "held" in (plan.a_tile.way, plan.b_tile.way):
             _write_ahead(out, plan, last, lambda: write_puts(out, plan, "empty"), origin=False)
-        out.line("filled = filled + 1 == STAGES ? 0 : filled + 1;")
-        out.line("empty = empty + 1 == STAGES ? 0 : empty + 1;")
+        out.line("filled = filled + BUFFER == BUFFERS ? 0 : filled + BUFFER;")
+        out.line("empty = empty + BUFFER == BUFFERS ? 0 : empty + BUFFER;")
 
 
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:

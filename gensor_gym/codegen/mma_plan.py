@@ -47,7 +47,7 @@ class OperandTile:
     """One operand's part of a step in shared memory: rows of neighbours along `axes[-1]`, `pitch` elements apart.
 
     `axes` are those that move the read, `shape` the block tile along them. A copy moves `width` neighbours; `offset` is
-    where the buffers of all stages begin and `stage` the length of one, both in bytes.
+    where the tile begins in a buffer and `stage` its length, both in bytes.
     """
 
     read: int
@@ -184,20 +184,25 @@ class MatrixPlan(Plan):
     @cached_property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
-        return self.b_tile.offset + self.stages * self.b_tile.stage
+        return self.stages * self.stage_bytes
+
+    @cached_property
+    def stage_bytes(self) -> int:
+        """Bytes of one buffer: A, then B."""
+        return self.b_tile.offset + self.b_tile.stage
 
     @cached_property
     def _tiles(self) -> tuple[OperandTile, OperandTile]:
         """Both tiles; rows are not padded where only that would exceed what a block may take."""
         tiles = self._layout(self.program.knob("shared_layout"))
-        too_much = tiles[1].offset + self.stages * tiles[1].stage > self.program.hardware.shared_per_block
+        too_much = self.stages * (tiles[1].offset + tiles[1].stage) > self.program.hardware.shared_per_block
         return self._layout(0) if too_much else tiles
 
     def _layout(self, layout: int) -> tuple[OperandTile, OperandTile]:
         """The tiles for a value of knob shared_layout."""
         roles = self.roles
         a = self._operand(roles.a, roles.m, roles.k, layout, 0)
-        return a, self._operand(roles.b, roles.k, roles.n, layout, self.stages * a.stage)
+        return a, self._operand(roles.b, roles.k, roles.n, layout, a.stage)
 
     def _operand(self, read: int, row: int, inner: int, layout: int, offset: int) -> OperandTile:
         """One tile."""

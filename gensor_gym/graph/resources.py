@@ -47,6 +47,8 @@ CODE_LIMIT_GPU = 4096
 CODE_LIMIT_CPU = 512
 """Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
 
+WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
+"""Unrolled points of a window from which on loads of later points take so many registers more."""
 MMA_CODE = 8
 """Multiply-adds that one tensor-core instruction counts as in the unrolled body: itself and its share of loads."""
 
@@ -90,6 +92,8 @@ def window_width(row, tensor, ints):  # noqa: ANN001, ANN201
     """
     last = ints[NUM_DIMS + tensor] - 1
     at = PAIRS + (tensor * MAX_DIMS + last) * PAIR_WIDTH
+    if ints[at] < 2:
+        return 0
     width, moving = power_value(row[VECTOR]), 0
     while ints[VIEW + tensor * MAX_DIMS + last] % width != 0:
         width //= 2
@@ -177,7 +181,8 @@ def threads_of(row, ints):  # noqa: ANN001, ANN201
 def registers_of(row, ints):  # noqa: ANN001, ANN201
     """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
 
-    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. On tensor cores 40, the
+    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions of
+    random tiles those with 16 unrolled points and more spilled without another 16: loads of later points. On tensor cores 40, the
     accumulators of the worker's tile shared out over its threads and, for mma.sync, fragments of one instruction's k (once
     more with register_buffer); NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
     """
@@ -189,6 +194,9 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
         part = fragment(row, t, ints)
         if row[TENSOR_CORE] == 0:
             total += 2 * part
+            last = PAIRS + (t * MAX_DIMS + ints[NUM_DIMS + t] - 1) * PAIR_WIDTH
+            if ints[last] > 1 and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
+                total += WINDOW_REGISTERS
         else:  # 4-byte registers of 32 lanes; beside them high and low parts where a product is made of three
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
             total += power_value(row[REGISTER_BUFFER]) * held * (3 if ints[PRODUCTS] == 3 else 1)
