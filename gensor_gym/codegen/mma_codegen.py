@@ -15,7 +15,7 @@ from gensor_gym.codegen.cuda_text import Writer, remainder
 from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice, write_step_origin
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.mma_compute import write_lanes, write_step, write_sums
-from gensor_gym.codegen.mma_copy import write_copies, write_held, write_places, write_puts, write_rounding
+from gensor_gym.codegen.mma_copy import write_copies, write_held, write_next, write_places, write_puts, write_rounding
 from gensor_gym.codegen.mma_plan import MatrixPlan, make_matrix_plan
 from gensor_gym.codegen.mma_store import write_results
 from gensor_gym.codegen.program import Program
@@ -80,7 +80,7 @@ def _write_plain_loop(out: Writer, plan: MatrixPlan) -> None:
     first, last = _range(plan)
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         write_step_origin(out, plan, "step", plan.op.reduce)
-        write_copies(out, plan, "0", held=False)
+        write_copies(out, plan, "0", ahead=False)
         write_rounding(out, plan, "0")
         out.line("__syncthreads();  // the tiles are complete")
         write_step(out, plan, "0")
@@ -98,25 +98,26 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
         out.line(f"const int step = {'stage' if first == '0' else 'first_step + stage'};")
         with out.block(f"if (step < {last})"):
             write_step_origin(out, plan, "step", plan.op.reduce)
-            write_copies(out, plan, "stage * BUFFER", held=False)
+            write_copies(out, plan, "stage * BUFFER", ahead=False)
         if copies:
             out.line("commit_copies();")
     out.line(f"int filled = 0, empty = {ahead} * BUFFER;  // where the buffers to multiply and to copy to begin")
     write_held(out, plan)
+    write_next(out, plan, f"({first} + {ahead})")
     out.line("#pragma unroll 1")
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         if copies:
             out.line(f"wait_for_copies<{ahead - 1}>();")
         write_rounding(out, plan, "filled")
         out.line("__syncthreads();  // this step's tiles are complete, every warp is done with those of the step before")
-        _write_ahead(out, plan, last, lambda: write_copies(out, plan, "empty", held=True), origin=True)
+        _write_ahead(out, plan, last, lambda: write_copies(out, plan, "empty", ahead=True), origin=True)
         if copies:
             out.line("commit_copies();")
         write_step(out, plan, "filled")
         if "held" in (plan.a_tile.way, plan.b_tile.way):
             _write_ahead(out, plan, last, lambda: write_puts(out, plan, "empty"), origin=False)
+        out.line("empty = filled;  // copies are one buffer behind the round: so many steps ahead as there are others")
         out.line("filled = filled + BUFFER == BUFFERS ? 0 : filled + BUFFER;")
-        out.line("empty = empty + BUFFER == BUFFERS ? 0 : empty + BUFFER;")
 
 
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:

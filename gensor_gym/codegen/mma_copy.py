@@ -61,7 +61,10 @@ class TileCopies:
     @cached_property
     def lanes(self) -> tuple[int, ...]:
         """Copies of one round along every axis of `order`."""
-        return fewest_rounds(self.counts, self.plan.threads)
+        if self.tile.shifts < 0:
+            return fewest_rounds(self.counts, self.plan.threads)
+        counts = [1 if a == self.tile.shifts else count for a, count in zip(self.order, self.counts, strict=True)]
+        return fewest_rounds(tuple(counts), self.plan.threads)  # a copy's shift is known once loops are unrolled
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
@@ -117,7 +120,8 @@ class TileCopies:
     @property
     def masked(self) -> bool:
         """Whether one bit a copy says that it is inside as far as no step changes that."""
-        return bool(self.conditions[0]) and self.plan.steps > 1 and self.trips <= MASK_BITS
+        lasting = self.plan.steps > 1 and self.trips <= MASK_BITS and self.tile.shifts < 0
+        return bool(self.conditions[0]) and lasting
 
     @cached_property
     def in_tile(self) -> list[str]:
@@ -204,11 +208,31 @@ def write_held(out: Writer, plan: MatrixPlan) -> None:
             out.line(f"{_word(copies)} {copies.name}_held[{copies.trips}];")
 
 
-def write_copies(out: Writer, plan: MatrixPlan, stage: str, held: bool) -> None:
-    """Copies of both tiles to the buffer that begins at byte `stage`; where `held`, what goes through registers stays there."""
+def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
+    """Pointers that every turn of the main loop moves on, `<name>_next`, for the step to copy first.
+
+    There are none where several reduce axes have steps: these are not equal distances apart.
+    """
+    for copies in tile_copies(plan) if _distance(plan, plan.a_tile.read) else ():
+        scalar = SCALARS[plan.op.reads[copies.tile.read].tensor.dtype].name
+        place = total([(_distance(plan, copies.tile.read), step)])
+        out.line(f"const {scalar} *{copies.name}_next = {copies.name}_from + {place};  // of the step to copy")
+
+
+def _distance(plan: MatrixPlan, read: int) -> int:
+    """Elements of a read from one step to the next; 0 where that differs."""
+    moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
+    return plan.op.reads[read].axis_strides()[moving[0]] * plan.block[moving[0]] if len(moving) == 1 else 0
+
+
+def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None:
+    """Copies of both tiles to the buffer that begins at byte `stage`.
+
+    `ahead`: in the main loop, for a later step. What goes through registers then stays there for now.
+    """
     for copies in tile_copies(plan):
-        keep = held and copies.tile.way == "held"
-        _write_source(out, copies)
+        keep = ahead and copies.tile.way == "held"
+        _write_source(out, copies, ahead)
         if not keep:
             _write_target(out, copies, stage)
         with out.nest(_trips(copies)), out.guarded(copies.in_tile):
@@ -240,12 +264,16 @@ def write_rounding(out: Writer, plan: MatrixPlan, stage: str) -> None:
             out.line("word = rounded;")
 
 
-def _write_source(out: Writer, copies: TileCopies) -> None:
+def _write_source(out: Writer, copies: TileCopies, ahead: bool) -> None:
     """Where a step's copies come from: `<name>_at`."""
     plan, read = copies.plan, copies.plan.op.reads[copies.tile.read]
-    strides = read.axis_strides()
-    step = total((strides[a], origin(plan, a)) for a in plan.op.reduce)
+    strides, moved = read.axis_strides(), _distance(copies.plan, copies.tile.read)
     scalar = SCALARS[read.tensor.dtype].name
+    if ahead and moved:
+        out.line(f"const {scalar} *{copies.name}_at = {copies.name}_next;")
+        out.line(f"{copies.name}_next += {moved};")
+        return
+    step = total((strides[a], origin(plan, a)) for a in plan.op.reduce)
     out.line(f"const {scalar} *{copies.name}_at = {copies.name}_from{f' + {step}' if step != '0' else ''};")
 
 
@@ -267,6 +295,9 @@ def _write_copy(out: Writer, copies: TileCopies, keep: bool) -> None:
         target = f"&{name}_into[{copies.target}]"
         out.line(f"copy_async<{tile.width * copies.plan.item}>({target}, &{source}, {inside or 'true'});")
         return
+    if tile.shifts >= 0:
+        out.line(f"{f'{name}_held[{copies.trip}]' if keep else _put(copies)} = {_write_shifted(out, copies)};")
+        return
     kind = _word(copies)
     value = source if tile.width == 1 else f"*reinterpret_cast<const {kind} *>(&{source})"
     if inside:
@@ -274,9 +305,28 @@ def _write_copy(out: Writer, copies: TileCopies, keep: bool) -> None:
     out.line(f"{f'{name}_held[{copies.trip}]' if keep else _put(copies)} = {value};")
 
 
+def _write_shifted(out: Writer, copies: TileCopies) -> str:
+    """A copy put together of the two aligned words that it lies in; each is inside the tensor or outside as a whole."""
+    plan, tile, name = copies.plan, copies.tile, copies.name
+    read, width = plan.op.reads[tile.read], tile.width
+    row, last, indices = read.coefficients[-1], len(read.view) - 1, copies.indices(steps=True)
+    column = total(zip(row, indices, strict=True), read.offset[last])
+    beyond = -read.offset[last] // width * width + width if read.offset[last] < 0 else 0
+    shift = total([(row[tile.shifts], copies.moved[tile.shifts])], read.offset[last] + beyond)
+    out.line(f"const int shift = ({shift}) % {width}, column = {column} - shift;")
+    others = plan.conditions(tile, indices, without=last)
+    for word, at in (("low", 0), ("high", width)):
+        place = total([(1, "column")], at)
+        inside = [*others, f"{place} >= 0", f"{place} < {read.view[last]}", *(["shift > 0"] if at else [])]
+        load = f"*reinterpret_cast<const int4 *>(&{name}_at[{total([(1, copies.source)], at)} - shift])"
+        out.line(f"const int4 {word} = {' && '.join(inside)} ? {load} : int4{{}};")
+    return f"shift_bytes(low, high, shift * {plan.item})"
+
+
 def _trips(copies: TileCopies) -> list[Loop]:
-    """The loop over a thread's copies; what is held in registers is unrolled wholly, for registers cannot be indexed."""
-    unroll = UNROLLED if copies.tile.way != "held" and copies.trips > UNROLLED else 0
+    """The loop over a thread's copies, unrolled wholly where registers hold them (they cannot be indexed) or they shift."""
+    whole = copies.tile.way == "held" or copies.tile.shifts >= 0
+    unroll = UNROLLED if not whole and copies.trips > UNROLLED else 0
     return [Loop("trip", str(copies.trips), 1, unroll)] if copies.trips > 1 else []
 
 

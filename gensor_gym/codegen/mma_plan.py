@@ -59,6 +59,8 @@ class OperandTile:
     swizzle: Swizzle | None
     offset: int
     stage: int
+    shifts: int = -1
+    """Axis of a window that shifts rows by less than a copy, so that copies are put together of two aligned loads; -1: none."""
 
     @property
     def copies(self) -> int:
@@ -212,17 +214,34 @@ class MatrixPlan(Plan):
         shape = tuple(self.block[a] for a in axes)
         rows = math.prod(shape[:-1])
         pitch = shape[-1] + (UNIT // self.item if layout == 1 and rows > 1 else 0)
-        width = self._copy_width(read, inner, pitch)
-        trips = -(-math.prod(shape) // width // self.threads)
+        shifts = self._shifts(read, inner)
+        width = UNIT // self.item if shifts >= 0 else self._copy_width(read, inner, pitch)
+        apart = self.block[shifts] if shifts >= 0 else 1
+        trips = -(-math.prod(shape) // width // apart // self.threads) * apart
         way: Way = "direct"
-        if self.stages > 1 and not self.turing and width * self.item >= 4:
+        if self.stages > 1 and not self.turing and width * self.item >= 4 and shifts < 0:
             way = "async"
         elif self.stages > 1 and trips * max(1, width * self.item // 4) <= HELD_REGISTERS:
             way = "held"
         swizzle = self._swizzle(read, shape[-1] * self.item) if layout == 2 else None
         return OperandTile(
-            read, axes, shape, pitch, width, way, swizzle, offset, -(-rows * pitch * self.item // UNIT) * UNIT
+            read, axes, shape, pitch, width, way, swizzle, offset, -(-rows * pitch * self.item // UNIT) * UNIT, shifts
         )
+
+    def _shifts(self, read: int, inner: int) -> int:
+        """The reduce axis that shifts rows along `inner` by single elements, where copies of 16 bytes can be put together.
+
+        A copy by the hardware wants both ends aligned, which elements of less than 4 bytes shifted by one are not. Loads
+        are: rows of the tensor and tiles of whole copies, and a step that takes all places of the window along the row.
+        """
+        access, width = self.op.reads[read], UNIT // self.item
+        row = access.coefficients[-1]
+        others = [a for a in self.places if row[a] and self.block[a] > 1]
+        moved = [d for d, coefficients in enumerate(access.coefficients) if coefficients[inner]]
+        if self.item > 2 or self.program.knob("vector") < 4 or len(others) != 1 or moved != [len(access.view) - 1]:
+            return -1
+        whole = access.view[-1] % width == 0 and self.block[inner] % width == 0 and self.program.grid[others[0]] == 1
+        return others[0] if whole and row[inner] == 1 else -1
 
     def _swizzle(self, read: int, row_bytes: int) -> Swizzle | None:
         """The permutation of units that keeps the lanes of one load on different banks, as far as rows are long enough.
@@ -255,16 +274,17 @@ class MatrixPlan(Plan):
                 return width
         return 1
 
-    def conditions(self, tile: OperandTile, indices: list[str]) -> list[str]:
+    def conditions(self, tile: OperandTile, indices: list[str], without: int = -1) -> list[str]:
         """Conditions under which the element at the values `indices` of all axes belongs to the product.
 
+        Those on the index along dimension `without` of the read are left out.
         Reduce axes that overhang are looked at in both operands, so that nothing is multiplied by what is not there.
         """
         read = self.op.reads[tile.read]
         conditions = []
         for d, row in enumerate(read.coefficients):
             terms = [(c, indices[a]) for a, c in enumerate(row)]
-            conditions += bounds(self, read, d, total(terms, read.offset[d]))
+            conditions += bounds(self, read, d, total(terms, read.offset[d])) if d != without else []
         for a in tile.axes:
             if a in self.op.reduce and self.overhang[a]:
                 conditions.append(f"{indices[a]} < {self.op.extents[a]}")
