@@ -70,12 +70,12 @@ def test_narrow_where_copies_would_be_cut() -> None:
 
 
 @needs_disassembler
-@pytest.mark.parametrize("stride", [1, 2])
-def test_machine_code_loads_16_bytes(stride: int) -> None:
+@pytest.mark.parametrize(("stride", "rows"), [(1, 4), (2, 1)])
+def test_machine_code_loads_16_bytes(stride: int, rows: int) -> None:
     """Pooling with several loads of 16 bytes before the first is stored; no spills."""
     op = operators.max_pool2d(4, 32, 56, 56, 3, 3, stride, 1)
     block = [1, 4, 8 // stride, 56 // stride, 3, 3]
-    schedule = make_schedule(op, [1, 1, 1, 4, 1, 1], block, vector=4, unroll=4)
+    schedule = make_schedule(op, [1, 1, rows, 4, 1, 1], block, vector=4, unroll=4)
     compiled = nvrtc.compile_cubin(make_kernel(op, schedule), cache=False)
     (lines,) = sass.instructions(sass.disassemble(compiled.cubin)).values()
     wide = [i for i, line in enumerate(lines) if line.startswith("LDG.E.128")]

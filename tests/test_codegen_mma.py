@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gensor_gym import operators
-from gensor_gym.codegen import nvrtc
+from gensor_gym.codegen import nvrtc, sass
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.emulator import EmulatedKernels, EmulatorError
 from gensor_gym.measure.expectation import decode, make_draws
@@ -264,3 +264,18 @@ def test_one_instruction_multiplies_unit_matrices() -> None:
     columns = np.arange(128, dtype=np.float16).reshape(16, 8)
     with EmulatedKernels([kernel]) as program:
         np.testing.assert_array_equal(program.run(0, [rows, columns]), columns)
+
+
+@pytest.mark.skipif(
+    not (nvrtc.is_available() and sass.is_available()), reason=f"pip install {nvrtc.PACKAGES} {sass.PACKAGE}"
+)
+@pytest.mark.parametrize("rows", [128, 256])
+def test_half_of_the_main_loop_multiplies(rows: int) -> None:
+    """On sm_80 addresses stand before the loop: besides HMMA there are loads, copies and little else."""
+    kernel = tensor_kernel(
+        'gemm(4096, 4096, 4096, dtype="float16")', [64, 64, 32], [rows, 128, 32], stages=3, vector=4, shared_layout=2,
+        register_buffer=2,
+    )  # fmt: skip
+    loop = sass.main_loop(nvrtc.compile_cubin(kernel, cache=False).cubin)
+    assert loop.counts["HMMA"] == 64
+    assert loop.share() >= 0.5

@@ -284,7 +284,10 @@ def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
     if plan.op.dtype == "tf32x3":
         _write_split_products(out, plan, loops, a, b, sums)
         return
-    with out.nest([*loops, Loop("tile_m", "M_TILES"), Loop("tile_n", "N_TILES")]):
+    order = [Loop("tile_m", "M_TILES"), Loop("tile_n", "N_TILES")]
+    if plan.item != 2:  # registers of a gathered B are put side by side before use: once for all instructions along m
+        order.reverse()
+    with out.nest([*loops, *order]):
         if plan.op.dtype == "int8" and plan.turing:
             for half in (0, 1):
                 out.line(f"mma_8x8x16_int8({sums}{f' + {2 * half}' if half else ''}, {a}{f' + {half}' if half else ''}, {b});")
