@@ -6,6 +6,7 @@ that its tiles are there and that everybody is done with the step before, whose 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -125,8 +126,12 @@ def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], N
     ahead = plan.stages - 1
     with ExitStack() as stack:
         stack.enter_context(out.block(f"if (step + {ahead} < {last})"))
-        if origin:
-            if plan.steps > 1:
-                out.line(f"const int next_step = step + {ahead};")
-            write_step_origin(out, plan, "next_step", plan.op.reduce)
+        at = len(out.lines)
         write()
+        words = set(re.findall(r"\w+", "\n".join(out.lines[at:])))
+        used = tuple(a for a in plan.op.reduce if origin and f"block_{plan.names[a]}" in words)  # not where pointers move on
+        before = Writer(depth=out.depth)
+        if used and plan.steps > 1:
+            before.line(f"const int next_step = step + {ahead};")
+        write_step_origin(before, plan, "next_step", used)
+        out.lines[at:at] = before.lines
