@@ -148,9 +148,8 @@ def _tile(plan: Plan, read: Access, offset: int, layout: int) -> SharedTile:
         store_width,
         asynchronous,
         _swizzle(pitch * item, rows) if layout == 2 else 0,
-        axes,
-        lead,
-    )
+        axes, lead,
+    )  # fmt: skip
 
 
 def _matrix(plan: Plan, read: Access) -> tuple[int, ...]:

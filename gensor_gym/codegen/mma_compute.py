@@ -179,10 +179,10 @@ def _write_a(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[
         lane = "a_lane" if variant == "0" else f"(a_lane ^ {total([(nbytes, variant)])})"  # units of powers of two: no carry
         place = total([(1, lane), (count * nbytes, turn), (tile.pitch * plan.item, row)], tile.offset)
         target = subscript("a", [*buffer, *repeat_indices(plan, tile), tile_m])
-        out.line(f"load_matrices_x{2 * plan.units}({target}, buffer + {_sum(place)});")
+        out.line(f"load_matrices_x{2 * plan.units}({target}, buffer + {_offset(place)});")
 
 
-def _sum(place: str) -> str:
+def _offset(place: str) -> str:
     """An offset that is added to a pointer as a whole."""
     return f"({place})" if " " in place else place
 
@@ -224,7 +224,7 @@ def _write_b_transposed(out: Writer, plan: MatrixPlan, index: dict[int, str], bu
             lane = f"b_lane_x{load}[{variant}]"
             place = total([(1, lane), (16 * together * count, turn), (pitch, row)], tile.offset)
             target = subscript("b", [*buffer, *repeat_indices(plan, tile), total([(together, group)], done)])
-            out.line(f"load_transposed_x{load}({target}, buffer + {_sum(place)});")
+            out.line(f"load_transposed_x{load}({target}, buffer + {_offset(place)});")
 
 
 def _write_b_gathered(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
