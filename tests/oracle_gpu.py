@@ -30,7 +30,9 @@ class Gpu:
             return 40 + outputs // 128
         parts = [math.prod(state.tiles[0][a] for a in self.spatial if self.depends(r, a)) for r in self.op.reads]
         if state.knob("tensor_core") == 0:
-            return 32 + outputs + 2 * sum(parts)
+            points = math.prod(state.tiles[0][a] for a in self.reduce) * state.knob("unroll")
+            windows = sum(1 for read in self.op.reads if sum(1 for c in read.coefficients[-1] if c) > 1)
+            return 32 + outputs + 2 * sum(parts) + (16 * windows if points >= 16 else 0)
         step = matrix.instruction(self.op, self.hw) * (3 if self.op.dtype == "tf32x3" else 1)
         bytes_ = [ITEM[read.tensor.dtype] for read in self.op.reads]
         held = [math.ceil(n * step * size / 128) for n, size in zip(parts, bytes_, strict=True)]
@@ -56,9 +58,21 @@ class Gpu:
         if state.knob("convolution") == 3:
             moved = [(a, state.tiles[1][a]) for a in self.axes if self.depends(read, a)]
             return math.prod(t for a, t in moved if a in self.spatial), math.prod(t for a, t in moved if a in self.reduce)
-        shape = self.box(read, state.tiles[1])
+        shape = list(self.box(read, state.tiles[1]))
+        shape[-1] = self._copied(read, state, shape[-1])
         inner = shape[self.shared_inner(read)]
         return inner, math.prod(shape) // inner
+
+    def _copied(self, read: Access, state: State, length: int) -> int:
+        """Length of a row in shared memory: of a window as many copies of `vector` elements as may be needed."""
+        row = read.coefficients[-1]
+        moving = [a for a in self.axes if row[a] and max(self.op.axes[a].extent, state.tiles[1][a]) > 1]
+        steps = [row[a] * state.tiles[1][a] for a in moving if state.tiles[1][a] < self.op.axes[a].extent]
+        width = math.gcd(state.knob("vector"), read.view[-1], *steps)
+        if len(moving) < 2 or width == 1:
+            return length
+        before = width - 1 if read.is_padded(self.op.extents) else 0
+        return math.ceil((length + before) / width) * width
 
     def _fits_gpu(self, state: State) -> bool:
         threads, registers = self.threads(state), self.registers(state)

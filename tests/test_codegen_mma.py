@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gensor_gym import operators
-from gensor_gym.codegen import nvrtc
+from gensor_gym.codegen import nvrtc, sass
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.emulator import EmulatedKernels, EmulatorError
 from gensor_gym.measure.expectation import decode, make_draws
@@ -153,7 +153,12 @@ def test_three_products_are_as_exact_as_float32() -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    ["__syncthreads();", "wait_for_copies<1>();", "commit_copies();", "filled = filled + 1 == STAGES ? 0 : filled + 1;"],
+    [
+        "__syncthreads();",
+        "wait_for_copies<1>();",
+        "commit_copies();",
+        "filled = filled + BUFFER == BUFFERS ? 0 : filled + BUFFER;",
+    ],
 )
 def test_what_the_pipeline_waits_for_is_needed(missing: str) -> None:
     """Without any one of the barrier, the wait, the groups and the turn of the buffers the answer is wrong."""
@@ -174,7 +179,7 @@ def test_interior_tiles_have_no_guards_and_copies_are_wide() -> None:
         'gemm(1024, 1024, 1024, dtype="bfloat16")', [64, 64, 16], [128, 128, 32], stages=3, vector=4, shared_layout=2
     ).source
     assert len(re.findall(r"copy_async<16>\(.*, true\);", source)) == 4  # A and B, ahead of the loop and in it
-    assert "?" not in source[source.index("__global__") :].replace("== STAGES ? 0 :", "")
+    assert "?" not in source[source.index("__global__") :].replace("== BUFFERS ? 0 :", "")
     assert source.count("__syncthreads") == 1
 
 
@@ -259,3 +264,18 @@ def test_one_instruction_multiplies_unit_matrices() -> None:
     columns = np.arange(128, dtype=np.float16).reshape(16, 8)
     with EmulatedKernels([kernel]) as program:
         np.testing.assert_array_equal(program.run(0, [rows, columns]), columns)
+
+
+@pytest.mark.skipif(
+    not (nvrtc.is_available() and sass.is_available()), reason=f"pip install {nvrtc.PACKAGES} {sass.PACKAGE}"
+)
+@pytest.mark.parametrize(("rows", "share"), [(128, 0.49), (256, 0.51)])
+def test_half_of_the_main_loop_multiplies(rows: int, share: float) -> None:
+    """On sm_80 addresses stand before the loop: besides HMMA there are loads, copies and little else."""
+    kernel = tensor_kernel(
+        'gemm(4096, 4096, 4096, dtype="float16")', [64, 64, 32], [rows, 128, 32], stages=3, vector=4, shared_layout=2,
+        register_buffer=2,
+    )  # fmt: skip
+    loop = sass.main_loop(nvrtc.compile_cubin(kernel, cache=False).cubin)
+    assert loop.counts["HMMA"] == 64
+    assert loop.share() >= share

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -49,6 +50,13 @@ def faults_of(program: EmulatedKernels, number: int, seeds: int) -> list[str]:
             fault = str(error)
         found += [f"{op}: {fault}"] if fault else []
     return found
+
+
+def check_caught(program: EmulatedKernels, number: int, words: str) -> None:
+    """A damaged kernel shows: in every order of events a wrong answer, or words of the emulator that match."""
+    found = faults_of(program, number, seeds=3)
+    assert len(found) == 3
+    assert all(re.search(words, fault) for fault in found), "\n".join(fault[:300] for fault in found)
 
 
 def gemm(m: int, n: int, k: int, dtype: str = "bfloat16", *stages: str) -> Operator:

@@ -60,7 +60,7 @@ def _write_positions(out: Writer, plan: Plan) -> None:
     if plan.slices > 1:
         write_slice(out, plan)
     write_block_tile(out, plan)
-    if plan.threads > 1 or any(tile.loads > 1 for tile in plan.shared if tile):
+    if plan.threads > 1:
         out.line("const int thread = threadIdx.x;")
     if plan.reduce_threads > 1:
         out.line("const int reduce_thread = thread % REDUCE_THREADS;")

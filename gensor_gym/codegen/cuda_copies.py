@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import cached_property
-
-import numpy as np
+from functools import cached_property, lru_cache
 
 from gensor_gym.codegen.cuda_index import along, bounds, fill_of, origin, whole
 from gensor_gym.codegen.cuda_plan import Plan
@@ -15,8 +13,8 @@ from gensor_gym.codegen.cuda_shared import SharedTile
 from gensor_gym.codegen.cuda_text import SCALARS, remainder, total
 from gensor_gym.operators.types import Access
 
-KEPT_COPIES = 16
-"""Copies of a thread whose addresses are kept in registers at most."""
+MOST_ROUNDS = 64
+"""Rounds along a dimension that are tried beside the fewest."""
 MASK_BITS = 32
 """Copies of a thread that one register tells to be inside at most."""
 
@@ -49,11 +47,6 @@ class Copies:
         return self.tile.load_width
 
     @property
-    def trips(self) -> int:
-        """Copies of one thread."""
-        return -(-self.tile.loads // self.plan.threads)
-
-    @property
     def kind(self) -> str:
         """C type of what one copy moves."""
         scalar = SCALARS[self.read.tensor.dtype]
@@ -77,37 +70,47 @@ class Copies:
         return counts
 
     @cached_property
-    def _coordinates(self) -> np.ndarray:
-        """Where every copy begins in the tile, [copies, D]."""
-        places = np.stack(np.unravel_index(np.arange(self.tile.loads), self.counts), axis=1)
-        places[:, -1] *= self.width
-        return places
+    def lanes(self) -> tuple[int, ...]:
+        """Copies of one round along every dimension: threads stand over the box as a smaller box, the last fastest."""
+        return fewest_rounds(tuple(self.counts), self.plan.threads)
 
     @cached_property
-    def distances(self) -> list[str] | None:
-        """How far along every dimension copy `trip` of a thread is from its first, as text; None where threads differ."""
-        if self.trips == 1:
-            return ["0"] * len(self.counts)
-        places, threads = self._coordinates, self.plan.threads
-        first, steps = places[: threads], places[::threads]
-        expected = (steps[:, None, :] + first[None, :, :]).reshape(-1, places.shape[1])[: len(places)]
-        if (expected != places).any():
-            return None
-        texts = split(self, f"(trip * {threads})" if threads > 1 else "trip")
-        number = np.arange(len(steps))[:, None]
-        linear = (steps == number * steps[1]).all(axis=0)
-        return [total([(int(steps[1][d]), "trip")]) if linear[d] else texts[d] for d in range(len(self.counts))]
+    def rounds(self) -> tuple[int, ...]:
+        """Rounds along every dimension."""
+        return tuple(-(-count // lanes) for count, lanes in zip(self.counts, self.lanes, strict=True))
+
+    @property
+    def trips(self) -> int:
+        """Copies of one thread."""
+        return math.prod(self.rounds)
 
     @cached_property
+    def distances(self) -> list[str]:
+        """How far along every dimension copy `trip` of a thread is from its first, as text: the same for all threads."""
+        places = digits("trip" if self.trips > 1 else "0", self.rounds)
+        sizes = [*self.lanes[:-1], self.lanes[-1] * self.width]
+        return [total([(size, place)]) for size, place in zip(sizes, places, strict=True)]
+
+    @cached_property
+    def first(self) -> list[str]:
+        """Where in the box a thread's first copy begins, as text."""
+        places = digits("thread", self.lanes)
+        return [*places[:-1], total([(self.width, places[-1])])]
+
+    @property
     def shared_distance(self) -> str | None:
         """Elements in shared memory from a thread's first copy to copy `trip`, as text; None where threads differ."""
-        if self.tile.swizzle:
-            return None
-        if self.distances is not None:
-            return distance(self.tile.strides, self.distances)
-        places = self._coordinates @ np.array(self.tile.strides)
-        moved = places[self.plan.threads :] - places[: -self.plan.threads]
-        return total([(int(moved[0]), "trip")]) if (moved == moved[0]).all() else None
+        return None if self.tile.swizzle else distance(self.tile.strides, self.distances)
+
+    def in_box(self) -> list[str]:
+        """Conditions under which copy `trip` of a thread exists: it has a place in a round, and rounds overhang the box."""
+        busy = math.prod(self.lanes)
+        found = [f"thread < {busy}"] if busy < self.plan.threads else []
+        for d, (count, lanes) in enumerate(zip(self.counts, self.lanes, strict=True)):
+            if count % lanes:
+                size = self.width if d == len(self.counts) - 1 else 1
+                found.append(f"{total([(1, f'{self.name}_{d}'), (1, self.distances[d])])} < {count * size}")
+        return found
 
     @property
     def tensor_strides(self) -> tuple[int, ...]:
@@ -116,19 +119,9 @@ class Copies:
         return tuple(strides[a] for a in self.tile.axes) if self.tile.axes else self.read.strides()
 
     @property
-    def kept(self) -> bool:
-        """Whether addresses of all copies are kept in registers, because the copies are not a constant distance apart."""
-        return self.distances is None and self.repeated and self.trips <= KEPT_COPIES
-
-    @property
     def repeated(self) -> bool:
         """Whether a block copies the box more than once, so that it pays to keep what stays the same."""
         return self.plan.steps > self.plan.slices
-
-    @property
-    def decoded(self) -> bool:
-        """Whether every copy finds its place anew in every step, because there are too many to keep."""
-        return self.distances is None and not self.kept
 
     @property
     def moving(self) -> list[int]:
@@ -154,7 +147,8 @@ class Copies:
             place = dict(zip(self.tile.axes, places, strict=True))
             indices = [total([(1, origins[a]), (1, place.get(a, "0"))]) for a in axes]
             return [along(read, d, indices) for d in range(len(read.view))]
-        return [total([(1, along(read, d, origins)), (1, place)]) for d, place in enumerate(places)]
+        leads = [0] * (len(places) - 1) + [-self.tile.lead]
+        return [total([(1, along(read, d, origins)), (1, place)], leads[d]) for d, place in enumerate(places)]
 
     @cached_property
     def masked(self) -> bool:
@@ -185,11 +179,34 @@ def distance(strides: tuple[int, ...], distances: list[str]) -> str:
     return total(zip(strides, distances, strict=True))
 
 
-def split(copies: Copies, load: str) -> list[str]:
-    """Coordinates in the box of copy number `load` as C text."""
-    counts, places = copies.counts, ["0"] * len(copies.counts)
-    live = [d for d, count in enumerate(counts) if count > 1]
+def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
+    """A number taken apart into places below `sizes`, the last one fastest, as text; what is above them is not cut off."""
+    places = ["0"] * len(sizes)
+    live = [d for d, size in enumerate(sizes) if size > 1] if number != "0" else []
     for d in live:
-        place = remainder(load, math.prod(counts[d + 1 :]), 0 if d == live[0] else counts[d])
-        places[d] = place + (f" * {copies.width}" if d == len(counts) - 1 and copies.width > 1 else "")
+        places[d] = remainder(number, math.prod(sizes[d + 1 :]), 0 if d == live[0] else sizes[d])
     return places
+
+
+@lru_cache(maxsize=4096)
+def fewest_rounds(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
+    """The box of at most `threads` copies that covers a box of `counts` copies in the fewest rounds.
+
+    Of several with as few: that with the fewest dimensions that it overhangs, then the longest along the last dimensions.
+    """
+    best: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    stack: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]  # lanes from the last dimension on, rounds, overhangs
+    while stack:
+        lanes, rounds, overhangs = stack.pop()
+        rest = math.prod(counts[: len(counts) - len(lanes)])
+        if best[0] and rounds * -(-rest // (threads // math.prod(lanes))) > best[0][0]:
+            continue
+        if len(lanes) == len(counts):
+            key = (rounds, overhangs, *(-n for n in lanes))
+            best = min(best, (key, lanes[::-1])) if best[0] else (key, lanes[::-1])
+            continue
+        count, left = counts[len(counts) - 1 - len(lanes)], threads // math.prod(lanes)
+        least = -(-count // min(count, left))
+        sizes = {1} | {-(-count // n) for n in range(least, min(count, least + MOST_ROUNDS) + 1)}
+        stack += [((*lanes, n), rounds * -(-count // n), overhangs + (count % n > 0)) for n in sorted(sizes)]
+    return best[1]

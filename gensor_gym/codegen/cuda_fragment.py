@@ -123,7 +123,7 @@ def _value(fragment: Fragment, point_lane: str) -> str:
     if tile is not None:
         from_first = plan.stages > 1 and not tile.swizzle and fragment.tile != "tile"
         places = [in_tile(plan, a, site, from_first) for a in range(len(plan.names))]
-        return wide.format(f"{name}_{fragment.tile}[{flat_shared(read, tile, places)}]")
+        return wide.format(f"{name}_{fragment.tile}[{flat_shared(read, tile, places, from_first)}]")
     indices = global_indices(plan, site)
     positions = [along(read, d, indices) for d in range(len(read.view))]
     load = wide.format(f"{name}[{flat(read, indices)}]")

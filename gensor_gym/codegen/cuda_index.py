@@ -103,9 +103,12 @@ def flat(access: Access, indices: list[str]) -> str:
     return total((stride, along(access, d, indices)) for d, stride in enumerate(strides))
 
 
-def flat_shared(access: Access, tile: SharedTile, indices: list[str]) -> str:
-    """Flat address in a shared tile for axis values within the block tile and the step."""
-    return tile.address(tile.places(access, indices))
+def flat_shared(access: Access, tile: SharedTile, indices: list[str], from_first: bool = False) -> str:
+    """Flat address in a shared tile for axis values within the block tile and the step.
+
+    `from_first`: values and address count from a thread's first element.
+    """
+    return tile.address(tile.places(access, indices, from_first))
 
 
 def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:
@@ -121,6 +124,8 @@ def whole(plan: Plan, access: Access) -> list[tuple[int, str]] | None:
     for d, size in enumerate(plan.program.box(access, 1).shape):
         below, limit = reach(plan, access, d)
         first = along(access, d, origins)
+        if d == len(access.view) - 1 and (window := plan.window(access)).width > 1:
+            first, size = total([(1, first)], -window.lead), window.length(size)
         conditions = [f"{first} >= 0"] if below else []
         conditions += [f"{total([(1, first)], size - 1)} < {limit}"] if limit else []
         if any(is_known(condition) is False for condition in conditions):

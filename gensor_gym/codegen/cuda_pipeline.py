@@ -23,7 +23,8 @@ from gensor_gym.codegen.cuda_points import (
     write_first_fragments,
     write_points,
 )
-from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder, total
+from gensor_gym.codegen.cuda_text import SCALARS, Writer, total
+from gensor_gym.codegen.cuda_tiles import write_step_origin
 
 
 def write_main(out: Writer, plan: Plan) -> None:
@@ -47,7 +48,7 @@ def _write_steps(out: Writer, plan: Plan, copies: list[Copies]) -> None:
     with ExitStack() as stack:
         if plan.steps > 1 or plan.slices > 1:
             stack.enter_context(out.block(f"for (int step = {first}; step < {last}; ++step)"))
-        _write_origin(out, plan, "step", plan.op.reduce)
+        write_step_origin(out, plan, "step", plan.op.reduce)
         for each in copies:
             write_copies(out, each, "move")
         if copies:
@@ -107,7 +108,7 @@ def _write_copy_functions(out: Writer, plan: Plan, copies: list[Copies]) -> None
     for each in apart:
         write_registers(out, each)
     with out.block("const auto load_tiles = [&](int step, int buffer)", ";"):
-        _write_origin(out, plan, "step", _moved(plan, staged=True))
+        write_step_origin(out, plan, "step", _moved(plan, staged=True))
         for each in copies:
             write_copies(out, each, "async" if each.tile.asynchronous else "load", "buffer")
     if apart:
@@ -127,7 +128,7 @@ def _write_step(out: Writer, plan: Plan) -> None:
     """The points of a step, from the buffer that is read; with double-buffered fragments all but the last."""
     if plan.buffered and plan.step_points == 1:
         return
-    _write_origin(out, plan, "step", _moved(plan, staged=False))
+    write_step_origin(out, plan, "step", _moved(plan, staged=False))
     _write_tiles(out, plan, "now")
     if plan.buffered:
         write_buffered_points(out, plan, last=False)
@@ -158,18 +159,6 @@ def _moved(plan: Plan, staged: bool) -> tuple[int, ...]:
     used = [] if staged else list(plan.guarded_points)
     used += [a for a in plan.op.reduce if any(row[a] for read in reads for row in read.coefficients)]
     return tuple(a for a in plan.op.reduce if a in used)
-
-
-def _write_origin(out: Writer, plan: Plan, step: str, axes: tuple[int, ...]) -> None:
-    """First reduction index of a step along those of `axes` that have several."""
-    divisor = plan.steps
-    moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
-    for a in moving:
-        count, name = plan.program.grid[a], plan.names[a]
-        divisor //= count
-        index = remainder(step, divisor, 0 if a == moving[0] else count)
-        if a in axes:
-            out.line(f"const int block_{name} = {index} * STEP_{name.upper()};")
 
 
 def _range(plan: Plan) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from gensor_gym.codegen.cuda_async import has_async_copies
 from gensor_gym.codegen.cuda_shared import SharedTile, shared_layout, stage_bytes
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.residency import resident_blocks
 from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.graph.knobs import KNOBS, Knob
 from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
@@ -23,6 +24,18 @@ class Lanes:
 
     axis: int = -1
     width: int = 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """How rows of a staged window are copied: `width` elements at a time, `lead` elements before the first that is read."""
+
+    width: int = 1
+    lead: int = 0
+
+    def length(self, box: int) -> int:
+        """Elements of a row in shared memory, for a box of so many along the last dimension."""
+        return -(-(box + self.lead) // self.width) * self.width
 
 
 @dataclass(frozen=True)
@@ -190,6 +203,11 @@ class Plan:
         return max(self.stages * self.stage_bytes, self.exchange_bytes)
 
     @cached_property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor holds at a time, at least 1."""
+        return resident_blocks(self.program, self.threads, self.shared_bytes)
+
+    @cached_property
     def points(self) -> Lanes:
         """Reduction points that are taken together, so that a direct read contiguous along the reduction loads wide."""
         best = Lanes()
@@ -224,6 +242,24 @@ class Plan:
             if width <= self.program.knob("vector") and fits and is_aligned(self.op, access, width):
                 return width
         return 1
+
+    def window(self, access: Access) -> Window:
+        """Widest aligned copies of a staged box along whose last dimension several axes meet, of at most knob `vector`.
+
+        Steps and tiles must begin whole copies apart; rows are then begun a little earlier and ended a little later, and
+        every copy is inside the tensor or outside as a whole.
+        """
+        if access not in self.op.reads or self.program.knob("tensor_core") or self.program.knob("convolution") == 3:
+            return Window()
+        last = len(access.view) - 1
+        row = access.coefficients[last]
+        moving = [a for a, c in enumerate(row) if c and (self.op.extents[a] > 1 or self.block[a] > 1)]
+        starts = [row[a] * self.block[a] for a in moving if self.program.grid[a] > 1]
+        for width in (4, 2):
+            fits = all(n % width == 0 for n in (access.view[last], *starts))
+            if len(moving) > 1 and width <= self.program.knob("vector") and fits:
+                return Window(width, access.offset[last] % width)
+        return Window()
 
     def lanes(self, index: int) -> Lanes:
         """How the fragment of a read is loaded by a thread."""
@@ -325,7 +361,13 @@ def neutralises(plan: Plan, read: Access, axis: int) -> bool:
 
 def reach(plan: Plan, access: Access, dimension: int) -> tuple[bool, int]:
     """What some tile can break along a dimension: whether it indexes below 0, and the limit it exceeds (0 for none)."""
-    row = access.coefficients[dimension]
-    last = sum(c * (g * t - 1) for c, g, t in zip(row, plan.program.grid, plan.block, strict=True))
-    limit = upper_bound(plan.op, access, dimension)
-    return access.offset[dimension] < 0, limit if access.offset[dimension] + last >= limit else 0
+    row, first = access.coefficients[dimension], access.offset[dimension]
+    window = plan.window(access) if dimension == len(access.view) - 1 else Window()
+    if window.width > 1:
+        start = first + sum(c * (g - 1) * t for c, g, t in zip(row, plan.program.grid, plan.block, strict=True))
+        box = 1 + sum(c * (t - 1) for c, t in zip(row, plan.block, strict=True))
+        last, limit = start - window.lead + window.length(box) - 1, access.view[dimension]
+    else:
+        last = first + sum(c * (g * t - 1) for c, g, t in zip(row, plan.program.grid, plan.block, strict=True))
+        limit = upper_bound(plan.op, access, dimension)
+    return first < 0, limit if last >= limit else 0

@@ -89,7 +89,9 @@ def _enter_shared_chunks(out: Writer, plan: Plan, stack: ExitStack, axes: list[i
         stack.enter_context(out.block(f"if (const int chunk = reduce_thread; chunk < {chunks})"))
     else:  # rounds are counted, because only then does the compiler know how many there are, and loads all ahead
         rounds = -(-chunks // team)
-        stack.enter_context(out.nest([Loop("round", str(rounds), 1, min(plan.program.knob("unroll"), rounds))]))
+        swizzled = any(tile.swizzle for tile in plan.shared if tile)  # then every address of every round is one of its own
+        unroll = 1 if swizzled else min(plan.program.knob("unroll"), rounds)
+        stack.enter_context(out.nest([Loop("round", str(rounds), 1, unroll)]))
         out.line("const int chunk = reduce_thread + round * REDUCE_THREADS;")
         stack.enter_context(out.guarded([f"round < {rounds - 1} || chunk < {chunks}"] if chunks % team else []))
     divisor = chunks

@@ -59,6 +59,20 @@ FUNCTIONS: dict[str, str] = {
   return bits;
 }}
 """,
+    "shift_bytes": f"""\
+{_HEAD} int4 shift_bytes(int4 low, int4 high, int bytes) {{  // 16 bytes of 32, less than 16 from the first
+  const unsigned words[8] = {{
+      (unsigned)low.x, (unsigned)low.y, (unsigned)low.z, (unsigned)low.w,
+      (unsigned)high.x, (unsigned)high.y, (unsigned)high.z, (unsigned)high.w}};
+  unsigned out[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {{
+    const int first = i + bytes / 4;
+    out[i] = __byte_perm(words[first], words[first + 1], 0x3210u + 0x1111u * (bytes % 4));
+  }}
+  return int4{{(int)out[0], (int)out[1], (int)out[2], (int)out[3]}};
+}}
+""",
     "from_float16": f"""\
 {_HEAD} float from_float16(unsigned short bits) {{
   float value;

@@ -46,18 +46,23 @@ class SharedTile:
     asynchronous: bool = False
     swizzle: int = 0
     axes: tuple[int, ...] = ()
+    lead: int = 0
+    """Elements before those that are read along the last dimension, so that a window's rows begin aligned."""
 
     @property
     def loads(self) -> int:
         """Global loads that fill the tile once."""
         return math.prod(self.shape) // self.load_width
 
-    def places(self, access: Access, indices: Sequence[str]) -> list[str]:
-        """Index along every dimension, as C text, for axis values within the block tile and the step."""
+    def places(self, access: Access, indices: Sequence[str], from_first: bool = False) -> list[str]:
+        """Index along every dimension, as C text, for axis values within the block tile and the step.
+
+        `from_first`: values, and so indices, count from a thread's first element.
+        """
         if self.axes:
             return [indices[a] for a in self.axes]
-        rows = access.coefficients
-        return [total(zip(row, indices, strict=True)) for row in rows]
+        leads = [0] * (len(self.shape) - 1) + [0 if from_first else self.lead]
+        return [total(zip(row, indices, strict=True), lead) for row, lead in zip(access.coefficients, leads, strict=True)]
 
     def address(self, places: Sequence[str]) -> str:
         """C text of an element's place, from the elements' indices along the dimensions."""
@@ -107,7 +112,7 @@ def stage_bytes(plan: Plan) -> int:
 
 def _tile(plan: Plan, read: Access, offset: int, layout: int) -> SharedTile:
     """Layout of one read's box or matrix."""
-    axes = _matrix(plan, read)
+    axes, lead = _matrix(plan, read), 0
     if axes:
         shape = tuple(plan.block[a] for a in axes)
         columns = [d for d, a in enumerate(axes) if a in plan.op.spatial]
@@ -116,6 +121,9 @@ def _tile(plan: Plan, read: Access, offset: int, layout: int) -> SharedTile:
         shape = plan.program.box(read, 1).shape
         columns = [shared_inner(plan.op, read)]
         load_width, mover = plan.global_width(read, shape[-1]), plan.sole_mover(read, columns[0])
+        if (window := plan.window(read)).width > 1:
+            load_width, lead = window.width, window.lead
+            shape = (*shape[:-1], window.length(shape[-1]))
     wide = load_width > 1 or (mover in plan.op.spatial and plan.inner[mover] % 2 == 0)
     width = math.prod(shape[d] for d in columns)
     rows = math.prod(shape) // width
@@ -140,8 +148,8 @@ def _tile(plan: Plan, read: Access, offset: int, layout: int) -> SharedTile:
         store_width,
         asynchronous,
         _swizzle(pitch * item, rows) if layout == 2 else 0,
-        axes,
-    )
+        axes, lead,
+    )  # fmt: skip
 
 
 def _matrix(plan: Plan, read: Access) -> tuple[int, ...]:

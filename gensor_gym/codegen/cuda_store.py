@@ -96,7 +96,11 @@ def _write_vector(out: Writer, plan: Plan, axis: int, width: int, indices: list[
     vector = f"{scalar.vector}{width}"
     values = [accumulator(plan, axis, width, str(lane)) for lane in range(width)]
     if not split and (op.epilogue or op.divisor != 1):
-        operands = [_vector_operand(out, plan, stage.access, axis, width, indices) for stage in op.epilogue]
+        accesses = [stage.access for stage in op.epilogue]
+        operands = [
+            write_operand(out, each, indices, axis, "lane", width if _lies(plan, each, axis, width) else 1) if each else None
+            for each in accesses
+        ]
         out.line(f"{SCALARS[op.accumulator].name} finished[{width}];")
         with out.nest([Loop("lane", str(width))]):
             value = _finished(out, plan, accumulator(plan, axis, width, "lane"), operands)
@@ -107,23 +111,27 @@ def _write_vector(out: Writer, plan: Plan, axis: int, width: int, indices: list[
     out.line(f"*reinterpret_cast<{vector} *>(&{target}[{address}]) = {vector}{{{', '.join(values)}}};")
 
 
-def _vector_operand(
-    out: Writer, plan: Plan, access: Access | None, axis: int, width: int, indices: list[str]
-) -> str | None:
-    """Element `lane` of a stage's operand, loaded as one vector where it lies like the output."""
-    if access is None:
-        return None
-    name, last = access.tensor.name, len(access.view) - 1
+def _lies(plan: Plan, access: Access, axis: int, width: int) -> bool:
+    """Whether an operand's neighbours along the output's innermost axis are an aligned vector."""
+    last = len(access.view) - 1
     alike = plan.sole_mover(access, last) == axis and access.coefficients[last][axis] == 1
-    if not alike or plan.global_width(access, plan.inner[axis]) < width:
-        lanes = [total([(1, index), (1, "lane" if a == axis else "0")]) for a, index in enumerate(indices)]
-        return widened(access.tensor.dtype, f"{name}[{flat(access, lanes)}]")
-    scalar = SCALARS[access.tensor.dtype]
+    return alike and plan.global_width(access, plan.inner[axis]) >= width
+
+
+def write_operand(out: Writer, access: Access, indices: list[str], axis: int, lane: str, width: int) -> str:
+    """Element number `lane` along `axis` of a stage's operand at `indices`; the line before loads `width` of them at once.
+
+    With width 1 there is no such line.
+    """
+    name, scalar = access.tensor.name, SCALARS[access.tensor.dtype]
+    if width == 1:
+        at = [total([(1, index), (1, lane if a == axis else "0")]) for a, index in enumerate(indices)]
+        return widened(access.tensor.dtype, f"{name}[{flat(access, at)}]")
     vector = f"{scalar.vector}{width}"
     out.line(f"const {vector} {name}_group = *reinterpret_cast<const {vector} *>(&{name}[{flat(access, indices)}]);")
     parts = ", ".join(f"{name}_group.{part}" for part in "xyzw"[:width])
     out.line(f"const {scalar.name} {name}_reg[{width}] = {{{parts}}};")
-    return widened(access.tensor.dtype, f"{name}_reg[lane]")
+    return widened(access.tensor.dtype, f"{name}_reg[{lane}]")
 
 
 def _scalar_operands(plan: Plan, indices: list[str]) -> list[str | None]:

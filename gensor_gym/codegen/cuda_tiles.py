@@ -1,4 +1,7 @@
-"""Which part of the work is a block's: slice of the reduction, tile of the output (in rows, or in groups by knob raster)."""
+"""Which part of the work is a block's, and a step's.
+
+A slice of the reduction and a tile of the output (in rows, or in groups by knob raster); where a step begins.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,18 @@ def write_slice(out: Writer, plan: Plan) -> None:
         bounded = f"{bounded} < STEPS ? {bounded} : STEPS"
     out.line(f"const int last_step = {bounded};")
     out.line(f"{kind} *partial = reinterpret_cast<{kind} *>(workspace) + slice * {plan.op.output.size};")
+
+
+def write_step_origin(out: Writer, plan: Plan, step: str, axes: tuple[int, ...]) -> None:
+    """First index of a step along those of the reduce axes `axes` that have several, `block_<axis>`."""
+    divisor = plan.steps
+    moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
+    for a in moving:
+        count, name = plan.program.grid[a], plan.names[a]
+        divisor //= count
+        if a in axes:
+            index = remainder(step, divisor, 0 if a == moving[0] else count)
+            out.line(f"const int block_{name} = {index} * STEP_{name.upper()};")
 
 
 def write_block_tile(out: Writer, plan: Plan, work: str = "blockIdx.x") -> None:

@@ -6,16 +6,17 @@ that its tiles are there and that everybody is done with the step before, whose 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
 from gensor_gym.codegen.cuda_plan import WARP
-from gensor_gym.codegen.cuda_text import SCALARS, Writer, remainder
-from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice
+from gensor_gym.codegen.cuda_text import Writer, remainder
+from gensor_gym.codegen.cuda_tiles import write_block_tile, write_slice, write_step_origin
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.mma_compute import write_step, write_sums
-from gensor_gym.codegen.mma_copy import write_copies, write_held, write_puts, write_step_origin
+from gensor_gym.codegen.mma_compute import write_lanes, write_step, write_sums
+from gensor_gym.codegen.mma_copy import write_copies, write_held, write_next, write_places, write_puts, write_rounding
 from gensor_gym.codegen.mma_plan import MatrixPlan, make_matrix_plan
 from gensor_gym.codegen.mma_store import write_results
 from gensor_gym.codegen.program import Program
@@ -27,6 +28,9 @@ def generate_mma(program: Program) -> Kernel:
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_positions(out, plan)
     write_sums(out, plan)
+    out.line()
+    write_places(out, plan)
+    write_lanes(out, plan)
     out.line()
     if plan.stages == 1:
         _write_plain_loop(out, plan)
@@ -41,7 +45,8 @@ def generate_mma(program: Program) -> Kernel:
 def _constants(plan: MatrixPlan) -> dict[str, tuple[int, str]]:
     """Named sizes."""
     return sizes(plan) | {
-        "STAGES": (plan.stages, "buffers of shared memory"),
+        "BUFFER": (plan.stage_bytes, "bytes of a buffer of shared memory"),
+        "BUFFERS": (plan.stages * plan.stage_bytes, "bytes of all of them"),
         "POINTS": (plan.fragment_points, "fragments along the reduction in a step"),
         "M_TILES": (plan.m_tiles, "instructions of a warp along m"),
         "N_TILES": (plan.n_tiles, "instructions of a warp along n"),
@@ -64,11 +69,6 @@ def _write_positions(out: Writer, plan: MatrixPlan) -> None:
         divisor //= count
         index = remainder("warp", divisor, 0 if a == live[0] else count)
         out.line(f"const int first_{name} = {index} * {plan.register[a]};")
-    for tile in (plan.a_tile, plan.b_tile):
-        read = plan.op.reads[tile.read].tensor
-        kind = SCALARS[read.dtype].name
-        at = f"shared_memory + {tile.offset}" if tile.offset else "shared_memory"
-        out.line(f"{kind} *{read.name}_tile = reinterpret_cast<{kind} *>({at});")
 
 
 def _range(plan: MatrixPlan) -> tuple[str, str]:
@@ -80,8 +80,9 @@ def _write_plain_loop(out: Writer, plan: MatrixPlan) -> None:
     """One buffer: copy, multiply."""
     first, last = _range(plan)
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
-        write_step_origin(out, plan, "step")
-        write_copies(out, plan, "0", held=False)
+        write_step_origin(out, plan, "step", plan.op.reduce)
+        write_copies(out, plan, "0", ahead=False)
+        write_rounding(out, plan, "0")
         out.line("__syncthreads();  // the tiles are complete")
         write_step(out, plan, "0")
         out.line("__syncthreads();  // every warp is done with the tiles")
@@ -97,25 +98,27 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
     with out.block(f"for (int stage = 0; stage < {ahead}; ++stage)"):
         out.line(f"const int step = {'stage' if first == '0' else 'first_step + stage'};")
         with out.block(f"if (step < {last})"):
-            write_step_origin(out, plan, "step")
-            write_copies(out, plan, "stage", held=False)
+            write_step_origin(out, plan, "step", plan.op.reduce)
+            write_copies(out, plan, "stage * BUFFER", ahead=False)
         if copies:
             out.line("commit_copies();")
-    out.line(f"int filled = 0, empty = {ahead};  // the buffers to multiply and to copy to")
+    out.line(f"int filled = 0, empty = {ahead} * BUFFER;  // where the buffers to multiply and to copy to begin")
     write_held(out, plan)
+    write_next(out, plan, f"({first} + {ahead})")
     out.line("#pragma unroll 1")
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         if copies:
             out.line(f"wait_for_copies<{ahead - 1}>();")
+        write_rounding(out, plan, "filled")
         out.line("__syncthreads();  // this step's tiles are complete, every warp is done with those of the step before")
-        _write_ahead(out, plan, last, lambda: write_copies(out, plan, "empty", held=True), origin=True)
+        _write_ahead(out, plan, last, lambda: write_copies(out, plan, "empty", ahead=True), origin=True)
         if copies:
             out.line("commit_copies();")
         write_step(out, plan, "filled")
         if "held" in (plan.a_tile.way, plan.b_tile.way):
             _write_ahead(out, plan, last, lambda: write_puts(out, plan, "empty"), origin=False)
-        out.line("filled = filled + 1 == STAGES ? 0 : filled + 1;")
-        out.line("empty = empty + 1 == STAGES ? 0 : empty + 1;")
+        out.line("empty = filled;  // copies are one buffer behind the round: so many steps ahead as there are others")
+        out.line("filled = filled + BUFFER == BUFFERS ? 0 : filled + BUFFER;")
 
 
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:
@@ -123,8 +126,12 @@ def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], N
     ahead = plan.stages - 1
     with ExitStack() as stack:
         stack.enter_context(out.block(f"if (step + {ahead} < {last})"))
-        if origin:
-            if plan.steps > 1:
-                out.line(f"const int next_step = step + {ahead};")
-            write_step_origin(out, plan, "next_step")
+        at = len(out.lines)
         write()
+        words = set(re.findall(r"\w+", "\n".join(out.lines[at:])))
+        used = tuple(a for a in plan.op.reduce if origin and f"block_{plan.names[a]}" in words)  # not where pointers move on
+        before = Writer(depth=out.depth)
+        if used and plan.steps > 1:
+            before.line(f"const int next_step = step + {ahead};")
+        write_step_origin(before, plan, "next_step", used)
+        out.lines[at:at] = before.lines

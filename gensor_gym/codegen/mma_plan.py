@@ -17,7 +17,6 @@ from gensor_gym.codegen.cuda_plan import WARP, Plan, check_program, upper_bound
 from gensor_gym.codegen.cuda_text import total
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import TENSOR_TYPES, MatrixAxes, matrix_axes
-from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.operators.types import ITEM_BYTES
 
 UNIT = 16
@@ -48,7 +47,7 @@ class OperandTile:
     """One operand's part of a step in shared memory: rows of neighbours along `axes[-1]`, `pitch` elements apart.
 
     `axes` are those that move the read, `shape` the block tile along them. A copy moves `width` neighbours; `offset` is
-    where the buffers of all stages begin and `stage` the length of one, both in bytes.
+    where the tile begins in a buffer and `stage` its length, both in bytes.
     """
 
     read: int
@@ -60,6 +59,8 @@ class OperandTile:
     swizzle: Swizzle | None
     offset: int
     stage: int
+    shifts: int = -1
+    """Axis of a window that shifts rows by less than a copy, so that copies are put together of two aligned loads; -1: none."""
 
     @property
     def copies(self) -> int:
@@ -185,20 +186,25 @@ class MatrixPlan(Plan):
     @cached_property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
-        return self.b_tile.offset + self.stages * self.b_tile.stage
+        return self.stages * self.stage_bytes
+
+    @cached_property
+    def stage_bytes(self) -> int:
+        """Bytes of one buffer: A, then B."""
+        return self.b_tile.offset + self.b_tile.stage
 
     @cached_property
     def _tiles(self) -> tuple[OperandTile, OperandTile]:
         """Both tiles; rows are not padded where only that would exceed what a block may take."""
         tiles = self._layout(self.program.knob("shared_layout"))
-        too_much = tiles[1].offset + self.stages * tiles[1].stage > self.program.hardware.shared_per_block
+        too_much = self.stages * (tiles[1].offset + tiles[1].stage) > self.program.hardware.shared_per_block
         return self._layout(0) if too_much else tiles
 
     def _layout(self, layout: int) -> tuple[OperandTile, OperandTile]:
         """The tiles for a value of knob shared_layout."""
         roles = self.roles
         a = self._operand(roles.a, roles.m, roles.k, layout, 0)
-        return a, self._operand(roles.b, roles.k, roles.n, layout, self.stages * a.stage)
+        return a, self._operand(roles.b, roles.k, roles.n, layout, a.stage)
 
     def _operand(self, read: int, row: int, inner: int, layout: int, offset: int) -> OperandTile:
         """One tile."""
@@ -208,17 +214,34 @@ class MatrixPlan(Plan):
         shape = tuple(self.block[a] for a in axes)
         rows = math.prod(shape[:-1])
         pitch = shape[-1] + (UNIT // self.item if layout == 1 and rows > 1 else 0)
-        width = self._copy_width(read, inner, pitch)
-        trips = -(-math.prod(shape) // width // self.threads)
+        shifts = self._shifts(read, inner)
+        width = UNIT // self.item if shifts >= 0 else self._copy_width(read, inner, pitch)
+        apart = self.block[shifts] if shifts >= 0 else 1
+        trips = -(-math.prod(shape) // width // apart // self.threads) * apart
         way: Way = "direct"
-        if self.stages > 1 and not self.turing and width * self.item >= 4:
+        if self.stages > 1 and not self.turing and width * self.item >= 4 and shifts < 0:
             way = "async"
         elif self.stages > 1 and trips * max(1, width * self.item // 4) <= HELD_REGISTERS:
             way = "held"
         swizzle = self._swizzle(read, shape[-1] * self.item) if layout == 2 else None
         return OperandTile(
-            read, axes, shape, pitch, width, way, swizzle, offset, -(-rows * pitch * self.item // UNIT) * UNIT
+            read, axes, shape, pitch, width, way, swizzle, offset, -(-rows * pitch * self.item // UNIT) * UNIT, shifts
         )
+
+    def _shifts(self, read: int, inner: int) -> int:
+        """The reduce axis that shifts rows along `inner` by single elements, where copies of 16 bytes can be put together.
+
+        A copy by the hardware wants both ends aligned, which elements of less than 4 bytes shifted by one are not. Loads
+        are: rows of the tensor and tiles of whole copies, and a step that takes all places of the window along the row.
+        """
+        access, width = self.op.reads[read], UNIT // self.item
+        row = access.coefficients[-1]
+        others = [a for a in self.places if row[a] and self.block[a] > 1]
+        moved = [d for d, coefficients in enumerate(access.coefficients) if coefficients[inner]]
+        if self.item > 2 or self.program.knob("vector") < 4 or len(others) != 1 or moved != [len(access.view) - 1]:
+            return -1
+        whole = access.view[-1] % width == 0 and self.block[inner] % width == 0 and self.program.grid[others[0]] == 1
+        return others[0] if whole and row[inner] == 1 else -1
 
     def _swizzle(self, read: int, row_bytes: int) -> Swizzle | None:
         """The permutation of units that keeps the lanes of one load on different banks, as far as rows are long enough.
@@ -251,40 +274,21 @@ class MatrixPlan(Plan):
                 return width
         return 1
 
-    def conditions(self, tile: OperandTile, indices: list[str]) -> list[str]:
+    def conditions(self, tile: OperandTile, indices: list[str], without: int = -1) -> list[str]:
         """Conditions under which the element at the values `indices` of all axes belongs to the product.
 
+        Those on the index along dimension `without` of the read are left out.
         Reduce axes that overhang are looked at in both operands, so that nothing is multiplied by what is not there.
         """
         read = self.op.reads[tile.read]
         conditions = []
         for d, row in enumerate(read.coefficients):
             terms = [(c, indices[a]) for a, c in enumerate(row)]
-            conditions += bounds(self, read, d, total(terms, read.offset[d]))
+            conditions += bounds(self, read, d, total(terms, read.offset[d])) if d != without else []
         for a in tile.axes:
             if a in self.op.reduce and self.overhang[a]:
                 conditions.append(f"{indices[a]} < {self.op.extents[a]}")
         return list(dict.fromkeys(conditions))
-
-    @cached_property
-    def registers(self) -> int:
-        """Registers of a thread as `graph.resources.registers_of` counts them: accumulators and fragments."""
-        count = 40 + math.prod(self.register[a] for a in self.op.spatial) // WARP
-        for read in self.op.reads:
-            strides = read.axis_strides()
-            part = math.prod(self.register[a] for a in self.op.spatial if strides[a])
-            held = -(-part * self.depth * self.item // (4 * WARP))
-            count += self.program.knob("register_buffer") * held * (3 if self.op.dtype == "tf32x3" else 1)
-        return count
-
-    @cached_property
-    def resident(self) -> int:
-        """Blocks of a multiprocessor that the register count leaves room for, at least 1."""
-        hw = self.program.hardware
-        return max(1, blocks_per_unit(
-            self.threads, min(self.registers, hw.registers_per_thread), self.shared_bytes, hw.threads_per_unit,
-            hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved,
-        ))  # fmt: skip
 
 
 def make_matrix_plan(program: Program) -> MatrixPlan:

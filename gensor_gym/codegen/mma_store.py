@@ -6,7 +6,8 @@ from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda_index import flat, in_tile, make_site, origin, spatial_loops
 from gensor_gym.codegen.cuda_map import apply_stage
-from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, narrowed, subscript, total, widened
+from gensor_gym.codegen.cuda_store import write_operand
+from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, narrowed, subscript, total
 from gensor_gym.codegen.mma_compute import repeat_indices
 from gensor_gym.codegen.mma_plan import MatrixPlan
 from gensor_gym.operators.types import Access
@@ -129,13 +130,6 @@ def _operand(out: Writer, plan: MatrixPlan, access: Access | None, indices: list
     """Element `i` of a stage's operand, loaded as one vector where it lies like the output."""
     if access is None:
         return None
-    name, n = access.tensor.name, plan.roles.n
-    if width == 1 or not access.axis_strides()[n] or not _lies(plan, access, n, width):
-        at = [total([(1, index), (1, "i" if a == n and width > 1 else "0")]) for a, index in enumerate(indices)]
-        return widened(access.tensor.dtype, f"{name}[{flat(access, at)}]")
-    scalar = SCALARS[access.tensor.dtype]
-    vector = f"{scalar.vector}{width}"
-    out.line(f"const {vector} {name}_group = *reinterpret_cast<const {vector} *>(&{name}[{flat(access, indices)}]);")
-    parts = ", ".join(f"{name}_group.{part}" for part in "xyzw"[:width])
-    out.line(f"const {scalar.name} {name}_reg[{width}] = {{{parts}}};")
-    return widened(access.tensor.dtype, f"{name}_reg[i]")
+    n = plan.roles.n
+    together = access.axis_strides()[n] and _lies(plan, access, n, width)
+    return write_operand(out, access, indices, n, "i" if width > 1 else "0", width if together else 1)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import slot_of
-from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, slot_of
+from gensor_gym.graph.schedule import Schedule, make_row
 from gensor_gym.graph.structure import LEVELS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Access, Operator
@@ -40,8 +42,6 @@ class Program:
     tiles: tuple[tuple[int, ...], ...]  # [L, A]
     vthread: tuple[int, ...]  # [A]
     knobs: tuple[tuple[str, int], ...]
-    schedule: Schedule | None = None
-    """What it was lowered from; None where the tiles were made by hand."""
 
     def knob(self, name: str) -> int:
         """Value of a knob."""
@@ -72,4 +72,15 @@ def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program
     tiles = tuple(tuple(int(schedule.tile[level, s]) for s in slots) for level in range(LEVELS[hardware.kind]))
     vthread = tuple(int(schedule.vthread[s]) for s in slots)
     knobs = tuple((knob.name, schedule.knob(knob.name)) for knob in KNOBS)
-    return Program(operator, hardware, tiles, vthread, knobs, schedule)
+    return Program(operator, hardware, tiles, vthread, knobs)
+
+
+def row_of(program: Program) -> np.ndarray:
+    """The row that a program is lowered from, but for the level under construction: what `graph.resources` counts on."""
+    slots = [slot_of(a, len(program.operator.spatial)) for a in range(len(program.operator.axes))]
+    rows = [[1] * MAX_AXES for _ in range(MAX_LEVELS + 1)]
+    levels = (*program.tiles, *(program.tiles[-1],) * (MAX_LEVELS - len(program.tiles)))
+    for row, values in zip(rows, (*levels, program.vthread), strict=True):
+        for slot, value in zip(slots, values, strict=True):
+            row[slot] = value
+    return make_row(rows[:-1], rows[-1], 0, dict(program.knobs))

@@ -10,7 +10,6 @@ from gensor_gym.codegen.cuda_plan import Plan, check_program
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
-from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 WARPGROUP = 128
@@ -114,16 +113,6 @@ class WgmmaPlan(Plan):
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block: stages, barriers, and what aligning the first stage may take."""
         return ATOM_BYTES + self.stages * (self.stage_bytes + BARRIER_BYTES)
-
-    @cached_property
-    def resident(self) -> int:
-        """Blocks on a multiprocessor at a time, at least 1, by the registers that `graph.resources` counts."""
-        hw = self.program.hardware
-        registers = 40 + math.prod(self.tile) // WARPGROUP
-        return max(1, blocks_per_unit(
-            self.threads, registers, self.shared_bytes, hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit,
-            hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved,
-        ))  # fmt: skip
 
     @cached_property
     def consumer_registers(self) -> int:

@@ -21,6 +21,7 @@ from gensor_gym.graph.tables import (
     MATRIX_N,
     NUM_DIMS,
     NUM_READS,
+    PADDED,
     PAIR_WIDTH,
     PAIRS,
     PRODUCTS,
@@ -28,6 +29,7 @@ from gensor_gym.graph.tables import (
     STAGED,
     STRIDE,
     VECTOR_SLOT,
+    VIEW,
 )
 
 SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
@@ -45,6 +47,8 @@ CODE_LIMIT_GPU = 4096
 CODE_LIMIT_CPU = 512
 """Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
 
+WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
+"""Unrolled points of a window from which on loads of later points take so many registers more."""
 MMA_CODE = 8
 """Multiply-adds that one tensor-core instruction counts as in the unrolled body: itself and its share of loads."""
 
@@ -78,6 +82,39 @@ def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
 def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
     """Length of the box of `footprint` along the tensor's innermost dimension."""
     return box_length(row, tensor, ints[NUM_DIMS + tensor] - 1, level, ints)
+
+
+@lean
+def window_width(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of one copy of a window's rows into shared memory (knob vector at most); 0 for a read that is no window.
+
+    So wide that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies apart.
+    """
+    last = ints[NUM_DIMS + tensor] - 1
+    at = PAIRS + (tensor * MAX_DIMS + last) * PAIR_WIDTH
+    if ints[at] < 2:
+        return 0
+    width, moving = power_value(row[VECTOR]), 0
+    while ints[VIEW + tensor * MAX_DIMS + last] % width != 0:
+        width //= 2
+    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+        tile, extent = row[TILE + MAX_AXES + ints[pair]], ints[EXTENT + ints[pair]]
+        if extent > 1 or tile > 1:
+            moving += 1
+        while tile < extent and tile * ints[pair + 1] % width != 0:
+            width //= 2
+    return width if moving > 1 else 0
+
+
+@lean
+def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
+    """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
+    length = box_length(row, tensor, dimension, 1, ints)
+    width = window_width(row, tensor, ints) if dimension == ints[NUM_DIMS + tensor] - 1 else 0
+    if width <= 1:
+        return length
+    lead = width - 1 if ints[PADDED + tensor] == 1 else 0
+    return (length + lead + width - 1) // width * width
 
 
 @lean
@@ -144,7 +181,8 @@ def threads_of(row, ints):  # noqa: ANN001, ANN201
 def registers_of(row, ints):  # noqa: ANN001, ANN201
     """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
 
-    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. On tensor cores 40, the
+    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions of
+    random tiles those with 16 unrolled points and more spilled without another 16: loads of later points. On tensor cores 40, the
     accumulators of the worker's tile shared out over its threads and, for mma.sync, fragments of one instruction's k (once
     more with register_buffer); NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
     """
@@ -156,6 +194,9 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
         part = fragment(row, t, ints)
         if row[TENSOR_CORE] == 0:
             total += 2 * part
+            last = PAIRS + (t * MAX_DIMS + ints[NUM_DIMS + t] - 1) * PAIR_WIDTH
+            if ints[last] > 1 and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
+                total += WINDOW_REGISTERS
         else:  # 4-byte registers of 32 lanes; beside them high and low parts where a product is made of three
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
             total += power_value(row[REGISTER_BUFFER]) * held * (3 if ints[PRODUCTS] == 3 else 1)
@@ -180,7 +221,8 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
     """
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
-    return footprint(row, tensor, 1, ints)
+    last = ints[NUM_DIMS + tensor] - 1
+    return footprint(row, tensor, 1, ints) // box_width(row, tensor, 1, ints) * copied_length(row, tensor, last, ints)
 
 
 @lean
@@ -193,7 +235,7 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] > 0:
         return row[TILE + MAX_AXES + (ints[MATRIX_K] if tensor == ints[MATRIX_A] else ints[MATRIX_N])]
     if row[CONVOLUTION] != 3:
-        return box_length(row, tensor, ints[SHARED_INNER + tensor], 1, ints)
+        return copied_length(row, tensor, ints[SHARED_INNER + tensor], ints)
     size = 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:

@@ -27,6 +27,15 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   return result;
 }
 
+static inline int4 shift_bytes(int4 low, int4 high, int bytes) {  // 16 bytes of 32, `bytes` from the first
+  unsigned char all[32];
+  memcpy(all, &low, 16);
+  memcpy(all + 16, &high, 16);
+  int4 out;
+  memcpy(&out, all + bytes, 16);
+  return out;
+}
+
 static inline unsigned round_tf32(float value) {  // to nearest, ties away from zero; the low bits mean nothing
   const unsigned bits = __float_as_int(value);
   if (isnan(value) || isinf(value)) return bits;
