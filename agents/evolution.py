@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.sketches import Sketch, set_chains
+from agents.sketches import LOCATIONS, Sketch, set_chains
 from agents.tile_moves import TileMoves, pick
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
@@ -23,8 +23,6 @@ from gensor_gym.graph.tables import IS_CPU, NUM_LEVELS
 TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
 WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}
 """How often tiles, parallel granularity, unrolling and vectorisation, computation location are mutated (TVM v0.8)."""
-LOCATIONS = ("pack_a", "pack_b", "loop_order")
-"""Knobs that stand for the location of a computation: whether an operand is copied first, and which loop is outside."""
 FACTORS = ("thread_split", "reduce_threads", "split_k")
 """Knobs that are factors of a reduction: mutated as tiles are."""
 

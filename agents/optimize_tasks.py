@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.ansor import Ansor, Rounds
 from agents.optimize import Result
-from agents.task_scheduler import GradientScheduler, Objective, Progress, total_latency
+from agents.task_scheduler import GradientScheduler, Objective, Progress, Scheduler, total_latency
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
@@ -35,7 +35,7 @@ def optimize_tasks(
     weights: Sequence[float] | np.ndarray | None = None,
     objective: Objective | None = None,
     strategy: Ansor | None = None,
-    scheduler: Callable[[Objective], GradientScheduler] = GradientScheduler,
+    scheduler: Callable[[Objective], Scheduler] = GradientScheduler,
     early_stopping: int | None = None,
     seed: int = 0,
     backend: str | Backend = "auto",
@@ -80,7 +80,7 @@ def _searches(chosen: Ansor, tasks: list[Task], trials: int, seed: int, store: s
 
 def _spend(
     searches: list[Rounds],
-    scheduler: GradientScheduler,
+    scheduler: Scheduler,
     aim: Objective,
     trials: int,
     early_stopping: int | None,

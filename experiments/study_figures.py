@@ -80,8 +80,9 @@ def _trials(scores: Scores, path: Path) -> str:
     x = np.unique(np.geomspace(1, length, POINTS).astype(int))
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     _bands(axes, style.look(list(scores.strategies)), x, {name: c.regret[..., x - 1] for name, c in scores.curves.items()})
-    zero = np.array([statistics.interquartile_best(scores.regrets, int(k)) for k in x])
-    axes.plot(x, 100 * zero, color=style.INK, linestyle=DASHES, linewidth=1.3, label="drawing at random")
+    if np.isfinite(scores.chance).all():
+        zero = np.array([statistics.interquartile_best(scores.regrets, int(k)) for k in x])
+        axes.plot(x, 100 * zero, color=style.INK, linestyle=DASHES, linewidth=1.3, label="drawing at random")
     _regret_axes(axes)
     axes.set_xlabel("trials (different kernels)")
     return _finish(figure, axes, path)

@@ -38,7 +38,7 @@ def _plan(folder: Path, *more: str) -> Plan:
 
 
 def _run(plan: Plan) -> dict:
-    return study(plan, Jobs(plan.settings.backend, plan.settings.store, plan.settings.output), Console(quiet=True))
+    return study(plan, Jobs(plan.settings.backend, plan.settings.store, plan.settings.output), Console(quiet=True))[1]
 
 
 @pytest.fixture(scope="module")
