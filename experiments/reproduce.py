@@ -1,6 +1,6 @@
 """Tables, made anew: those of the papers beside our numbers, and the report on model and measurement.
 
-`python -m experiments.reproduce table=gensor_operators`, or `table=sim_to_real`.
+`python -m experiments.reproduce table=gensor_operators`, or another of TABLES; docs/tables.md lists them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from experiments.results import write_text
 from experiments.tables.table import Table, text_of
 from gensor_gym.fingerprint import fingerprint
 
-TABLES = ("gensor_operators", "gpu_published", "sim_to_real")
+TABLES = (
+    "gensor_operators", "gensor_gemm", "gensor_ablation", "gensor_compile_time", "gensor_over_time",
+    "gensor_changing_shapes", "gpu_published", "sim_to_real",
+)  # fmt: skip
 """Modules of `experiments.tables`."""
 
 

@@ -1,0 +1,198 @@
+"""Gensor (arXiv 2502.11407), Table VI: what the graph and virtual threads add to the tree.
+
+By the model of an RTX 4090, where nothing is timed; and its like on the hardware at hand, measured. A CPU has no virtual
+threads: there the steps are Roller, the traverser in space `tree` (no inverse primitives), and the traverser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.tables import gensor_published as published
+from experiments.tables.gensor_gemm import profile
+from experiments.tables.searches import LIVE, MODEL, Contender, Found, Searches, seeds_of, tiers_of
+from experiments.tables.speeds import mean_text
+from experiments.tables.stand_in import HOST, NAMED, RTX_4090, stand_in
+from experiments.tables.table import Cell, Table
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.operators.types import Operator
+
+TOP = 10
+"""Programs measured, of which the first counts by itself too."""
+ROLLER, TREE, PLAIN, FULL = "roller", "markov in the tree", "markov without virtual threads", "markov"
+SPACES = {TREE: "tree", PLAIN: "gensor_no_vthread"}
+
+
+def make(config: DictConfig, folder: Path) -> list[Table]:
+    """A table by the model, and one measured on the hardware at hand; `limit` caps the shapes of each class."""
+    tiers, tables = tiers_of(config), []
+    if MODEL in tiers:
+        tables.append(_predicted(config, folder))
+    if LIVE in tiers:
+        tables.append(_measured(config, folder))
+    return tables
+
+
+def _contenders(names: Sequence[str], trials: int) -> list[Contender]:
+    """The traverser in its spaces, and Roller."""
+    return [
+        Contender(ROLLER, trials)
+        if name == ROLLER
+        else Contender(name, trials, of="markov", hyperparameters={"space": SPACES[name]} if name in SPACES else {})
+        for name in names
+    ]
+
+
+def _predicted(config: DictConfig, folder: Path) -> Table:
+    """By the model of an RTX 4090: rates and profile of three steps beside the published."""
+    searches, seeds = Searches(config, folder, MODEL, "rtx4090"), seeds_of(config)
+    steps = (ROLLER, PLAIN, FULL)
+    classes = stand_in(RTX_4090, config.limit)
+    ended = searches.run([op for ops in classes.values() for op in ops], _contenders(steps, TOP), seeds)
+    rows: list[tuple[Cell, ...]] = []
+    for name, ops in classes.items():
+        theirs = published.TABLE_VI[name]
+        values = {step: _profiled([(op, ended[op, step, seed]) for op in ops for seed in seeds]) for step in steps}
+        rates = [float(np.exp(np.mean(np.log(values[step][:, 0])))) for step in steps]
+        shares = [values[step][:, 1:].mean(axis=0) for step in steps]
+        rows.append(
+            (
+                f"{name} ({len(ops)} shapes)", _arrow(rates), _arrow([step[0] for step in theirs]),
+                rates[2] / rates[0], theirs[2][0] / theirs[0][0], rates[2] / rates[1], theirs[2][0] / theirs[1][0],
+                _arrow([s[0] for s in shares]), _arrow([step[1] for step in theirs]),
+                _arrow([s[1] for s in shares]), _arrow([step[2] for step in theirs]),
+            )
+        )  # fmt: skip
+    columns = (
+        "class", "TFLOP/s, ours", "published", "markov over roller, ours", "Gensor over Roller, published",
+        "markov over no vthread, ours", "Gensor over no vthread, published", "occupancy %, ours", "published",
+        "memory busy %, ours", "published",
+    )  # fmt: skip
+    notes = (
+        f"Ours: the model of an RTX 4090, seeds {seeds}, the best by the model of {TOP} programs of roller, of markov without "
+        "virtual threads, of markov (in this order in every cell with arrows); rates are geometric means, shares means.",
+        f"Published: one operator of each class, Table VI of {published.SOURCE} Rates of different operators do not compare.",
+        NAMED, *_directions(rows),
+    )  # fmt: skip
+    return Table("Gensor, Table VI, on the model of an RTX 4090", searches.stamp("rtx4090"), columns, tuple(rows), notes)
+
+
+def _profiled(found: list[tuple[Operator, Found]]) -> np.ndarray:
+    """TFLOP/s, occupancy and memory busy in percent, float64 [N, 3]."""
+    values = []
+    for op, ended in found:
+        graph = ConstructionGraph(op, "rtx4090", ended.outcome.space)
+        of = profile(graph, Schedule.parse(ended.outcome.schedule))
+        values.append((op.flops / of.seconds / 1e12, 100 * of.occupancy, 100 * of.memory))
+    return np.array(values)
+
+
+def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
+    """Where the order of Roller, no virtual threads, Gensor is not the paper's, or the size of a step is far from it."""
+    said = []
+    for row in rows:
+        name = str(row[0]).partition(" ")[0]
+        for of, pair in (("markov over roller", row[3:5]), ("virtual threads", row[5:7])):
+            ours, theirs = (float(value) for value in pair if isinstance(value, float))
+            if ours < 0.98 or max(ours, theirs) > 1.25 * min(ours, theirs):
+                said.append(f"{name}, {of}: {ours:.2f} by the model, {theirs:.2f} published.")
+    if said:
+        said.append(
+            "Why they differ: other shapes; and our traverser chooses a thread's tile with vector loads, unrolling and lane maps "
+            "at hand, so that virtual threads, which space out a thread's accesses, have fewer conflicts left to remove."
+        )
+    return tuple(said)
+
+
+def _measured(config: DictConfig, folder: Path) -> Table:
+    """On the hardware at hand: winners of the first program, and of ten, timed together."""
+    searches, seeds = Searches(config, folder, LIVE, config.hardware), seeds_of(config)
+    steps = (ROLLER, TREE, FULL) if searches.hardware.kind == "cpu" else (ROLLER, TREE, PLAIN, FULL)
+    trials = config.trials or TOP
+    classes = stand_in(HOST, config.limit)
+    ops = [op for some in classes.values() for op in some]
+    ended = searches.run(ops, _contenders(steps, trials), seeds)
+    logs = {op: _timed(searches, op, steps, ended, seeds) for op in ops}
+    rows = tuple(_measured_row(name, some, logs, steps) for name, some in [*classes.items(), ("all", ops)])
+    over = [(step, FULL) for step in steps[:-1]]
+    columns = (
+        "class", *(f"{b} over {a}, first program" for a, b in over), *(f"{b} over {a}, best of {trials}" for a, b in over),
+        *(f"{step}, best of {trials} over its first" for step in steps), "Gensor over Roller, published",
+        "Gensor over no vthread, published",
+    )  # fmt: skip
+    notes = (
+        f"Ours: {searches.device}, float32, {searches.hardware.units} threads, seeds {seeds}; first programs and the fastest of "
+        f"{trials} of all steps timed together in {config.rounds} interleaved rounds. Ratios of speeds, geometric means; in "
+        "brackets the 95 % bootstrap over operators and seeds (of a class with few operators it is narrower than it should be).",
+        f"Published: RTX 4090, one operator of each class, Table VI of {published.SOURCE} How many programs were measured is "
+        "not stated.",
+        "A CPU has no virtual threads. Its like of the step between is the traverser in space `tree`, the same walk without "
+        "inverse primitives: what it loses is what moving both ways is worth. Expected before the run: roller slowest, markov "
+        "fastest, and ten programs measured to bring roller nearer.",
+        NAMED, *_surprises(logs, steps),
+    )  # fmt: skip
+    return Table(f"Gensor, Table VI, its like on {searches.device}", searches.stamp("rtx4090"), columns, rows, notes)
+
+
+def _timed(
+    searches: Searches, op: Operator, steps: Sequence[str], ended: dict[tuple[Operator, str, int], Found], seeds: list[int]
+) -> dict[str, np.ndarray]:
+    """Logarithms of seconds by step and "/first" or "/best", [seeds]; nan where there is none."""
+    winners: dict[str, Found | tuple[str, float]] = {}
+    for step in steps:
+        for seed in seeds:
+            found = ended[op, step, seed]
+            winners[f"{step}/best/{seed}"] = found
+            if (first := found.first) is not None:
+                winners[f"{step}/first/{seed}"] = (first["schedule"], first["seconds"])
+    samples = searches.retimed(op, winners).samples
+
+    def log(label: str) -> float:
+        return float(np.log(np.median(samples[label]))) if label in samples else float("nan")
+
+    labels = [f"{step}/{which}" for step in steps for which in ("first", "best")]
+    return {label: np.array([log(f"{label}/{seed}") for seed in seeds]) for label in labels}
+
+
+def _measured_row(
+    name: str, ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]
+) -> tuple[Cell, ...]:
+    """One class."""
+
+    def over(slow: str, fast: str) -> str:
+        return mean_text(_differences(ops, logs, slow, fast))
+
+    theirs = published.TABLE_VI.get(name)
+    paper = (theirs[2][0] / theirs[0][0], theirs[2][0] / theirs[1][0]) if theirs else (None, None)
+    return (
+        f"{name} ({len(ops)} shapes)", *(over(f"{step}/first", f"{FULL}/first") for step in steps[:-1]),
+        *(over(f"{step}/best", f"{FULL}/best") for step in steps[:-1]),
+        *(over(f"{step}/first", f"{step}/best") for step in steps), *paper,
+    )  # fmt: skip
+
+
+def _differences(ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], slow: str, fast: str) -> np.ndarray:
+    """Log seconds of `slow` less those of `fast`, [operators, seeds], of operators that have both."""
+    values = np.array([logs[op][slow] - logs[op][fast] for op in ops])
+    return values[np.isfinite(values).all(axis=1)]
+
+
+def _surprises(logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]) -> tuple[str, ...]:
+    """Where the mean over all operators is not in the order expected."""
+    said = []
+    for step in steps[:-1]:
+        for which in ("first", "best"):
+            values = _differences(list(logs), logs, f"{step}/{which}", f"{FULL}/{which}")
+            if values.size and values.mean() < 0:
+                said.append(f"Not as expected: {step} is faster than markov by {np.exp(-values.mean()):.2f} ({which} program).")
+    return tuple(said)
+
+
+def _arrow(values: Sequence[float]) -> str:
+    """Values of the steps in their order."""
+    return " → ".join(f"{value:.3g}" for value in values)

@@ -1,0 +1,90 @@
+"""What Gensor's paper (arXiv 2502.11407) prints, as numbers.
+
+Values of figures were measured off their pictures, to about 0.01 for ratios and 5 % for times on a logarithmic axis; those of
+Tables V and VI were read. Measured by the authors on an RTX 4090 (24 GB, with an i7-13700K) or a Jetson Orin Nano (8 GB,
+15 W). Warm-up, repeats and the number of Ansor's trials are not stated in what was available to us; the precision is taken
+for float32 because of the rates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+CLASSES = {"C": "conv2d", "M": "gemm", "V": "gemv", "P": "avg_pool2d"}
+"""First letter of an operator's name in the paper -> class here."""
+
+FIGURE_6 = {
+    "C1": (0.71, 0.49, 0.74), "C2": (0.88, 0.65, 0.76), "C3": (0.89, 0.10, 0.61), "C4": (1.52, 0.65, 0.85),
+    "C5": (2.41, 1.80, 1.91), "C6": (0.32, 0.57, 0.82), "M1": (1.36, 0.86, 1.03), "M2": (0.90, 0.95, 1.00),
+    "M3": (1.46, 0.96, 1.00), "M4": (1.11, 0.44, 0.67), "M5": (1.46, 0.98, 1.13), "M6": (0.91, 0.96, 1.00),
+    "M7": (0.81, 0.97, 1.00), "M8": (1.61, 0.75, 0.80), "M9": (1.27, 0.79, 0.84), "V1": (0.98, 0.48, 0.99),
+    "V2": (0.99, 0.49, 0.77), "V3": (0.56, 0.13, 0.45), "V4": (0.21, 0.48, 0.71), "V5": (0.85, 0.49, 0.51),
+    "V6": (0.97, 0.49, 0.53), "P1": (1.50, 0.92, 1.20), "P2": (1.63, 0.64, 0.75), "P3": (1.41, 0.67, 0.78),
+}  # fmt: skip
+"""RTX 4090: FLOPS of the vendor library, Roller and Gensor relative to Ansor's."""
+
+FIGURE_7 = {
+    "C1": (1.38, 0.55, 0.64), "C2": (0.94, 0.06, 0.08), "C3": (0.64, 0.50, 0.63), "M10": (1.68, 1.37, 1.62),
+    "M11": (0.73, 0.89, 0.99), "M12": (1.53, 0.97, 1.12), "M13": (2.12, 0.92, 1.13), "V1": (0.78, 0.48, 0.54),
+    "V2": (1.45, 0.91, 0.95), "V3": (2.14, 0.92, 0.99), "V4": (0.84, 0.47, 0.74), "V5": (1.17, 0.65, 0.87),
+}  # fmt: skip
+"""Orin Nano: the same."""
+
+TABLE_V = {
+    "T1": ((18.9, 17.1), (50.9, 46.7), (99.6, 92.7), (0.287, 0.303)),
+    "T2": ((83.9, 76.3), (64.1, 61.7), (66.5, 51.7), (0.369, 0.387)),
+    "T3": ((69.2, 61.2), (82.1, 80.3), (99.2, 95.1), (0.083, 0.091)),
+}
+"""RTX 4090: compute throughput, memory busy, L2 hit rate in percent, and milliseconds; of each Gensor's and Ansor's."""
+
+TABLE_VI = {
+    "conv2d": ((22.76, 46.36, 21.42), (31.93, 51.92, 24.77), (34.54, 52.17, 25.48)),
+    "gemm": ((37.6, 59.50, 42.80), (43.1, 63.81, 60.12), (45.2, 64.11, 64.06)),
+    "gemv": ((0.23, 18.24, 3.67), (0.39, 22.13, 23.96), (0.47, 24.24, 24.80)),
+    "avg_pool2d": ((0.07, 1.74, 26.98), (0.08, 3.08, 36.88), (0.08, 3.44, 42.90)),
+}
+"""RTX 4090, one operator of each class: TFLOPS, occupancy and memory busy in percent, of Roller, Gensor without virtual
+threads, Gensor."""
+
+SIZES = tuple(2**power for power in range(7, 16))
+FIGURE_8 = {
+    "Ansor": (509.0, 606.0, 591.0, 653.0, 670.0, 1080.0, 4160.0, 12500.0, 43800.0),
+    "AutoTVM": (279.0, 272.0, 217.0, 138.0, 161.0, 265.0, 722.0, 882.0, 798.0),
+    "Roller": (0.28, 0.23, 0.20, 0.20, 0.19, 0.19, 0.19, 0.19, 0.19),
+    "Gensor": (3.0, 2.2, 2.6, 2.1, 2.7, 2.9, 2.4, 2.9, 2.9),
+}
+"""RTX 4090: seconds of compiling a GEMM of extents n x n x n, for n of SIZES."""
+
+FIGURE_10 = {"Roller": (9.5, 3.52, 9.5), "Gensor": (18.0, 4.35, 42.0), "Ansor": (1040.0, 5.03, 1840.0)}
+"""RTX 4090, ResNet-34 at batch 128: seconds to the first code, thousand frames a second in the end, seconds until then.
+(Of Roller, which was ready between 8 and 11 s, the middle.)"""
+
+LENGTHS = (20, 50, 100, 200, 500)
+FIGURE_11 = {
+    "PyTorch": (0.57, 0.59, 0.56, 0.58, 0.59),
+    "DietCode": (0.94, 1.02, 0.95, 0.95, 0.76),
+    "Gensor": (1.07, 1.17, 1.09, 1.07, 1.16),
+}
+"""RTX 4090, a small BERT at LENGTHS of its sequence: rate relative to Roller's."""
+
+FIGURE_12 = {"PyTorch": 1826.0, "Roller": 1495.0, "Gensor": 1419.0}
+"""RTX 4090: seconds of 4 x 2000 inferences of MobileNetV2 whose channels change three times, optimising anew each time.
+Ansor was still optimising after 3000 s."""
+
+SOURCE = "arXiv 2502.11407, measured by its authors; values of figures were read off their pictures."
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean of at least one number."""
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def class_means(figure: dict[str, tuple[float, float, float]], of: str | None) -> tuple[float, float, float, float]:
+    """Geometric means over a class of operators: speed of library, Roller, Gensor over Ansor's, of Gensor over Roller's.
+
+    None takes all classes.
+    """
+    rows = [values for name, values in figure.items() if of is None or CLASSES[name[0]] == of]
+    library, roller, gensor = (geometric_mean([row[i] for row in rows]) for i in range(3))
+    return library, roller, gensor, gensor / roller
