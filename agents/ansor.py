@@ -17,7 +17,6 @@ from agents.statement_features import statement_features
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
-
 TUNINGS = ("evolution", "beam", "none")
 
 

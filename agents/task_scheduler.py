@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+
 class Scheduler(Protocol):
     """Says which task gets the next batch."""
 

@@ -2,7 +2,8 @@
 
 The budget is the session's, model evaluations are counted by the graph, every strategy starts from the same task and knows
 nothing else, and each search has one thread. Everything is answered from tables whose best kernel is known, or by the model
-(then against the best that any search found), so that what is compared is regret. A run that was stopped continues where it was when the same command is given again.
+(then against the best that any search found), so that what is compared is regret. A run that was stopped continues where it
+was when the same command is given again.
 """
 
 from __future__ import annotations

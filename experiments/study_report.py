@@ -22,7 +22,8 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         f"Hardware {summary['hardware']} ({summary['device']}), space {summary['space']}, {len(tasks)} tasks, "
         f"{len(seeds)} seeds, {summary['trials']} trials a search. {_source(summary)} "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
-        f"Regret is log(T / T*) of the best kernel so far, T* being {_best(summary)}. Interquartile means over tasks and seeds, in brackets 95 % intervals of a bootstrap that draws tasks, and "
+        f"Regret is log(T / T*) of the best kernel so far, T* being {_best(summary)}. Interquartile means "
+        "over tasks and seeds, in brackets 95 % intervals of a bootstrap that draws tasks, and "
         "seeds within tasks. A search that ends early keeps its last kernel. "
         + (f"{CHANCE.capitalize()}: uniform draws of kernels without replacement, exactly. " if summary["chance"] else "")
         + "Trials, model evaluations, and overhead (wall time of a search outside of measuring) "

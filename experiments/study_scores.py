@@ -23,6 +23,8 @@ from gensor_gym.measure.recorded import RecordedBackend
 from gensor_gym.operators.types import Operator
 
 SIGNIFICANT = 0.05
+Truths = list[Truth] | list[BestKnown]
+"""What every task's kernels are compared with."""
 DIRECTIONS = ("worse", "better", "same")
 
 
@@ -106,8 +108,8 @@ def stamp_of(backend: Backend) -> Stamp:
 
 def _truths(
     settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results
-) -> list[Truth] | list[BestKnown]:
-    """What every task's kernels are compared with; nothing where no search was done."""
+) -> Truths:
+    """Of every task; nothing where no search was done."""
     if not done:
         return []
     if not isinstance(settings.backend, RecordedBackend):
@@ -118,7 +120,7 @@ def _truths(
 
 
 def _curves(
-    jobs: list[Job], truths: list[Truth] | list[BestKnown], seeds: int, length: int, outcomes: dict[str, Outcome], results: Results
+    jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results
 ) -> Curves:
     """Curves of one strategy, whose jobs come by task, then by seed."""
     regret, seconds, elapsed = [], [], []

@@ -21,8 +21,8 @@ CLASSES = ("C2D", "GMM", "GRP", "DIL", "DEP", "NRM")
 PER_CLASS = 4
 LABELS = {"beam_search": "Beam search", "no_fine_tuning": "No fine-tuning", "limited_space": "Limited space"}
 OPERATORS_PUBLISHED = (
-    "Published (figure 6): Intel CPU with 18 cores, measured, at most 1000 trials, 10 classes x 4 shapes x batch 1 and 16, against "
-    "PyTorch, Halide's auto-scheduler, FlexTensor and AutoTVM. Ansor is best or equal to the best in all 20 cases, 1.1 to 22.5 "
+    "Published (figure 6): Intel CPU with 18 cores, measured, at most 1000 trials, 10 classes x 4 shapes x batch 1 and 16, "
+    "against PyTorch, Halide's auto-scheduler, FlexTensor and AutoTVM. Ansor is best or equal to the best in all 20 cases, 1.1 to 22.5 "
     "times ahead of the other search frameworks; the bars' numbers are in an image and not at hand.",
     "As in the paper: bars are geometric means over shapes of throughput over the best's, made 1 for the best search of a "
     "class; +- is the standard deviation over shapes. Here 6 of the 10 classes exist (C1D, C3D, T2D and CAP do not), and NRM is "
@@ -31,8 +31,8 @@ OPERATORS_PUBLISHED = (
     "AutoTVM's templates; here both search the same space, so no such lead is to be expected.",
 )
 FIGURE_7 = (
-    "Published (figure 7): last convolution of ResNet-50, batch 16, Intel CPU, measured, median of five runs over trials, speed over "
-    "the best program's. Order at the end: full Ansor first, and both the large space and fine-tuning are needed; values are in "
+    "Published (figure 7): last convolution of ResNet-50, batch 16, Intel CPU, measured, median of five runs over trials, "
+    "speed over the best program's. Order at the end: full Ansor first, and both the large space and fine-tuning are needed; values are in "
     "an image and not at hand.",
     "The paper names no numbers for the limited space and the beam: see `agents.sketches` and `agents.beam_of_sketches`.",
 )

@@ -40,8 +40,8 @@ PUBLISHED = {
     "full": "best", "no_task_scheduler": "below full", "limited_space": "worst at the end", "no_fine_tuning": "below AutoTVM",
 }
 NOTES = (
-    "Published (figure 10): MobileNet-V2 and ResNet-50 together on an Intel CPU, measured; geometric mean of both networks' speed-ups over "
-    "AutoTVM against trials. Numbers are in an image and not at hand; the order at the end is.",
+    "Published (figure 10): MobileNet-V2 and ResNet-50 together on an Intel CPU, measured; geometric mean of both networks' "
+    "speed-ups over AutoTVM against trials. Numbers are in an image and not at hand; the order at the end is.",
     "Ours: ResNet-18's convolutions with their appearances and MobileNet's depthwise ones, since whole networks of the paper "
     "hold operators that do not exist here. Speed: geometric mean of both networks' speed-ups, over the best of all at any time.",
 )  # fmt: skip
@@ -69,7 +69,8 @@ def make(folder: Path, overrides: Sequence[str]) -> Table:
         f"{sum(map(len, tasks['networks'].values()))} tasks, {len(seeds)} seeds; 95 % intervals of a bootstrap over seeds."
     )
     notes = (conditions, *verdicts(curves, tasks), *NOTES)
-    return Table("Ansor, figure 10 on the model of a CPU: the task scheduler", Stamp.PREDICTED, columns, tuple(rows), notes, (figure,))
+    title = "Ansor, figure 10 on the model of a CPU: the task scheduler"
+    return Table(title, Stamp.PREDICTED, columns, tuple(rows), notes, (figure,))
 
 
 def verdicts(curves: dict[str, np.ndarray], tasks: dict[str, Any]) -> list[str]:
