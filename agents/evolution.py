@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.sketches import LOCATIONS, Sketch, set_chains
+from agents.thread_binding import binds
 from agents.tile_moves import TileMoves, pick
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
@@ -80,7 +81,7 @@ class Evolution:
         self._kinds = [self._chances(number) for number in range(len(sketches))]
 
     def sample(self, rng: np.random.Generator, count: int) -> Population:
-        """Up to `count` legal programs at random, sketches being equally likely; fewer where most draws are illegal."""
+        """Up to `count` programs at random, legal and of bound threads, sketches equally likely; fewer where few draws are."""
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
         for _ in range(self.settings.tries):
             if len(found) >= count:
@@ -90,7 +91,7 @@ class Evolution:
             for number, sketch in enumerate(self.sketches):
                 mine = ids == number
                 rows[mine] = sketch.sample(rng, int(mine.sum()))
-            kept = np.flatnonzero(self.graph.fits(rows))
+            kept = np.flatnonzero(self.graph.fits(rows) & binds(self.graph, rows))
             found = found.joined(Population(rows[kept], ids[kept]))
         return found.take(np.arange(min(count, len(found))))
 

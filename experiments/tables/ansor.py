@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,8 @@ PER_CLASS = 4
 LABELS = {"beam_search": "Beam search", "no_fine_tuning": "No fine-tuning", "limited_space": "Limited space"}
 OPERATORS_PUBLISHED = (
     "Published (figure 6): Intel CPU with 18 cores, measured, at most 1000 trials, 10 classes x 4 shapes x batch 1 and 16, "
-    "against PyTorch, Halide's auto-scheduler, FlexTensor and AutoTVM. Ansor is best or equal to the best in all 20 cases, 1.1 to 22.5 "
-    "times ahead of the other search frameworks; the bars' numbers are in an image and not at hand.",
+    "against PyTorch, Halide's auto-scheduler, FlexTensor and AutoTVM. Ansor is best or equal to the best in all 20 cases, 1.1 "
+    "to 22.5 times ahead of the other search frameworks; the bars' numbers are in an image and not at hand.",
     "As in the paper: bars are geometric means over shapes of throughput over the best's, made 1 for the best search of a "
     "class; +- is the standard deviation over shapes. Here 6 of the 10 classes exist (C1D, C3D, T2D and CAP do not), and NRM is "
     "the sum alone.",
@@ -32,25 +33,26 @@ OPERATORS_PUBLISHED = (
 )
 FIGURE_7 = (
     "Published (figure 7): last convolution of ResNet-50, batch 16, Intel CPU, measured, median of five runs over trials, "
-    "speed over the best program's. Order at the end: full Ansor first, and both the large space and fine-tuning are needed; values are in "
-    "an image and not at hand.",
+    "speed over the best program's. Order at the end: full Ansor first, and both the large space and fine-tuning are needed; "
+    "values are in an image and not at hand.",
     "The paper names no numbers for the limited space and the beam: see `agents.sketches` and `agents.beam_of_sketches`.",
 )
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """Operators, figure 7 and figure 10, each on the model and where tables are recorded on these."""
-    given = list(config.overrides or ())
+    everything = list(config.overrides or ())
+    given = [override for override in everything if not override.startswith("tasks.")]
     single = study_of("ansor_operators", folder, [*_limited(config.limit), *given])
     recorded = study_of("ansor_operators_recorded", folder, given)
     seven = study_of("ansor_ablation", folder, given)
     seven_recorded = study_of("ansor_ablation_recorded", folder, given)
     return [
-        operators_table("Ansor, figure 6: single operators on the model of a CPU", single, _model_class, folder),
-        operators_table("Ansor, figure 6: single operators on recorded tables of a CPU", recorded, _recorded_class, folder),
+        operators_table("Ansor, figure 6: single operators on the model of a CPU", single, folder),
+        operators_table("Ansor, figure 6: single operators on recorded tables of a CPU", recorded, folder),
         ablation_table("Ansor, figure 7 on the model of a CPU", seven, folder),
         ablation_table("Ansor, figure 7 on recorded tables of a CPU", seven_recorded, folder),
-        ansor_tasks.make(folder, given),
+        ansor_tasks.make(folder, everything),
     ]
 
 
@@ -61,22 +63,17 @@ def _limited(limit: int | None) -> list[str]:
     return [] if limit is None else [f"operators=[{','.join(names)}]"]
 
 
-def _model_class(text: str) -> str:
-    """Class and batch of an operator of Ansor's appendix."""
-    of = {str(operators.resolve_one(f"ansor/{c}{i}_b{b}")): f"{c} batch {b}" for c in CLASSES for i in range(4) for b in (1, 16)}
-    return of[text]
+def classes_of(tasks: Sequence[str]) -> list[str]:
+    """Class and batch of operators of Ansor's appendix, the name of others."""
+    ids = [(f"{of} batch {batch}", f"ansor/{of}{i}_b{batch}") for of in CLASSES for i in range(PER_CLASS) for batch in (1, 16)]
+    named = {str(operators.resolve_one(id_)): name for name, id_ in ids}
+    return [named.get(task, task.partition("(")[0]) for task in tasks]
 
 
-def _recorded_class(text: str) -> str:
-    """Class of a recorded operator."""
-    return text.partition("(")[0]
-
-
-def operators_table(title: str, study: Study, class_of: object, folder: Path) -> Table:
+def operators_table(title: str, study: Study, folder: Path) -> Table:
     """A row for each class: speed over the best search's after the last trial; then all classes together."""
-    assert callable(class_of)
     names = list(study.scores.curves)
-    classes = [class_of(task) for task in study.scores.tasks]
+    classes = classes_of(study.scores.tasks)
     last = {name: speeds(study.scores, name)[..., -1] for name in names}
     rows: list[tuple[Cell, ...]] = []
     for of in dict.fromkeys(classes):
@@ -85,8 +82,8 @@ def operators_table(title: str, study: Study, class_of: object, folder: Path) ->
     rows.append(("all: speed over the best known's", *(with_interval(last[name]) for name in names), "Ansor"))
     columns = ("class (shapes)", *(f"{name}, ours" for name in names), "best, published")
     panels = {
-        of: {name: speeds(study.scores, name)[[i for i, c in enumerate(classes) if c.split(" ")[0] == of]] for name in names}
-        for of in dict.fromkeys(c.split(" ")[0] for c in classes)
+        of: {name: speeds(study.scores, name)[[i for i, c in enumerate(classes) if c.partition(" ")[0] == of]] for name in names}
+        for of in dict.fromkeys(c.partition(" ")[0] for c in classes)
     }
     figure = studies_figure.draw(panels, folder / f"{study.name}.png")
     notes = (study.conditions, *study.verdicts(), *OPERATORS_PUBLISHED)

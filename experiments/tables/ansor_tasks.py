@@ -63,7 +63,7 @@ def make(folder: Path, overrides: Sequence[str]) -> Table:
     first = min(len(seeds) and int(np.argmax(values[0, i] > 0)) for values in curves.values() for i in range(len(seeds)))
     x = np.arange(max(first, _born(curves)), tasks["trials"])
     shown = {LABELS.get(name, name): values[..., x] for name, values in curves.items()}
-    figure = studies_figure.draw({"two networks": shown}, folder / f"{NAME}.png", x + 1)
+    figure = studies_figure.draw({"two networks": shown}, folder / f"{NAME}.png", (x + 1).tolist())
     conditions = (
         f"Ours: model of {plain['hardware']}, space {plain['space']}, {tasks['trials']} trials for "
         f"{sum(map(len, tasks['networks'].values()))} tasks, {len(seeds)} seeds; 95 % intervals of a bootstrap over seeds."
