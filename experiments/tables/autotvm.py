@@ -48,8 +48,9 @@ NOTES = (
     "Published: TITAN X, measured, 800 trials (2000 for genetic and random search), 3 repeats, C1 to C12 of ResNet-18, CUDA "
     "template of direct convolution. Its curves are figures whose numbers are not at hand, so only directions compare.",
     "The genetic search here has a population of 16 and begins with walks; the paper's has 100 and begins with random programs.",
-    "Transfer published: 2 to 10 times fewer trials, as secondary sources have it. Ours: trials after which `autotvm` has "
-    "half its own gain on its first plan still to make, over those of `transfer`; see `faster`.",
+    "Faster: trials that the search beside needs for what it has after half of its trials, over those that this one needs for "
+    "the same (geometric mean; one that never has it counts as having it with the next trial). Published of transfer: 2 to 10 "
+    "times, as secondary sources have it.",
 )
 
 
