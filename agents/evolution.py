@@ -27,6 +27,10 @@ WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}
 FACTORS = ("thread_split", "reduce_threads", "split_k")
 """Knobs that are factors of a reduction: mutated as tiles are."""
 
+LEAST = 50
+"""Random programs that a first population should have (TVM v0.8: sample_init_min_population)."""
+ROUNDS = 500
+"""Rounds of drawing for it."""
 DRAWS = 5
 """Random numbers that one child takes."""
 
@@ -81,10 +85,13 @@ class Evolution:
         self._kinds = [self._chances(number) for number in range(len(sketches))]
 
     def sample(self, rng: np.random.Generator, count: int) -> Population:
-        """Up to `count` programs at random, legal and of bound threads, sketches equally likely; fewer where few draws are."""
+        """Up to `count` programs at random, legal and of bound threads, sketches being equally likely.
+
+        Fewer where few draws are such: after `tries` rounds LEAST are enough, and after ROUNDS whatever there is.
+        """
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
-        for _ in range(self.settings.tries):
-            if len(found) >= count:
+        for turn in range(ROUNDS):
+            if len(found) >= (count if turn < self.settings.tries else min(count, LEAST)):
                 break
             ids = rng.integers(len(self.sketches), size=count)
             rows = np.repeat(self.sketches[0].base[None], count, axis=0)
