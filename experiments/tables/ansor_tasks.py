@@ -60,8 +60,7 @@ def make(folder: Path, overrides: Sequence[str]) -> Table:
         (LABELS.get(name, name), *(_cell(values[..., k]) for k in at), PUBLISHED.get(name)) for name, values in curves.items()
     ]
     columns = ("variant", *(f"speed after {k + 1} trials, ours" for k in at), "published at the end")
-    first = min(len(seeds) and int(np.argmax(values[0, i] > 0)) for values in curves.values() for i in range(len(seeds)))
-    x = np.arange(max(first, _born(curves)), tasks["trials"])
+    x = np.arange(_born(curves), tasks["trials"])
     shown = {LABELS.get(name, name): values[..., x] for name, values in curves.items()}
     figure = studies_figure.draw({"two networks": shown}, folder / f"{NAME}.png", (x + 1).tolist())
     conditions = (
@@ -104,11 +103,14 @@ def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> lis
     """Speed by trials of one search: minus the objective, 0 until every task has a program."""
     tasks = plain["tasks"]
     given = dict(tasks["variants"][variant])
-    about = {"plain": tasks["networks"], "trials": tasks["trials"], "given": given, "seed": seed, "hardware": plain["hardware"],
-             "space": plain["space"], "fingerprint": fingerprint(), "code": code_digest()}  # fmt: skip
+    about = {
+        "networks": tasks["networks"], "ansor": plain["strategies"]["ansor"], "trials": tasks["trials"], "given": given,
+        "seed": seed, "hardware": plain["hardware"], "space": plain["space"], "fingerprint": fingerprint(),
+        "code": code_digest(),
+    }  # fmt: skip
     path = folder / f"{variant}_{seed}_{short_hash(about)}.json"
     if not path.exists():
-        write_text(path, json.dumps({"about": about, "speed": _speeds(plain, given, seed)}))
+        write_text(path, json.dumps({"about": about, "speed": _speeds(plain, dict(given), seed)}))
     found: list[float] = json.loads(path.read_text(encoding="utf-8"))["speed"]
     return found
 
@@ -130,7 +132,8 @@ def _speeds(plain: dict[str, Any], given: dict[str, Any], seed: int) -> list[flo
     )  # fmt: skip
     speed: list[float] = []
     for value, trials in zip(found.objective, found.trials, strict=True):
-        speed += [speed[-1] if speed else 0.0] * max(0, trials - 1 - len(speed)) + [0.0 if np.isinf(value) else -value]
+        speed += [speed[-1] if speed else 0.0] * (trials - len(speed))
+        speed[-1] = 0.0 if np.isinf(value) else -value
     return (speed + [speed[-1]] * tasks["trials"])[: tasks["trials"]]
 
 

@@ -102,8 +102,9 @@ def _table(title: str, study: Study, folder: Path) -> Table:
     panels = {
         title: {name: speeds(study.scores, name) for name in members if name in study.scores.curves}
         for title, members in PANELS.items()
+        if set(members) & set(names)
     }
-    shown = {title: curves for title, curves in panels.items() if len(curves) > 1}
+    shown = {title: curves for title, curves in panels.items() if len(curves) > 1} or panels
     figure = studies_figure.draw(shown, folder / f"{study.name}.png")
     notes = (study.conditions, *study.verdicts(), *NOTES)
     return Table(title, study.stamp, columns, tuple(rows), notes, (figure,))
