@@ -65,7 +65,8 @@ def optimize(
 
 
 def run(strategy: Strategy, session: Session, seed: int) -> None:
-    """Search until the strategy or the budget is done."""
+    """Search until the strategy or the budget is done; the session's clock starts here."""
+    session.start()
     try:
         strategy.search(session, np.random.default_rng(seed))
     except BudgetSpent:

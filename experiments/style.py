@@ -88,7 +88,7 @@ def _unit(seconds: float) -> str:
     """A tick of a time axis."""
     for name, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size * 0.9999:
-            return f"{seconds / size:.3g} {name}"
+            return f"{seconds:.0f} s" if seconds >= 1000 else f"{seconds / size:.3g} {name}"
     return f"{seconds / 1e-9:.3g} ns"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from rich.console import Console
 
 from experiments.reproduce import reproduce, show
 from experiments.tables.table import Stamp, Table
-from gensor_gym.fingerprint import fingerprint
 
 CONF = Path(__file__).resolve().parents[1] / "conf" / "reproduce.yaml"
 
@@ -22,20 +20,6 @@ def _config(table: str, folder: Path, **values: object) -> DictConfig:
     config = OmegaConf.load(CONF)
     del config["hydra"]
     return OmegaConf.merge(config, {"table": table, "output": str(folder), **values})  # type: ignore[return-value]
-
-
-def test_gensor_operators(tmp_path: Path) -> None:
-    table, ablation = reproduce(_config("gensor_operators", tmp_path, limit=1))
-    assert [row[3] for row in table.rows] == [0.287, 0.369, 0.083]
-    assert all(0.1 < row[5] < 10 for row in table.rows)  # the model is of the right order
-    assert all(row[1] <= row[2] * 1.001 for row in table.rows)  # the graph holds the tree
-    assert "predicted" in table.columns[1] and "published" in table.columns[3]
-    assert [row[0] for row in ablation.rows] == [
-        "conv2d (1 shapes)", "gemm (1 shapes)", "gemv (1 shapes)", "avg_pool2d (1 shapes)",
-    ]  # fmt: skip
-    assert json.loads((tmp_path / "gensor_operators.json").read_text())["fingerprint"] == fingerprint()
-    text = (tmp_path / "gensor_operators.md").read_text()
-    assert "nothing was timed" in text and "| 0.287 |" in text
 
 
 def test_gpu_published(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gensor_gym.measure
+from agents.optimize import run
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import LEVEL
@@ -121,6 +122,19 @@ def test_store_answers_but_charges(tmp_path: Path) -> None:
         second.measure(batch[3:])
     assert second.elapsed >= 0.06  # the seconds of the trials count as if they had been run
     assert [row.schedule for row in second.trace] == [row.schedule for row in first.trace]
+
+
+def test_a_search_counts_the_time_before_it_asks_for_anything() -> None:
+    class Slow:
+        space = "gensor"
+
+        def search(self, session: Session, rng: np.random.Generator) -> None:
+            time.sleep(0.05)
+            session.measure(schedules(1))
+
+    s = session("analytic")
+    run(Slow(), s, 0)
+    assert s.trace[0].elapsed_s >= 0.05
 
 
 def test_moods_of_the_machine_are_stored_and_tried_again(tmp_path: Path) -> None:

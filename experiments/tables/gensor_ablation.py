@@ -103,8 +103,8 @@ def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
                 said.append(f"{name}, {of}: {ours:.2f} by the model, {theirs:.2f} published.")
     if said:
         said.append(
-            "Why they differ: other shapes; and our traverser chooses a thread's tile with vector loads, unrolling and lane maps "
-            "at hand, so that virtual threads, which space out a thread's accesses, have fewer conflicts left to remove."
+            "What may be why: other shapes; and the programs here have vector loads, padded layouts and unrolling set by rule, "
+            "so that virtual threads, which space out a thread's accesses, have fewer conflicts left to remove."
         )
     return tuple(said)
 

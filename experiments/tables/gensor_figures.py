@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from experiments.tables.speeds import Speeds
 Curve = tuple[np.ndarray, np.ndarray]
 """x and y."""
 LIBRARY = "vendor's library"
+MARKS = 10
+"""On a line of many points."""
 
 
 def draw_operators(
@@ -44,36 +47,41 @@ def draw_operators(
 
 
 def draw_curves(
-    panels: Sequence[tuple[str, Mapping[str, Curve]]], labels: tuple[str, str], path: Path, times: str = "xy"
+    panels: Sequence[tuple[str, Mapping[str, Curve]]], labels: tuple[str, str], path: Path, kinds: tuple[str, str]
 ) -> str:
-    """Lines of one panel beside the other, both axes logarithmic; axes named in `times` are of seconds."""
+    """Lines of one panel beside the other; what each axis counts is one of "sizes", "calls", "seconds", "share"."""
     with plt.rc_context(style.RC):
         canvas, grid = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.2), squeeze=False, layout="constrained")
         looks = _looks([name for _, curves in panels for name in curves])
         for axes, (title, curves) in zip(grid[0], panels, strict=True):
             for name, (x, y) in curves.items():
                 colour, marker = looks[name]
-                dashed = "--" if name not in style.FIXED and name[0].isupper() else "-"
-                axes.plot(x, y, dashed, color=colour, marker=marker, markersize=4, linewidth=1.5, label=name)
-            _logarithmic(axes, times)
+                dashed = "-" if name[0].islower() else "--"
+                drawn = "steps-post" if kinds[1] == "share" else "default"
+                axes.plot(
+                    x, y, dashed, color=colour, marker=marker, markevery=max(1, len(x) // MARKS), markersize=4, linewidth=1.5,
+                    label=name, drawstyle=drawn,
+                )  # fmt: skip
+            for axis, kind in zip("xy", kinds, strict=True):
+                _scale(axes, axis, kind)
             axes.set_title(title)
             axes.set_xlabel(labels[0])
-            axes.legend(fontsize=7, ncols=2)
+            axes.legend(fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.14))
         grid[0][0].set_ylabel(labels[1])
         return style.save(canvas, path)
 
 
-def _logarithmic(axes: Axes, times: str) -> None:
-    """Both axes: seconds with units, sizes as powers of two."""
-    for axis in ("x", "y"):
-        if axis in times:
-            style.time_axis(axes, axis)
-        elif axis == "x":
-            axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        else:
-            axes.set_yscale("log")
-            _ratio_ticks(axes)
+def _scale(axes: Axes, axis: str, kind: str) -> None:
+    """An axis for what it counts: logarithmic but for shares."""
+    within = getattr(axes, f"{axis}axis")
+    if kind == "seconds":
+        style.time_axis(axes, axis)
+    elif kind == "share":
+        getattr(axes, f"set_{axis}lim")(0.0, 1.05)
+    else:
+        getattr(axes, f"set_{axis}scale")("log", base=2 if kind == "sizes" else 10)
+        within.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value < 1e6 else f"{value:.0e}"))
+        within.set_minor_formatter(NullFormatter())
 
 
 def _dots(
@@ -99,6 +107,7 @@ def _ratio_ticks(axes: Axes) -> None:
     axes.set_yticks(shown)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="y", which="minor", length=0)
 
 
 PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "autotvm", "PyTorch": "torch"}
@@ -106,10 +115,19 @@ PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "a
 
 
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and mark of every name; a strategy of the paper has those of its counterpart here."""
-    ours = list(dict.fromkeys(PAPER.get(name, name) for name in (*names, "roller", "markov", "torch")))
-    looks = style.look(ours)
-    return {**looks, **{name: looks[mine] for name, mine in PAPER.items() if mine in looks}}
+    """Colour and mark of every name; a strategy of the paper has those of its counterpart here.
+
+    What follows a strategy's name (its trials) does not change the colour; a second line of it has the next mark.
+    """
+    plain = {name: PAPER.get(name, re.split(r"[ ,:]", name)[0]) for name in names if name != LIBRARY}
+    looks = style.look(list(dict.fromkeys((*plain.values(), "roller", "markov", "torch"))))
+    found = dict(looks)
+    for name, of in plain.items():
+        colour, marker = looks[of]
+        earlier = [other for other in list(plain)[: list(plain).index(name)] if plain[other] == of and other not in PAPER]
+        turn = 0 if name in PAPER else len(earlier)
+        found[name] = (colour, style.MARKERS[(style.MARKERS.index(marker) + turn) % len(style.MARKERS)])
+    return {**found, **{name: looks[mine] for name, mine in PAPER.items() if mine in looks}}
 
 
 def _short(text: str) -> str:

@@ -168,8 +168,9 @@ WHY = {
     "and the tile rules of our `roller` and the program generated from a tile are not those of its code.",
     "gemm": "The shapes differ, and both strategies here share one code generator, whose fixed parts (vector loads, packing, "
     "unrolling) serve the tree as well as the graph.",
-    "gemv": "A matrix-vector product is bound by memory: once threads read whole lines, any tile reaches the same bandwidth, and "
-    "our `roller` builds such tiles too, whereas the Roller of the paper reaches half of Ansor.",
+    "gemv": "A matrix-vector product is bound by memory and by how many loads are under way. Neither `roller` nor `markov` "
+    "shares a reduction between threads (`markov_ext` and `ansor` may), so on a GPU both hang on how few rows there are, and the "
+    "shapes differ.",
     "avg_pool2d": "Pools move far more bytes than they compute; the shapes differ, and Roller takes its rules for plain "
     "operators there, of which ours has the alignment alone.",
 }

@@ -59,6 +59,10 @@ FIGURE_8 = {
 FIGURE_10 = {"Roller": (9.5, 3.52, 9.5), "Gensor": (18.0, 4.35, 42.0), "Ansor": (1040.0, 5.03, 1840.0)}
 """RTX 4090, ResNet-34 at batch 128: seconds to the first code, thousand frames a second in the end, seconds until then.
 (Of Roller, which was ready between 8 and 11 s, the middle.)"""
+FIGURE_10_CURVES = {
+    "Roller": ((9.5, 3.52),), "Gensor": ((23.0, 3.0), (26.0, 4.1), (42.0, 4.35)), "Ansor": ((1140.0, 4.4), (1840.0, 5.03)),
+}  # fmt: skip
+"""The same: points of the curves, seconds and thousand frames a second."""
 
 LENGTHS = (20, 50, 100, 200, 500)
 FIGURE_11 = {

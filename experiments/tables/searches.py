@@ -105,7 +105,8 @@ class Searches:
 
     def _job(self, op: Operator, one: Contender, seed: int) -> Job:
         """The job of a contender."""
-        of, name = one.of or one.name, f"{one.name}@{one.trials}"
+        of = one.of or one.name
+        name = f"{one.name if one.hyperparameters else of}@{one.trials}"  # one job, whatever tables call it
         budget = Budget(trials=one.trials)
         return Job(op, self.hardware, self.backend.name, self.device, name, of, one.hyperparameters, seed, budget)
 

@@ -13,6 +13,9 @@ from experiments.summary import ratio
 from experiments.tables.searches import LIVE, Contender, Searches
 from gensor_gym.operators.types import Operator
 
+FEW = 3
+"""Operators of which a bootstrap says nothing when there are less."""
+
 
 @dataclass(frozen=True)
 class Speeds:
@@ -61,6 +64,9 @@ def speeds_of(
         for j, seed in enumerate(seeds):
             for name in names:
                 _fill(made, timed, (i, j), name, seed, reference)
+    for name in (name for name in names if name == TORCH and np.isnan(made["seconds"][name]).all()):
+        for values in made.values():
+            del values[name]
     return Speeds(tuple(operators), searches.tier == LIVE, made["logs"], made["low"], made["high"], made["seconds"])
 
 
@@ -78,11 +84,17 @@ def _fill(
 
 
 def mean_text(logs: np.ndarray) -> str:
-    """Exponential of the mean of logs [operators, seeds] with its bootstrap interval; a dash where there are none."""
+    """Exponential of the mean of logs [operators, seeds] with its bootstrap interval.
+
+    Of fewer than FEW operators without one; a dash where there are none.
+    """
     if not logs.size:
         return "-"
+    text = f"{np.exp(np.mean(logs)):.2f}"
+    if len(logs) < FEW:
+        return text
     low, high = bootstrap(np.mean, logs)
-    return f"{np.exp(np.mean(logs)):.2f} [{np.exp(low):.2f}, {np.exp(high):.2f}]"
+    return f"{text} [{np.exp(low):.2f}, {np.exp(high):.2f}]"
 
 
 def rates(speeds: Speeds, name: str) -> list[float | None]:

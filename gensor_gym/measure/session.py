@@ -145,7 +145,7 @@ class Session:
         Raises:
             BudgetSpent: when there is work to do and nothing left to do it with.
         """
-        self._tick()
+        self.start()
         begin = time.perf_counter()
         try:
             return self._answer(schedules)
@@ -191,7 +191,7 @@ class Session:
         Raises:
             BudgetSpent: when fewer evaluations, or no seconds, are left.
         """
-        self._tick()
+        self.start()
         limit = self.budget.evaluations
         if limit is not None and self.evaluations + evaluations > limit:
             raise BudgetSpent(f"{self.evaluations} of {limit} model evaluations spent, {evaluations} more asked for")
@@ -199,8 +199,8 @@ class Session:
             raise BudgetSpent(self._spent_text())
         self.evaluations += evaluations
 
-    def _tick(self) -> None:
-        """Start the clock."""
+    def start(self) -> None:
+        """Start the clock, which the first use does otherwise: a search begins to count before it asks the model."""
         if self._start is None:
             self._start = time.perf_counter()
 

@@ -1,0 +1,180 @@
+"""After Gensor's figures 11 and 12 (arXiv 2502.11407): shapes that change while the program runs, here of one operator.
+
+The operator is the first product of a small BERT's feed-forward layer, the length of its sequence changing. Kernels here are
+made for one shape, so every strategy begins anew at every change: what it costs is construction or search plus the calls.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.retime import TORCH
+from experiments.tables import gensor_published as published
+from experiments.tables.gensor_operators import differ
+from experiments.tables.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.tables.speeds import Speeds, rates, speeds_of
+from experiments.tables.table import Cell, Table
+from gensor_gym import operators
+
+HIDDEN, INNER = 512, 2048
+"""Extents of the layer of a small BERT (four layers, hidden size 512)."""
+MODEL_TRIALS, LIVE_TRIALS = 256, 32
+ROLLER, MARKOV = "roller", "markov"
+
+
+def make(config: DictConfig, folder: Path) -> list[Table]:
+    """Two tables and a figure for each tier: speeds by length, and what a sequence of changes costs; `limit` caps lengths."""
+    if not isinstance(config.calls, int) or config.calls < 1:
+        raise ValueError(f"calls {config.calls!r}: expected a number of calls between two changes, 1 or more")
+    tables: list[Table] = []
+    for tier in tiers_of(config):
+        given, usual = (config.model_trials, MODEL_TRIALS) if tier == MODEL else (config.trials, LIVE_TRIALS)
+        alone = config.copy()
+        alone.workers = 1  # wall time is what is reported
+        searches = Searches(alone, folder, tier, "rtx4090" if tier == MODEL else config.hardware)
+        tables += _tables(config, searches, contenders(tier, given or usual), folder)
+    return tables
+
+
+def contenders(tier: str, trials: int) -> list[Contender]:
+    """With one trial a strategy runs its first program; the others choose among several by timing."""
+    ansor = "ansor" if tier == MODEL else "ansor_small"
+    ten = [Contender(f"{name}, 10 timed", min(10, trials), of=name) for name in (MARKOV, ROLLER)] if tier == LIVE else []
+    return [*(Contender(name, 1) for name in (MARKOV, "markov_ext", ROLLER)), *ten, Contender(ansor, trials)]
+
+
+def _tables(config: DictConfig, searches: Searches, found: list[Contender], folder: Path) -> list[Table]:
+    """Both tables of a tier."""
+    seeds, lengths = seeds_of(config), published.LENGTHS[: config.limit]
+    ops = [operators.gemm(m=length, n=INNER, k=HIDDEN) for length in lengths]
+    ended = searches.run(ops, found, seeds)
+    speeds = speeds_of(searches, ops, found, seeds, ROLLER)
+    spent = {
+        one.name: np.array([np.median([ended[op, one.name, seed].outcome.elapsed_s for seed in seeds]) for op in ops])
+        for one in found
+    }
+    run = {name: np.exp(np.nanmean(np.log(seconds), axis=1)) for name, seconds in speeds.seconds.items()}
+    spent |= {TORCH: np.zeros(len(ops))} if TORCH in run else {}
+    notes = _conditions(searches, found, seeds)
+    said = _disagreement(speeds, lengths)
+    pictures = (_draw(searches, spent, run, config.calls, folder),) if config.figures else ()
+    stamp, where = searches.stamp("rtx4090"), searches.device
+    return [
+        Table(
+            f"After Gensor's figure 11: speed by length, {where}", stamp, _speed_columns(speeds),
+            _speed_rows(speeds, lengths), (*said, *notes),
+        ),
+        Table(
+            f"After Gensor's figure 12: the cost of changing shapes, {where}", stamp, TOTAL_COLUMNS,
+            _total_rows(spent, run, config.calls), (_sequence(lengths, config.calls), *notes), pictures,
+        ),
+    ]  # fmt: skip
+
+
+def _speed_columns(speeds: Speeds) -> tuple[str, ...]:
+    """Ours, then the published."""
+    ours = [name for name in speeds.logs if name != ROLLER]
+    return (
+        "operator", "roller, TFLOP/s", *(f"{name} over roller" for name in ours), "Gensor over Roller, published",
+        "PyTorch over Roller, published", "DietCode over Roller, published",
+    )  # fmt: skip
+
+
+def _speed_rows(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[tuple[Cell, ...], ...]:
+    """One length a row."""
+    ours, base = [name for name in speeds.logs if name != ROLLER], rates(speeds, ROLLER)
+    theirs = [published.FIGURE_11[name] for name in ("Gensor", "PyTorch", "DietCode")]
+    return tuple(
+        (f"length {length}: {op}", base[i], *(speeds.cell(name, i) for name in ours), *(values[i] for values in theirs))
+        for i, (length, op) in enumerate(zip(lengths, speeds.operators, strict=True))
+    )
+
+
+def _disagreement(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[str, ...]:
+    """Where markov over roller is far from Gensor over Roller."""
+    ours = np.exp(np.nanmean(speeds.logs[MARKOV], axis=1))
+    far = [
+        f"{length}: {mine:.2f} against {theirs:.2f}"
+        for length, mine, theirs in zip(lengths, ours, published.FIGURE_11["Gensor"], strict=False)
+        if differ(float(mine), theirs)
+    ]
+    if not far:
+        return ()
+    return (
+        f"markov over roller against Gensor over Roller by length: {'; '.join(far)}. What may be why: one product of few rows "
+        "here, whose best tiles are no multiples that Roller's alignment knows, a network of many operators there; and this "
+        "roller takes the first program that its rules give, where the paper's may have timed ten.",
+    )
+
+
+TOTAL_COLUMNS = (
+    "strategy", "seconds of a change", "microseconds of a call", "changes, seconds in all", "calls, seconds in all",
+    "total, seconds", "calls after which it is ahead of markov", "total over roller's", "published, total over Roller's",
+)  # fmt: skip
+PAPER = {MARKOV: "Gensor", ROLLER: "Roller", TORCH: "PyTorch"}
+
+
+def _total_rows(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int) -> tuple[tuple[Cell, ...], ...]:
+    """One strategy a row; `spent` and `run` are seconds of a change and of a call, float64 [shapes]."""
+    total = {name: float((spent[name] + calls * run[name]).sum()) for name in spent}
+    rows: list[tuple[Cell, ...]] = []
+    for name in spent:
+        paper = PAPER.get(name)
+        rows.append(
+            (
+                name, float(spent[name].mean()), 1e6 * float(run[name].mean()), float(spent[name].sum()),
+                calls * float(run[name].sum()), total[name], ahead(spent, run, name), total[name] / total[ROLLER],
+                published.FIGURE_12[paper] / published.FIGURE_12["Roller"] if paper else None,
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def ahead(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], name: str) -> str:
+    """Calls of every shape after which (or up to which) the strategy's total is less than markov's."""
+    if name == MARKOV:
+        return "-"
+    dearer, faster = float((spent[name] - spent[MARKOV]).sum()), float((run[MARKOV] - run[name]).sum())
+    if dearer <= 0:
+        return "always" if faster >= 0 else f"up to {dearer / faster:.3g}"
+    return "never" if faster <= 0 else f"{dearer / faster:.3g}"
+
+
+def _sequence(lengths: tuple[int, ...], calls: int) -> str:
+    """What runs."""
+    return f"The sequence: lengths {', '.join(map(str, lengths))} one after the other, {calls} calls of each."
+
+
+def _conditions(searches: Searches, found: list[Contender], seeds: list[int]) -> tuple[str, ...]:
+    """Under what conditions ours and the published came about."""
+    trials = ", ".join(f"{one.name} {one.trials}" for one in found)
+    how = (
+        "of a change the wall time of the search alone on the host, nothing compiled or timed; of a call the model's latency"
+        if searches.tier == MODEL
+        else "of a change the wall time of construction or search with generating, compiling, checking and timing; of a call the "
+        "median of interleaved rounds in which all winners and torch ran together; torch needs no change"
+    )
+    return (
+        f"Ours: {searches.device}, float32, gemm(m=length, n={INNER}, k={HIDDEN}) of one sequence, seeds {seeds}; trials: "
+        f"{trials}. Seconds {how}.",
+        f"Published: figures 11 and 12 of {published.SOURCE} Figure 11: a small BERT, batch not stated, whole network; figure "
+        "12: MobileNetV2 in four stages of 2000 inferences of batch 128, optimised anew each time the channels change, seconds "
+        "in all. An inference of a network at batch 128 takes far longer than a call of one operator, so there a change weighs "
+        "less: the calls after which one is ahead compare, the totals hang on the number of calls.",
+    )
+
+
+def _draw(
+    searches: Searches, spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int, folder: Path
+) -> str:
+    """Total seconds over the calls of every shape."""
+    from experiments.tables.gensor_figures import draw_curves
+
+    grid = np.geomspace(1, max(1e6, 10.0 * calls), 25)
+    curves = {name: (grid, spent[name].sum() + grid * run[name].sum()) for name in spent}
+    path = folder / f"gensor_changing_shapes_{searches.hardware.name}.png"
+    labels = ("calls of every shape", "construction or search, and calls")
+    return draw_curves([(f"ours, {searches.device}", curves)], labels, path, ("calls", "seconds"))
