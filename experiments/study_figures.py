@@ -154,7 +154,7 @@ def _improvement(scores: Scores, summary: dict[str, Any], reference: str, path: 
             axes.plot(value["improves"], y, "o", color=shades[k], markersize=5.5, markeredgecolor="white", label=label)
     axes.axvline(0.5, color=style.INK, linestyle=DASHES, linewidth=1.1, zorder=1)
     axes.set_yticks([row * (len(checkpoints) + 1) + (len(checkpoints) - 1) / 2 for row in range(len(names))], names)
-    axes.set_ylim(len(names) * (len(checkpoints) + 1) - 1.0, -1.0)
+    axes.set_ylim(max(1, len(names)) * (len(checkpoints) + 1) - 1.0, -1.0)
     axes.set_xlim(0, 1)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
