@@ -103,7 +103,7 @@ def _differences(summary: dict[str, Any], other: str) -> list[str]:
     return [
         f"## Against {title}", "",
         "Mean difference of regret with the same task and seed (negative is better), its interval; p of a sign-flip test on "
-        "the tasks' means, adjusted by Holm over the strategies"
+        "the tasks' means (of a single task, on its seeds), adjusted by Holm over the strategies"
         + (", against the expectation." if other == "chance" else "; the probability that a search of this strategy is ahead."),
         "", *_table(("strategy", *(f"after {k}" for k in summary["checkpoints"])), rows), "",
     ]  # fmt: skip

@@ -189,7 +189,10 @@ def _line(regret: np.ndarray, resamples: int) -> dict[str, Any]:
 
 
 def _difference(regret: np.ndarray, other: np.ndarray, resamples: int) -> list[dict[str, float]]:
-    """Mean paired difference at every checkpoint, its interval, p of task means, probability of improvement."""
+    """Mean paired difference at every checkpoint, its interval, p of task means, probability of improvement.
+
+    Of a single task the seeds are the units of the test.
+    """
 
     def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return (ours - theirs).mean(axis=(0, 1))
@@ -200,10 +203,11 @@ def _difference(regret: np.ndarray, other: np.ndarray, resamples: int) -> list[d
     low, high = statistics.bootstrap(mean, regret, other, resamples=resamples)
     least, most = statistics.bootstrap(chance, regret, other, resamples=min(resamples, 500))
     means, better = mean(regret, other), chance(regret, other)
+    units = (regret - other).mean(axis=1) if len(regret) > 1 else (regret - other)[0]
     return [
         {
             "mean": float(means[k]), "low": float(low[k]), "high": float(high[k]),
-            "p": statistics.sign_flip((regret - other)[..., k].mean(axis=1)),
+            "p": statistics.sign_flip(units[..., k]),
             "improves": float(better[k]), "improves_low": float(least[k]), "improves_high": float(most[k]),
         }
         for k in range(len(means))
