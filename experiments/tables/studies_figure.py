@@ -26,7 +26,7 @@ def draw(panels: Panels, path: Path, x: Sequence[float] | None = None, label: st
         columns = min(COLUMNS, len(panels))
         rows = -(-len(panels) // columns)
         figure, grid = plt.subplots(
-            rows, columns, figsize=(3.7 * columns, 3.0 * rows), squeeze=False, sharex=True, sharey=True, layout="constrained"
+            rows, columns, figsize=(max(5.2, 3.7 * columns), 3.0 * rows), squeeze=False, sharex=True, sharey=True, layout="constrained"
         )
         for axes, (title, curves) in zip(grid.flat, panels.items(), strict=False):
             _panel(axes, title, curves, x)
@@ -50,7 +50,7 @@ def _panel(axes: Axes, title: str, curves: Mapping[str, np.ndarray], x: Sequence
         axes.plot(place[kept], np.exp(_mean(logs)), color=colour, linestyle=LINES[number % len(LINES)], linewidth=1.5, label=name)
     axes.set_title(title)
     axes.set_ylim(top=1.02)
-    axes.legend(loc="lower right", fontsize=7.5)
+    axes.legend(loc="best", fontsize=7.5)
 
 
 def _mean(logs: np.ndarray) -> np.ndarray:
