@@ -70,7 +70,7 @@ def plan_of(config: DictConfig) -> Plan:
 
 
 def study(plan: Plan, jobs: Jobs, console: Console) -> tuple[Scores, dict[str, Any]]:
-    """Run what is not done yet, and write everything; returns the scores and their summary."""
+    """Run what is not done yet, write everything, let go of the folder; returns the scores and their summary."""
     settings = plan.settings
     outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None}
     _search(plan, jobs, outcomes, console)
@@ -78,6 +78,7 @@ def study(plan: Plan, jobs: Jobs, console: Console) -> tuple[Scores, dict[str, A
         scores = scores_of(settings, outcomes, jobs.results)
         summary = summarise(scores, plan.checkpoints, plan.reference, plan.resamples, plan.hypotheses)
         _write(plan, scores, summary)
+    jobs.close()
     return scores, summary
 
 
