@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agents.beam_of_sketches import BeamOfSketches
 from agents.evolution import Evolution, Population, Settings
 from agents.score_model import ScoreModel
 from agents.sketches import derive_sketches
 from agents.statement_features import statement_features
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
+
+TUNINGS = ("evolution", "beam", "none")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Ansor:
     """Bound on the innermost factor of an axis."""
     beyond: bool = True
     """Whether sketches take algorithms and knobs that Ansor has no word for (see `agents.sketches`)."""
+    limited: bool = False
+    """The paper's ablation: sketches whose tiles and locations are limited to what a template has."""
+    tuning: str = "evolution"
+    """Or one of the paper's ablations: `beam` drops incomplete programs by the model, `none` measures random programs."""
     patience: int = 5
     """Batches in a row without a new trial, after which the space counts as exhausted."""
 
@@ -66,6 +73,8 @@ class Ansor:
                 f"batch={self.batch}, population={self.population}, epsilon={self.epsilon}, measured={self.measured}: "
                 "expected the first two to be 1 or more, the others within [0, 1]"
             )
+        if self.tuning not in TUNINGS:
+            raise ValueError(f"tuning {self.tuning!r}: expected one of {', '.join(TUNINGS)}")
         return Rounds(self, session, rng, model)
 
 
@@ -89,9 +98,10 @@ class Rounds:
     def __init__(self, settings: Ansor, session: Session, rng: np.random.Generator, model: ScoreModel) -> None:
         """Derive the sketches."""
         self.settings, self.session, self.rng, self.model = settings, session, rng, model
-        sketches = derive_sketches(session.graph, settings.beyond, settings.max_innermost)
+        sketches = derive_sketches(session.graph, settings.beyond, settings.max_innermost, settings.limited)
         numbers = Settings(settings.population, settings.generations, settings.mutation, settings.crossover)
         self.evolution = Evolution(session.graph, sketches, numbers)
+        self.beam = BeamOfSketches(session.graph, sketches)
         self._task = f"{session.task.operator} {session.task.hardware.name}"
         self._measured = Population(session.graph.stack([]), np.empty(0, dtype=np.int64))
         self._seconds = np.empty(0)
@@ -108,20 +118,29 @@ class Rounds:
         seconds = np.array([answer.seconds for answer in answers])
         self._measured, self._seconds = self._measured.joined(chosen), np.concatenate([self._seconds, seconds])
         self._seen.update(row.tobytes() for row in chosen.rows)
-        self.model.add(self._task, statement_features(self.session.graph, chosen.rows), seconds)
-        self.model.fit()
+        if self.settings.tuning != "none":
+            self.model.add(self._task, statement_features(self.session.graph, chosen.rows), seconds)
+            self.model.fit()
         return self.session.trials - before
 
     def _choose(self, count: int) -> Population:
-        """The best new programs that evolution meets, and a share of random ones."""
+        """The best new programs that are found under the model, and a share of random ones."""
         settings = self.settings
         kept = self._best_measured(int(settings.population * settings.measured))
         random = self.evolution.sample(self.rng, settings.population - len(kept))
-        generations = settings.generations if self.model.ready else settings.random_generations
-        ranked = self._new(self.evolution.evolve(random.joined(kept), self._score, generations, self.rng))
+        ranked = self._new(self._ranked(random, kept))
         greedy = ranked.take(np.arange(min(len(ranked), count - int(settings.epsilon * count))))
         fresh = self._new(random.take(self.rng.permutation(len(random))))
         return _distinct(greedy.joined(fresh).joined(ranked), count)
+
+    def _ranked(self, random: Population, kept: Population) -> Population:
+        """Programs to measure, the best first: what evolution meets, or an ablation of it."""
+        if self.settings.tuning == "none":
+            return random.take(np.arange(0))
+        if self.settings.tuning == "beam":
+            return self.beam.construct(self._score, self.rng)
+        generations = self.settings.generations if self.model.ready else self.settings.random_generations
+        return self.evolution.evolve(random.joined(kept), self._score, generations, self.rng)
 
     def _best_measured(self, count: int) -> Population:
         """The fastest programs that ran."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.sketches import Sketch, set_chains
+from agents.sketches import LOCATIONS, Sketch, set_chains
+from agents.thread_binding import binds
 from agents.tile_moves import TileMoves, pick
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
@@ -23,11 +24,13 @@ from gensor_gym.graph.tables import IS_CPU, NUM_LEVELS
 TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
 WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}
 """How often tiles, parallel granularity, unrolling and vectorisation, computation location are mutated (TVM v0.8)."""
-LOCATIONS = ("pack_a", "pack_b", "loop_order")
-"""Knobs that stand for the location of a computation: whether an operand is copied first, and which loop is outside."""
 FACTORS = ("thread_split", "reduce_threads", "split_k")
 """Knobs that are factors of a reduction: mutated as tiles are."""
 
+LEAST = 50
+"""Random programs that a first population should have (TVM v0.8: sample_init_min_population)."""
+ROUNDS = 500
+"""Rounds of drawing for it."""
 DRAWS = 5
 """Random numbers that one child takes."""
 
@@ -82,17 +85,20 @@ class Evolution:
         self._kinds = [self._chances(number) for number in range(len(sketches))]
 
     def sample(self, rng: np.random.Generator, count: int) -> Population:
-        """Up to `count` legal programs at random, sketches being equally likely; fewer where most draws are illegal."""
+        """Up to `count` programs at random, legal and of bound threads, sketches being equally likely.
+
+        Fewer where few draws are such: after `tries` rounds LEAST are enough, and after ROUNDS whatever there is.
+        """
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
-        for _ in range(self.settings.tries):
-            if len(found) >= count:
+        for turn in range(ROUNDS):
+            if len(found) >= (count if turn < self.settings.tries else min(count, LEAST)):
                 break
             ids = rng.integers(len(self.sketches), size=count)
             rows = np.repeat(self.sketches[0].base[None], count, axis=0)
             for number, sketch in enumerate(self.sketches):
                 mine = ids == number
                 rows[mine] = sketch.sample(rng, int(mine.sum()))
-            kept = np.flatnonzero(self.graph.fits(rows))
+            kept = np.flatnonzero(self.graph.fits(rows) & binds(self.graph, rows))
             found = found.joined(Population(rows[kept], ids[kept]))
         return found.take(np.arange(min(count, len(found))))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.ansor import Ansor, Rounds
 from agents.optimize import Result
-from agents.task_scheduler import GradientScheduler, Objective, Progress, total_latency
+from agents.task_scheduler import GradientScheduler, Objective, Progress, Scheduler, total_latency
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
@@ -26,6 +26,8 @@ class TasksResult:
     """Task of every batch."""
     objective: tuple[float, ...]
     """The objective after every batch, infinite until every task has a program."""
+    trials: tuple[int, ...]
+    """Trials spent after every batch, in all."""
 
 
 def optimize_tasks(
@@ -35,7 +37,7 @@ def optimize_tasks(
     weights: Sequence[float] | np.ndarray | None = None,
     objective: Objective | None = None,
     strategy: Ansor | None = None,
-    scheduler: Callable[[Objective], GradientScheduler] = GradientScheduler,
+    scheduler: Callable[[Objective], Scheduler] = GradientScheduler,
     early_stopping: int | None = None,
     seed: int = 0,
     backend: str | Backend = "auto",
@@ -55,8 +57,8 @@ def optimize_tasks(
         raise ValueError(f"weights of {table.shape[-1]} tasks for {len(tasks)} operators")
     aim = objective or total_latency(table)
     searches = _searches(chosen, tasks, trials, seed, store)
-    order, curve = _spend(searches, scheduler(aim), aim, trials, early_stopping, np.random.default_rng(seed))
-    return TasksResult(tuple(_result(search.session) for search in searches), tuple(order), tuple(curve))
+    order, curve, spent = _spend(searches, scheduler(aim), aim, trials, early_stopping, np.random.default_rng(seed))
+    return TasksResult(tuple(_result(search.session) for search in searches), tuple(order), tuple(curve), tuple(spent))
 
 
 def _check(tasks: list[Task], trials: int, early_stopping: int | None) -> None:
@@ -80,18 +82,19 @@ def _searches(chosen: Ansor, tasks: list[Task], trials: int, seed: int, store: s
 
 def _spend(
     searches: list[Rounds],
-    scheduler: GradientScheduler,
+    scheduler: Scheduler,
     aim: Objective,
     trials: int,
     early_stopping: int | None,
     rng: np.random.Generator,
-) -> tuple[list[int], list[float]]:
-    """Give batches to tasks until the trials are spent or all tasks are dead: (tasks chosen, objective after each)."""
+) -> tuple[list[int], list[float], list[int]]:
+    """Give batches to tasks until the trials are spent or all tasks are dead: (tasks chosen, objective, trials after each)."""
     operators = [search.session.task.operator for search in searches]
     progress = [Progress(float(op.flops), op.name) for op in operators]
     unit = max(1, min(searches[0].settings.batch, trials // len(searches)))
     order: list[int] = []
     curve: list[float] = []
+    spent: list[int] = []
     while (left := trials - sum(search.session.trials for search in searches)) > 0:
         number = scheduler.choose(progress, rng)
         if number is None:
@@ -102,7 +105,8 @@ def _spend(
         latencies = np.array([task.latency for task in progress])
         order.append(number)
         curve.append(aim(latencies) if np.isfinite(latencies).all() else np.inf)
-    return order, curve
+        spent.append(sum(search.session.trials for search in searches))
+    return order, curve, spent
 
 
 def _advance(search: Rounds, limit: int) -> int:

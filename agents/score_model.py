@@ -84,7 +84,7 @@ def _sums(values: np.ndarray, program: np.ndarray, count: int) -> np.ndarray:
 
 
 def _fitted(features: Statements, target: np.ndarray, shrinkage: float) -> xgb.Booster:
-    """Trees, cut after the one with the smallest training error."""
+    """Trees up to PATIENCE after the one with the smallest training error: the authors' code predicts with all of them."""
     import xgboost as xgb  # of the extra `lab`: whoever does not fit a model does not need it
 
     data, program = xgb.DMatrix(features.values), features.program
@@ -104,4 +104,4 @@ def _fitted(features: Statements, target: np.ndarray, shrinkage: float) -> xgb.B
             best, at = error, number
         if number - at >= PATIENCE:
             break
-    return trees[: at + 1]
+    return trees

@@ -9,6 +9,7 @@ is factored and, as the paper's user rules, algorithms that Ansor has no rule fo
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -78,20 +79,44 @@ def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
     return space <= hw.threads_per_block and space < reduction if tiled else reduction > hw.warp
 
 
-def derive_sketches(graph: ConstructionGraph, beyond: bool = True, max_innermost: int = 64) -> list[Sketch]:
+TEMPLATE_INNERMOST = 16
+"""Innermost factors of a limited space: powers of two up to this."""
+LOCATIONS = ("pack_a", "pack_b", "loop_order")
+"""Knobs that stand for the location of a computation: whether an operand is copied first, and which loop is outside."""
+
+
+def derive_sketches(
+    graph: ConstructionGraph, beyond: bool = True, max_innermost: int = 64, limited: bool = False
+) -> list[Sketch]:
     """All sketches of a task.
 
     `beyond` takes algorithms that Ansor's own rules do not make (shifted and implicit matrix products, tensor cores) as
     user rules, and draws knobs that Ansor has no word for like its pragmas; without it they stand at the space's default.
-    `max_innermost` bounds the innermost factor of an axis, except where an instruction's fragment decides it.
+    `max_innermost` bounds the innermost factor of an axis, except where an instruction's fragment decides it. `limited` is the
+    paper's ablation (figure 7): tile levels, innermost sizes and computation locations such as a manual template has. It names
+    no values; ours are one level less on a CPU, powers of two up to 16, and locations at the space's default.
     """
     if max_innermost < 1:
         raise ValueError(f"max_innermost={max_innermost}: expected 1 or more")
-    partial = [("tiled" if has_data_reuse(graph.operator) else "simple", _movable(graph, beyond))]
+    movable = {name: v for name, v in _movable(graph, beyond).items() if not (limited and name in LOCATIONS)}
+    partial = [("tiled" if has_data_reuse(graph.operator) else "simple", movable)]
     for rule in (_factor, _algorithms):
         partial = [(f"{name}{more}", options) for name, before in partial for more, options in rule(graph, before)]
     sketches = [_sketch(graph, name, options, max_innermost) for name, options in partial]
-    return [sketch for sketch in sketches if sketch is not None]
+    found = [sketch for sketch in sketches if sketch is not None]
+    return [_as_template(graph, sketch) for sketch in found] if limited else found
+
+
+def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
+    """The sketch with the chains that a template would have; an axis that has none of them keeps all."""
+    kept = []
+    for chains in sketch.chains:
+        inner = chains[:, 0] // chains[:, MAX_LEVELS]
+        plain = (inner <= TEMPLATE_INNERMOST) & (inner & (inner - 1) == 0)
+        if graph.tables.ints[IS_CPU]:
+            plain &= chains[:, 0] == chains[:, 1]
+        kept.append(chains[plain] if plain.any() else chains)
+    return dataclasses.replace(sketch, chains=tuple(kept))
 
 
 def _movable(graph: ConstructionGraph, beyond: bool) -> Options:

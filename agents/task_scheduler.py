@@ -14,8 +14,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
+
+
+class Scheduler(Protocol):
+    """Says which task gets the next batch."""
+
+    def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
+        """Its number; None where all are dead."""
+
 
 Objective = Callable[[np.ndarray], float]
 """A number to make small, from best latencies float64 [n]."""
@@ -148,6 +157,18 @@ class GradientScheduler:
         if len(alike) < 2 or not speeds:
             return gain
         return min(gain, self.beta * task.flops / max(speeds) - task.latency)
+
+
+@dataclass(frozen=True)
+class RoundRobin:
+    """The paper's ablation without a scheduler (figure 10): every task in turn. Takes the objective and does not use it."""
+
+    objective: Objective
+
+    def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
+        """Of the tasks that are not dead the first with the fewest batches; None where all are dead."""
+        alive = [i for i, task in enumerate(tasks) if not task.dead]
+        return min(alive, key=lambda i: len(tasks[i].best), default=None)
 
 
 def groups_of(tasks: list[Progress], beta: float) -> list[int | None]:

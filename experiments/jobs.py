@@ -82,6 +82,10 @@ class Jobs:
         self.results.put_all(job, trials)
         return self._end(job, outcome, trace)
 
+    def close(self) -> None:
+        """Let go of the folder; otherwise that is when nothing holds this object any more."""
+        self._lock.close()
+
     def warm_up(self, job: Job) -> None:
         """See the function of this name; what goes wrong is noted beside the jobs."""
         if (error := warm_up(job)) is not None:

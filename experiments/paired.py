@@ -23,7 +23,7 @@ def against(scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int)
 
 
 def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int) -> list[Line]:
-    """One pair of scores."""
+    """One pair of scores. Tasks are the units of the test, of a single task its seeds."""
 
     def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return (ours - theirs).mean(axis=(0, 1))
@@ -34,10 +34,11 @@ def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int) -> list[L
     low, high = statistics.bootstrap(mean, ours, theirs, resamples=resamples)
     least, most = statistics.bootstrap(chance, ours, theirs, resamples=min(resamples, 500))
     means, better = mean(ours, theirs), chance(ours, theirs)
+    units = (ours - theirs).mean(axis=1) if len(ours) > 1 else (ours - theirs)[0]
     return [
         {
             "mean": float(means[k]), "low": float(low[k]), "high": float(high[k]),
-            "p": statistics.sign_flip((ours - theirs)[..., k].mean(axis=1)),
+            "p": statistics.sign_flip(units[..., k]),
             "improves": float(better[k]), "improves_low": float(least[k]), "improves_high": float(most[k]),
         }
         for k in range(len(means))

@@ -24,7 +24,7 @@ from gensor_gym.fingerprint import fingerprint
 
 TABLES = (
     "gensor_operators", "gensor_gemm", "gensor_ablation", "gensor_compile_time", "gensor_over_time",
-    "gensor_changing_shapes", "gpu_published", "sim_to_real",
+    "gensor_changing_shapes", "gpu_published", "sim_to_real", "autotvm", "ansor",
 )  # fmt: skip
 """Modules of `experiments.tables`."""
 

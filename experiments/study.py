@@ -1,8 +1,9 @@
 """Many strategies, recorded tasks and seeds in one run: `python -m experiments.study experiment=recorded`.
 
 The budget is the session's, model evaluations are counted by the graph, every strategy starts from the same task and knows
-nothing else, and each search has one thread. Everything is answered from tables whose best kernel is known, so that what is
-compared is regret. A run that was stopped continues where it was when the same command is given again.
+nothing else, and each search has one thread. Everything is answered from tables whose best kernel is known, or by the model
+(then against the best that any search found), so that what is compared is regret. A run that was stopped continues where it
+was when the same command is given again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from experiments.pool import attempts
 from experiments.results import write_text
 from experiments.settings import Settings, settings_of
 from experiments.study_scores import Scores, scores_of, summarise
+from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.recorded import RecordedBackend
 
 
@@ -40,14 +42,17 @@ class Plan:
     """Strategy that all others are compared with."""
     resamples: int
     hypotheses: dict[str, dict[str, str]]
-    """What was expected of a strategy beside the reference, `direction` and `because`, written before the run."""
+    """What was expected of a strategy, `direction` and `because`, written before the run, beside the reference or `beside`."""
 
 
 def plan_of(config: DictConfig) -> Plan:
     """Resolve a configuration (conf/study.yaml); ValueError names what is wrong with it."""
     settings = settings_of(config, "study")
-    if not isinstance(settings.backend, RecordedBackend):
-        raise ValueError(f"backend {settings.backend.name!r}: a study reads recorded tables; kernels run in experiments.compare")
+    if not isinstance(settings.backend, (RecordedBackend, AnalyticBackend)):
+        raise ValueError(
+            f"backend {settings.backend.name!r}: a study reads recorded tables or asks the model; kernels run in "
+            "experiments.compare"
+        )
     plain: dict[str, Any] = OmegaConf.to_container(config.study, resolve=True)  # type: ignore[assignment]
     trials, names = settings.jobs[0].budget.trials, {job.strategy for job in settings.jobs}
     checkpoints = tuple(sorted(set(plain["checkpoints"])))
@@ -64,8 +69,8 @@ def plan_of(config: DictConfig) -> Plan:
     return Plan(settings, plain["workers"], kept, plain["reference"], plain["resamples"], plain["hypotheses"] or {})
 
 
-def study(plan: Plan, jobs: Jobs, console: Console) -> dict[str, Any]:
-    """Run what is not done yet, and write everything; returns the summary."""
+def study(plan: Plan, jobs: Jobs, console: Console) -> tuple[Scores, dict[str, Any]]:
+    """Run what is not done yet, write everything, let go of the folder; returns the scores and their summary."""
     settings = plan.settings
     outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None}
     _search(plan, jobs, outcomes, console)
@@ -73,7 +78,8 @@ def study(plan: Plan, jobs: Jobs, console: Console) -> dict[str, Any]:
         scores = scores_of(settings, outcomes, jobs.results)
         summary = summarise(scores, plan.checkpoints, plan.reference, plan.resamples, plan.hypotheses)
         _write(plan, scores, summary)
-    return summary
+    jobs.close()
+    return scores, summary
 
 
 def _search(plan: Plan, jobs: Jobs, outcomes: dict[str, Outcome], console: Console) -> None:
@@ -116,7 +122,7 @@ def run(config: DictConfig) -> None:
     try:
         plan = plan_of(config)
         jobs = Jobs(plan.settings.backend, plan.settings.store, plan.settings.output)
-        summary = study(plan, jobs, console)
+        _, summary = study(plan, jobs, console)
     except ValueError as error:
         console.print(str(error), style="red", soft_wrap=True, markup=False)
         sys.exit(2)

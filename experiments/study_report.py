@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.report import seconds_text
+from experiments.tables.table import Stamp
 
 CHANCE = "drawing at random"
 
@@ -17,18 +18,20 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     """The summary as a page."""
     tasks, seeds = summary["tasks"], summary["seeds"]
     lines = [
-        "# Strategies on recorded tasks", "",
+        "# Strategies compared", "",
         f"Hardware {summary['hardware']} ({summary['device']}), space {summary['space']}, {len(tasks)} tasks, "
-        f"{len(seeds)} seeds, {summary['trials']} trials a search. Replicated: measured, read from tables. "
+        f"{len(seeds)} seeds, {summary['trials']} trials a search. {_source(summary)} "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
-        "Regret is log(T / T*) of the best kernel so far, T* being the best of the task; zero for kernels that cannot be told "
-        "from it. Interquartile means over tasks and seeds, in brackets 95 % intervals of a bootstrap that draws tasks, and "
-        f"seeds within tasks. A search that ends early keeps its last kernel. {CHANCE.capitalize()}: uniform draws of kernels "
-        "without replacement, exactly. Trials, model evaluations, and overhead (wall time of a search outside of measuring) "
+        f"Regret is log(T / T*) of the best kernel so far, T* being {_best(summary)}. Interquartile means "
+        "over tasks and seeds, in brackets 95 % intervals of a bootstrap that draws tasks, and "
+        "seeds within tasks. A search that ends early keeps its last kernel. "
+        + (f"{CHANCE.capitalize()}: uniform draws of kernels without replacement, exactly. " if summary["chance"] else "")
+        + "Trials, model evaluations, and overhead (wall time of a search outside of measuring) "
         "are means over the searches; training was done beforehand.", "",
         *_table(_regret_head(summary), _regret_rows(summary)), "",
     ]  # fmt: skip
-    for name in ("chance", summary["reference"]):
+    others = (line.get("over", {}) for line in summary["strategies"].values())
+    for name in dict.fromkeys(name for over in others for name in over):
         lines += _differences(summary, name)
     lines += _hypotheses(summary)
     lines += ["## Tasks", "", *_table(("operator", "part of the split", "kernels"), [
@@ -38,6 +41,18 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     for name in figures:
         lines += ["", f"![{name}]({name})"]
     return "\n".join(lines) + "\n"
+
+
+def _source(summary: dict[str, Any]) -> str:
+    """Where times come from."""
+    recorded = summary["stamp"] == Stamp.REPLICATED
+    return "Replicated: measured, read from tables." if recorded else "Predicted: latencies of the model; nothing was timed."
+
+
+def _best(summary: dict[str, Any]) -> str:
+    """What regrets are against."""
+    known = "the best of the task; zero for kernels that cannot be told from it"
+    return known if summary["stamp"] == Stamp.REPLICATED else "the fastest that any search of this study found"
 
 
 def show(console: Console, summary: dict[str, Any]) -> None:
@@ -67,7 +82,8 @@ def _regret_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         )
         for name, line in lines
     ]  # fmt: skip
-    return [*rows, (CHANCE, *(f"{100 * value:.1f} %" for value in summary["chance"]), "-", "-", "-", "-")]
+    chance = (CHANCE, *(f"{100 * value:.1f} %" for value in summary["chance"] or ()), "-", "-", "-", "-")
+    return [*rows, chance] if summary["chance"] else rows
 
 
 def _differences(summary: dict[str, Any], other: str) -> list[str]:
@@ -87,7 +103,7 @@ def _differences(summary: dict[str, Any], other: str) -> list[str]:
     return [
         f"## Against {title}", "",
         "Mean difference of regret with the same task and seed (negative is better), its interval; p of a sign-flip test on "
-        "the tasks' means, adjusted by Holm over the strategies"
+        "the tasks' means (of a single task, on its seeds), adjusted by Holm over the strategies"
         + (", against the expectation." if other == "chance" else "; the probability that a search of this strategy is ahead."),
         "", *_table(("strategy", *(f"after {k}" for k in summary["checkpoints"])), rows), "",
     ]  # fmt: skip
@@ -98,9 +114,10 @@ def _hypotheses(summary: dict[str, Any]) -> list[str]:
     if not summary["hypotheses"]:
         return []
     rows = [
-        (name, f"{said['direction']}: {said['because']}", *said["found"]) for name, said in summary["hypotheses"].items()
+        (name, said.get("beside", summary["reference"]), f"{said['direction']}: {said['because']}", *said["found"])
+        for name, said in summary["hypotheses"].items()
     ]
-    head = ("variant", f"expected beside {summary['reference']}", *(f"after {k}" for k in summary["checkpoints"]))
+    head = ("variant", "beside", "expected", *(f"after {k}" for k in summary["checkpoints"]))
     return ["## Hypotheses", "", "Written down before the run.", "", *_table(head, rows), ""]
 
 

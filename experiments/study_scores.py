@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,17 @@ from experiments import paired, statistics
 from experiments.jobs import DONE, Outcome
 from experiments.results import Results
 from experiments.settings import Job, Settings
-from experiments.truth import Truth
+from experiments.tables.table import Stamp
+from experiments.truth import BestKnown, Truth
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.recorded import RecordedBackend
+from gensor_gym.operators.types import Operator
 
 SIGNIFICANT = 0.05
+Truths = list[Truth] | list[BestKnown]
+"""What every task's kernels are compared with."""
 DIRECTIONS = ("worse", "better", "same")
 
 
@@ -44,10 +49,10 @@ class Scores:
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     regrets: tuple[np.ndarray, ...]
-    """Of every kernel of a task."""
+    """Of every kernel of a task; where its space is not recorded whole, of every kernel that a search tried."""
     curves: dict[str, Curves]
     chance: np.ndarray
-    """Expected regret of drawing kernels uniformly without replacement, float64 [tasks, trials]."""
+    """Expected regret of drawing kernels uniformly without replacement, float64 [tasks, trials]; nan where not known."""
     broken: dict[str, str]
 
     @property
@@ -68,21 +73,19 @@ class Scores:
                         "strategy": name, "operator": task, "seed": seed, "trials": list(checkpoints),
                         "regret": curves.regret[i, j, at].tolist(),
                         "log_ratio": [float(r) if math.isfinite(r) else None for r in ratio],
-                        "chance": self.chance[i, at].tolist(),
+                        "chance": [float(c) if math.isfinite(c) else None for c in self.chance[i, at]],
                     }  # fmt: skip
 
 
 def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results) -> Scores:
-    """Arrays from the trials of all jobs. ValueError where a task's table is not complete."""
+    """Arrays from the trials of all jobs. ValueError where a task's table is not complete, or strategies' spaces differ."""
     first = settings.jobs[0]
     length = first.budget.trials or 1
-    assert isinstance(settings.backend, RecordedBackend)
     tasks = tuple(dict.fromkeys(job.operator for job in settings.jobs))
     seeds = tuple(dict.fromkeys(job.seed for job in settings.jobs))
-    spaces = {outcomes[job.key].space for job in settings.jobs if outcomes[job.key].status == DONE}
-    if len(spaces) > 1:
-        raise ValueError(f"the strategies search spaces {sorted(spaces)}: set `space` to one for all of them")
-    truths = [Truth(op, first.hardware, space, settings.backend) for op in tasks for space in spaces]
+    done = [job for job in settings.jobs if outcomes[job.key].status == DONE]
+    spaces = list(dict.fromkeys(outcomes[job.key].space for job in done))
+    truths = _truths(settings, tasks, spaces, done, results)
     jobs: dict[str, list[Job]] = {}
     for job in sorted(settings.jobs, key=lambda job: (tasks.index(job.operator), seeds.index(job.seed))):
         jobs.setdefault(job.strategy, []).append(job)
@@ -93,12 +96,31 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
     }  # fmt: skip
     curves = {name: _curves(jobs[name], truths, len(seeds), length, outcomes, results) for name in names if name not in broken}
     facts = {"hardware": first.hardware.name, "device": first.device, "space": ", ".join(spaces), "trials": str(length)}
+    facts["stamp"] = stamp_of(settings.backend)
     chance = np.stack([truth.chance(length) for truth in truths]) if truths else np.empty((0, length))
     return Scores(facts, tuple(map(str, tasks)), seeds, tuple(t.regrets for t in truths), curves, chance, broken)
 
 
+def stamp_of(backend: Backend) -> Stamp:
+    """Of what a backend answers, beside a paper's device."""
+    return Stamp.REPLICATED if isinstance(backend, RecordedBackend) else Stamp.PREDICTED
+
+
+def _truths(
+    settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results
+) -> Truths:
+    """Of every task; nothing where no search was done."""
+    if not done:
+        return []
+    if not isinstance(settings.backend, RecordedBackend):
+        return [BestKnown(row for job in done if job.operator == op for row in results.rows(job)) for op in tasks]
+    if len(spaces) > 1:
+        raise ValueError(f"the strategies search spaces {sorted(spaces)}: set `space` to one for all of them")
+    return [Truth(op, settings.jobs[0].hardware, spaces[0], settings.backend) for op in tasks]
+
+
 def _curves(
-    jobs: list[Job], truths: list[Truth], seeds: int, length: int, outcomes: dict[str, Outcome], results: Results
+    jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results
 ) -> Curves:
     """Curves of one strategy, whose jobs come by task, then by seed."""
     regret, seconds, elapsed = [], [], []
@@ -122,7 +144,9 @@ def summarise(
     regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
     chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)
     lines = {name: _line(regrets[name], resamples) | _costs(scores.curves[name]) for name in regrets}
-    against = {"chance": chance} | ({reference: regrets[reference]} if reference in regrets else {})
+    known = bool(np.isfinite(chance).all())
+    others = dict.fromkeys([reference, *(said.get("beside", reference) for said in hypotheses.values())])
+    against = ({"chance": chance} if known else {}) | {name: regrets[name] for name in others if name in regrets}
     for name, other in against.items():
         found = paired.against({label: regret for label, regret in regrets.items() if label != name}, other, resamples)
         for label, differences in found.items():
@@ -138,12 +162,12 @@ def summarise(
             {"operator": task, "kernels": len(regrets), "part": operators.part_of(operators.parse(task))}
             for task, regrets in zip(scores.tasks, scores.regrets, strict=True)
         ],
-        "chance": [statistics.interquartile_best(scores.regrets, k) for k in checkpoints],
+        "chance": [statistics.interquartile_best(scores.regrets, k) for k in checkpoints] if known else None,
         "strategies": lines,
         "broken": scores.broken,
         "hypotheses": {
-            name: {**said, "found": _verdicts(lines[name], reference, said["direction"])}
-            for name, said in hypotheses.items() if name in lines and reference in lines[name].get("over", {})
+            name: {**said, "found": _verdicts(lines[name], said.get("beside", reference), said["direction"])}
+            for name, said in hypotheses.items() if name in lines and said.get("beside", reference) in lines[name].get("over", {})
         },
     }  # fmt: skip
 

@@ -1,9 +1,11 @@
-"""What is known of a recorded task: the regret of every kernel of its space, and what drawing at random expects."""
+"""What is known of a task: of a recorded one the regret of every kernel, of another one the best that any search found."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -69,3 +71,28 @@ class Truth:
     def _digest(self, schedule: Schedule) -> str:
         """Digest of a schedule's kernel."""
         return self._backend.digest(self._graph.operator, schedule, self._graph.hardware)
+
+
+class BestKnown:
+    """A task whose space nobody has measured whole: regrets are against the fastest kernel of all searches of the study.
+
+    It stands where `Truth` does. What uniform draws expect is not known: that is nan.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """From the trials of all searches, rows of results. ValueError where none of them ran well."""
+        known = {row["schedule"]: row["seconds"] for row in rows if row["seconds"] is not None}
+        if not known:
+            raise ValueError("no trial of any search ran well: there is no best to compare with")
+        best = min(known.values())
+        self._of = {schedule: math.log(seconds / best) for schedule, seconds in known.items()}
+        self.worst = max(self._of.values())
+        self.regrets = np.array(list(self._of.values()))
+
+    def chance(self, length: int) -> np.ndarray:
+        """Nothing is known of uniform draws."""
+        return np.full(length, math.nan)
+
+    def curve(self, schedules: list[str], length: int) -> np.ndarray:
+        """See `Truth.curve`; what failed has the regret of the slowest kernel that ran."""
+        return best_so_far([self._of.get(text, self.worst) for text in schedules] or [self.worst], length)

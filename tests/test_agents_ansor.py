@@ -8,24 +8,29 @@ import numpy as np
 import pytest
 
 from agents import get_strategy, optimize, optimize_tasks
-from agents.ansor import Ansor, AnsorSmall
+from agents.ansor import TUNINGS, Ansor, AnsorSmall
+from agents.beam_of_sketches import BeamOfSketches
 from agents.evolution import Evolution, Settings
 from agents.loop_nests import UNROLLED, VECTORISED, Programs, nests_of
 from agents.score_model import ScoreModel
-from agents.sketches import derive_sketches, has_data_reuse, has_more_reduction_parallel
+from agents.sketches import LOCATIONS, derive_sketches, has_data_reuse, has_more_reduction_parallel
 from agents.statement_features import NUM_FEATURES, statement_features
 from agents.task_scheduler import (
     GradientScheduler,
     Progress,
+    RoundRobin,
     geometric_speedup,
     groups_of,
     latency_targets,
     total_latency,
 )
+from agents.thread_binding import binds
 from agents.tile_moves import TileMoves
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import MAX_LEVELS, TILE
+from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.layout import KNOB, MAX_LEVELS, TILE, VTHREAD
 from gensor_gym.graph.rules import fits, is_well_formed
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators import parse
 
@@ -67,6 +72,57 @@ def test_sketches_of_a_gpu() -> None:
     half = ConstructionGraph('gemm(m=256, n=256, k=256, dtype="float16")', "h200", "extended")
     assert [s.name for s in derive_sketches(half)] == ["tiled", "tiled tensor_core=1", "tiled tensor_core=2"]
     assert [s.name for s in derive_sketches(half, beyond=False)] == ["tiled"]
+
+
+@pytest.mark.parametrize("operator", [GEMM, "gemv(m=1024, k=1024)"])
+def test_random_programs_of_a_gpu_are_of_whole_warps(operator: str) -> None:
+    """As the authors' thread binding has it; few outputs are exempt, and so is a CPU."""
+    graph = ConstructionGraph(operator, "rtx4090", "extended")
+    rows = Evolution(graph, derive_sketches(graph), Settings(population=64)).sample(np.random.default_rng(0), 64).rows
+    for row in rows:
+        schedule = Schedule(row)
+        register, block = (row[TILE + 8 * level : TILE + 8 * level + 5].prod() for level in (0, 1))
+        assert block // register * schedule.knob("reduce_threads") >= 32 and row[VTHREAD : VTHREAD + 5].prod() <= 8
+    assert not binds(graph, graph.initial().row[None])[0]
+    few = ConstructionGraph("gemv(m=64, k=1024)", "rtx4090", "extended")
+    assert binds(few, few.initial().row[None])[0]
+    cpu = ConstructionGraph(operator, "cascade_lake", "extended")
+    assert binds(cpu, cpu.initial().row[None])[0]
+
+
+@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+def test_a_limited_space_is_within_the_whole_one(machine: str) -> None:
+    graph = ConstructionGraph(GEMM, machine, "extended")
+    whole, limited = (derive_sketches(graph, beyond=False, limited=only) for only in (False, True))
+    assert [sketch.name for sketch in limited] == [sketch.name for sketch in whole]
+    for small, large in zip(limited, whole, strict=True):
+        gone = {place for place, _ in large.knobs} - {place for place, _ in small.knobs}
+        assert gone == {p for p, _ in large.knobs if p in [KNOB + KNOB_INDEX[n] for n in LOCATIONS]}
+        assert bool(gone) == (machine == "cascade_lake")
+        for few, many in zip(small.chains, large.chains, strict=True):
+            assert {c.tobytes() for c in few} <= {c.tobytes() for c in many}
+            inner = few[:, 0] // few[:, MAX_LEVELS]
+            assert set(inner.tolist()) <= {1, 2, 4, 8, 16}
+        assert sum(map(len, small.chains)) < sum(map(len, large.chains))
+
+
+@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+def test_a_beam_keeps_what_the_score_likes(machine: str) -> None:
+    """With the truth as score the beam is far above random programs, legal, and different."""
+    graph = ConstructionGraph(GEMM, machine, "extended")
+    sketches, rng = derive_sketches(graph), np.random.default_rng(0)
+    found = BeamOfSketches(graph, sketches).construct(lambda rows: -graph.latencies(np.ascontiguousarray(rows)), rng)
+    assert graph.fits(found.rows).all() and len(np.unique(found.rows, axis=0)) == len(found) >= 64
+    seconds = graph.latencies(found.rows[:64])
+    assert (np.diff(seconds) >= 0).all()
+    assert seconds.min() < 0.7 * np.median(graph.latencies(Evolution(graph, sketches, Settings()).sample(rng, 64).rows))
+
+
+@pytest.mark.parametrize("tuning", TUNINGS)
+def test_ablations_search_with_the_same_budget(tuning: str) -> None:
+    strategy = AnsorSmall(space="compact", population=64, tuning=tuning, limited=True)
+    trace = optimize(GEMM, "zen5_1c", strategy, trials=40, backend="recorded").trace
+    assert len(trace) == 40 == len({row.schedule for row in trace})
 
 
 @pytest.mark.parametrize("space", ["compact", "extended"])
@@ -202,7 +258,7 @@ def test_a_seed_decides_the_search_in_the_extended_space(machine: str) -> None:
 
 
 def test_numbers_that_mean_nothing_are_named() -> None:
-    for wrong in ({"batch": 0}, {"epsilon": 2.0}, {"max_innermost": 0}):
+    for wrong in ({"batch": 0}, {"epsilon": 2.0}, {"max_innermost": 0}, {"tuning": "luck"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             optimize(GEMM, "h200", get_strategy("ansor", **wrong), trials=1, backend="analytic")
 
@@ -262,6 +318,22 @@ def test_a_task_without_a_program_does_not_take_all() -> None:
     assert scheduler.choose(tasks, np.random.default_rng(0)) == 1
     tasks[1].dead = True
     assert scheduler.choose(tasks, np.random.default_rng(0)) is None
+
+
+def test_without_a_scheduler_every_task_gets_as_much() -> None:
+    names = ["gemv(m=768, k=3072)", "reduce_sum(m=16, k=65536)", GEMM]
+    found = optimize_tasks(
+        names, "zen5_1c", trials=72, weights=[1, 1, 100], strategy=AnsorSmall(space="compact", population=64),
+        scheduler=RoundRobin, backend="recorded",
+    )  # fmt: skip
+    assert all(task == i % 3 for i, task in enumerate(found.order)) and len(found.order) >= 9
+    assert len(found.trials) == len(found.order) and np.all(np.diff(found.trials) > 0) and found.trials[-1] == 72
+    tasks = [_task([1.0, 1.0]), _task([1.0])]
+    tasks[1].dead = True
+    robin = RoundRobin(total_latency(np.ones(2)))
+    assert robin.choose(tasks, np.random.default_rng(0)) == 0
+    tasks[0].dead = True
+    assert robin.choose(tasks, np.random.default_rng(0)) is None
 
 
 def test_tasks_of_the_recorded_tables_share_a_budget() -> None:

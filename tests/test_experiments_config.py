@@ -23,7 +23,7 @@ FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group
 @pytest.mark.parametrize(("group", "name"), FILES, ids=[f"{group}/{name}" for group, name in FILES])
 def test_every_file_composes(group: str, name: str) -> None:
     config = compose([f"{group}={name}"])
-    assert set(config) - {"study"} == {
+    assert set(config) - {"study", "tasks"} == {
         "operators", "strategies", "hardware", "backend", "budget", "seed", "rounds", "output", "store", "recording",
         "figures", "wandb", "measure", "space",
     }  # fmt: skip

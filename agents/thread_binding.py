@@ -1,0 +1,34 @@
+"""Which random programs Ansor takes on a GPU: whole warps of threads, and few virtual ones (TVM v0.8, thread binding).
+
+Its code drops a sampled program of fewer threads than a warp has, unless all outputs together are no more than two warps of
+them, and one with more virtual threads than a quarter of a warp. Evolution may go there all the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
+
+FEW_OUTPUTS = 2
+"""Warps of outputs up to which a block may have fewer threads than a warp."""
+VIRTUAL = 4
+"""A warp over so many is the bound on virtual threads."""
+_REDUCE_THREADS, _TENSOR_CORE = (KNOB + KNOB_INDEX[name] for name in ("reduce_threads", "tensor_core"))
+_SHARES = np.array(KNOBS[KNOB_INDEX["reduce_threads"]].values)
+
+
+def binds(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+    """Which programs [B, ROW] the rule takes, bool [B]: all on a CPU, all of tensor cores, whose fragments are whole warps."""
+    if graph.hardware.kind == "cpu":
+        return np.ones(len(rows), dtype=np.bool_)
+    warp = graph.hardware.warp
+    register, block = (rows[:, TILE + level * MAX_AXES : TILE + level * MAX_AXES + SPATIAL_SLOTS] for level in (0, 1))
+    threads = (-(-block // register)).prod(axis=1) * _SHARES[rows[:, _REDUCE_THREADS]]
+    virtual = rows[:, VTHREAD : VTHREAD + SPATIAL_SLOTS].prod(axis=1)
+    outputs = np.prod([graph.operator.extents[a] for a in graph.operator.spatial], dtype=np.int64)
+    enough = (threads >= warp) | (outputs <= FEW_OUTPUTS * warp)
+    found: np.ndarray = (rows[:, _TENSOR_CORE] > 0) | (enough & (virtual <= warp // VIRTUAL))
+    return found
