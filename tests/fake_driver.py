@@ -60,7 +60,7 @@ class Driver(types.ModuleType):
         self, kind: str, rank: int, address: int, shape: list, strides: list, box: list, steps: list, *rest: Any
     ) -> tuple[Status, Map | None]:
         assert len(shape) == len(box) == len(steps) == rank == len(strides) + 1
-        assert steps == [1] * rank and all(s % 16 == 0 for s in strides) and max(box) <= 256
+        assert steps[0] == 1 and max(steps) <= 8 and all(s % 16 == 0 for s in strides) and max(box) <= 256
         if address % 16:
             return Status(1), None
         self.encoded.append(Encoded(kind, address, tuple(shape), tuple(strides), tuple(box), rest[1]))

@@ -91,7 +91,7 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
     found |= {f"tensor_core={core} {name}={schedule.knob(name)}" for name in ("stages", "shared_layout", "split_k") if core}
     if not isinstance(made, Kernel):
         return found | {made.status.value}
-    main = made.launches[0]
+    main = made.main
     threads = main.block[0] * main.block[1] * main.block[2]
     found |= {f"threads={threads.bit_length()}", f"launches={len(made.launches)}", f"blocks={main.grid[0] > 1}"}
     shared = "none" if main.shared_bytes == 0 else "opt-in" if main.shared_bytes > _OPT_IN else "some"
