@@ -86,10 +86,20 @@ class ConvolutionPlan(WgmmaPlan):
         return self.image.coefficients[2][p], self.image.coefficients[3][q]
 
     @cached_property
-    def box_columns(self) -> int:
-        """Pixels along q in one copy: the most eights that divide the tile and that a box reaches over."""
-        length = self.register[self.roles.n]
-        return next(n for n in range(length, 0, -8) if length % n == 0 and n * self.strides[1] <= MAX_BOX)
+    def box(self) -> tuple[int, int, int]:
+        """Images, rows and columns of the pixels in one copy: the largest box whose pixels follow each other in the tile.
+
+        With a cluster the largest of which each block can copy as many as the other, where there is one.
+        """
+        images, rows, columns = (self.register[a] for a in self.pixels)
+        found = [(n, rows, columns) for n in range(images, 0, -1) if images % n == 0]
+        found += [(1, n, columns) for n in range(rows - 1, 0, -1) if rows % n == 0]
+        found += [(1, 1, n) for n in range(columns - 8, 0, -8) if columns % n == 0]
+        steps = (1, *self.strides)
+        whole = [box for box in found if all(n * step <= MAX_BOX for n, step in zip(box, steps, strict=True))]
+        pixels = self.tile[1] * self.consumers[1]
+        shared = [box for box in whole if pixels // math.prod(box) % self.cluster == 0]
+        return (shared or whole)[0]
 
     @property
     def channels(self) -> int:
@@ -127,10 +137,9 @@ class ConvolutionPlan(WgmmaPlan):
             (1, 1, self.box_rows, self.step), SWIZZLE_BYTES, self.weights_offset,
         )  # fmt: skip
         n, c, h, w = self.image.view
-        images, rows, _ = (self.register[a] for a in self.pixels)
         right = replace(
             left, shape=(n, h, w, c), strides=(h * w * self.pitch, w * self.pitch, self.pitch), offset=self.image_offset,
-            box=(images, rows, self.box_columns, self.step), steps=(1, *self.strides, 1),
+            box=(*self.box, self.step), steps=(1, *self.strides, 1),
         )  # fmt: skip
         return left, right
 
@@ -143,7 +152,6 @@ def make_convolution_plan(program: Program) -> ConvolutionPlan:
     require(plan, (
         (columns % 8, f"{columns} columns along {plan.names[plan.roles.n]}: multiples of 8"),
         (any(plan.block[a] != 1 for a in plan.window), f"block tile {plan.block}: one element of the window"),
-        (plan.cluster != 1, f"a cluster of {plan.cluster}: 1"),
     ))  # fmt: skip
     return plan
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import product
 
 from gensor_gym.codegen.cuda_index import along, origin
 from gensor_gym.codegen.cuda_text import Writer, remainder, total
@@ -71,19 +73,28 @@ def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
 
 
 def _write_pixels(out: Writer, plan: ConvolutionPlan) -> None:
-    """The pixels of every consumer at one element of the window: boxes of 64 channels x columns x rows x images."""
-    grid = [plan.program.threads[a] for a in plan.pixels]
-    _, _, q = plan.pixels
-    for consumer in range(math.prod(grid)):
-        place, rest = [0] * len(plan.op.axes), consumer
-        for a, count in zip(reversed(plan.pixels), reversed(grid), strict=True):
-            place[a] = rest % count * plan.register[a]
-            rest //= count
-        for column in range(0, plan.register[q], plan.box_columns):
-            indices = [total([(1, origin(plan, a))], place[a] + (column if a == q else 0)) for a in range(len(place))]
-            n, channel, row, first = (along(plan.image, d, indices) for d in range(4))
-            number = consumer * plan.tile[1] + column
-            to = total([(1, "b_tile")], number * SWIZZLE_BYTES)
-            out.line(f"load_box_4d({to}, {plan.mapped[1]}_map, ready, {channel}, {first}, {row}, {n});")
+    """The pixels of all consumers at one element of the window, box by box; blocks of a cluster take them in turn."""
+    name, boxes = plan.mapped[1], list(_boxes(plan))
+    if plan.cluster == 1:
+        for to, place in boxes:
+            out.line(f"load_box_4d({to}, {name}_map, ready, {place});")
+        return
+    for rank in range(min(plan.cluster, len(boxes))):
+        with out.block(f"if (rank == {rank})"):
+            for to, place in boxes[rank :: plan.cluster]:
+                out.line(f"multicast_box_4d({to}, {name}_map, ready, EVERY_BLOCK, {place});")
 
 
+def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:
+    """Where every box of pixels goes, and coordinates of its first element: consumers, then images, rows, columns."""
+    counts = [plan.program.threads[a] for a in plan.pixels]
+    lengths = [plan.register[a] for a in plan.pixels]
+    within = [range(0, length, n) for length, n in zip(lengths, plan.box, strict=True)]
+    for number, (consumer, first) in enumerate(product(product(*map(range, counts)), product(*within))):
+        place = [0] * len(plan.op.axes)
+        for a, nth, length, at in zip(plan.pixels, consumer, lengths, first, strict=True):
+            place[a] = nth * length + at
+        indices = [total([(1, origin(plan, a))], constant) for a, constant in enumerate(place)]
+        n, channel, row, column = (along(plan.image, d, indices) for d in range(4))
+        to = total([(1, "b_tile")], number * math.prod(plan.box) * SWIZZLE_BYTES)
+        yield to, ", ".join([channel, column, row, n])

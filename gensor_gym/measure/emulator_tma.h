@@ -283,6 +283,10 @@ static inline void multicast_box_3d(unsigned to, const TensorMap &map, unsigned 
                                     int line = __builtin_LINE()) {
   emulator::load_box(line, to, map, barrier, blocks, x, y, z);
 }
+static inline void multicast_box_4d(unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, int x, int y, int z,
+                                    int w, int line = __builtin_LINE()) {
+  emulator::load_box(line, to, map, barrier, blocks, x, y, z, w);
+}
 static inline void cluster_arrive(unsigned barrier, int rank, int line = __builtin_LINE()) {
   emulator::cluster_arrive(line, barrier, rank);
 }
