@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from gensor_gym import ConstructionGraph, operators
+from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.codegen import generate, nvrtc, sass
 from gensor_gym.codegen.cuda_codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
@@ -23,9 +24,9 @@ from tests.cuda_schedules import make_schedule
 from tests.wgmma_kernels import H200, TINY, faults, faults_of
 
 
-def conv(n: int, c: int, h: int, w: int, k: int, r: int, s: int, *stages: str, dtype: str = "float16", **more: object) -> Operator:
-    """A 16-bit convolution with an epilogue."""
-    return operators.conv2d(n, c, h, w, k, r, s, dtype=dtype, **more).with_epilogue(*stages)
+def conv(n: int, c: int, h: int, w: int, k: int, r: int, s: int, *stages: str, **more: Any) -> Operator:
+    """A 16-bit convolution with an epilogue, float16 where nothing else is said."""
+    return operators.conv2d(n, c, h, w, k, r, s, **{"dtype": "float16", **more}).with_epilogue(*stages)
 
 
 def conv_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
@@ -52,7 +53,9 @@ CASES = {
     ],
     "split and persistent": [
         conv_kernel(conv(1, 130, 5, 13, 72, 3, 3, "bias", padding=1), [1, 64, 2, 16], [1, 64, 2, 16], stages=2, split_k=4),
-        conv_kernel(conv(2, 60, 6, 14, 130, 1, 1, "scale"), [1, 64, 2, 8], [1, 64, 2, 16], TINY, stages=3, persistent=1, raster=2),
+        conv_kernel(
+            conv(2, 60, 6, 14, 130, 1, 1, "scale"), [1, 64, 2, 8], [1, 64, 2, 16], TINY, stages=3, persistent=1, raster=2,
+        ),
     ],
     "clusters": [
         conv_kernel(conv(1, 60, 9, 13, 72, 3, 3, padding=1), [1, 64, 2, 16], [1, 64, 2, 16], stages=2, cluster=2),
@@ -80,7 +83,7 @@ def test_operands_are_laid_out_before_and_added_up_after() -> None:
 
 
 def test_boxes_reach_no_further_than_the_hardware_does() -> None:
-    """152 columns at every second pixel are two boxes of 76? No: of eights, so 8 x 19 is cut into 19 or fewer pieces."""
+    """152 columns at every second pixel reach over 304, so they come in boxes of whole eights."""
     _, image = CASES["strides"][3].maps
     assert image.box[2] * 2 <= 256 and 152 % image.box[2] == 0 and image.box[2] % 8 == 0
     assert CASES["strides"][3].source.count("load_box_4d(b_tile") == 152 // image.box[2]
@@ -143,8 +146,6 @@ def test_a_map_without_the_stride_is_caught(damaged: EmulatedKernels) -> None:
 )
 def test_convolutions_that_wgmma_cannot_take_are_refused(op: Operator, hw: str, words: str) -> None:
     """Other hardware, few channels, groups, strides longer than a tensor map's, other types."""
-    from gensor_gym import hardware
-
     tile = [1] * (len(op.spatial) - 4)
     with pytest.raises(ValueError, match=words):
         conv_kernel(op, [1, *tile, 64, 1, 8], [1, *tile, 64, 1, 8], hardware.get(hw))
