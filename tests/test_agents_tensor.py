@@ -9,10 +9,12 @@ from agents.markov import MarkovExtended
 from agents.starts import WGMMA_COLUMNS, starts
 from experiments.tables.gpu_published import MMA, SIMT, WGMMA, Kernel
 from gensor_gym import ConstructionGraph
+from gensor_gym.graph import resources
 from gensor_gym.graph.layout import slot_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import matrix_axes, tensor_core_choices
-from tests.graph_walks import TENSOR, climbed, graph_of, tensor_start
+from tests.graph_walks import TENSOR, climbed, graph_of, tensor_start, walk
+from tests.oracle import Oracle
 
 
 @pytest.mark.parametrize("operator", TENSOR)
@@ -44,6 +46,21 @@ def test_the_first_wgmma_program_is_reached_by_legal_moves(operator: str) -> Non
     for slot in columns:
         schedule = climbed(graph, schedule, f"tile[{slot}]", lambda s, at=slot: s.tile[0][at] == goal.tile[0][at])
     assert schedule == goal
+
+
+def test_masks_among_wgmma_convolutions_are_the_oracles() -> None:
+    """Pixels of several rows and images in a tile, several consumers, clusters."""
+    graph = graph_of(TENSOR[4], "h200", "extended")
+    rng, oracle, ints, cores = np.random.default_rng(6), Oracle(graph.operator, graph.hardware, "extended"), graph.tables.ints, []
+    for row in starts(graph)[-3:]:
+        for schedule in list(walk(graph, rng, 30, Schedule(row)))[::2]:
+            state = oracle.read(schedule)
+            cores.append(state.knob("tensor_core"))
+            assert graph.action_mask(schedule).tolist() == oracle.mask(state), str(schedule)
+            assert resources.threads_of(schedule.row, ints) == oracle.threads(state)
+            assert resources.registers_of(schedule.row, ints) == oracle.registers(state)
+            assert resources.shared_bytes_of(schedule.row, ints) == oracle.shared_bytes(state)
+    assert np.mean(np.array(cores) == 2) > 0.5
 
 
 def test_first_wgmma_programs_of_a_convolution_take_whole_rows() -> None:
