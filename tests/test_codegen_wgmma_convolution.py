@@ -217,14 +217,14 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
 @needs_nvrtc
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 def test_machine_code_has_wgmma_and_bulk_copies() -> None:
-    """Four HGMMA and a copy of each operand in a step; the layout reads and writes pairs of elements."""
+    """HGMMA in fours, weights copied and pixels multicast; the layout reads and writes several pairs of elements at a time."""
     cubin = nvrtc.compile_cubin(MENU["128x224"], cache=False).cubin
     kernels = {
         entry: Counter(line.partition(" ")[0].partition(".")[0] for line in lines)
         for entry, lines in sass.instructions(sass.disassemble(cubin)).items()
     }
     main, layout = kernels["gg_conv2d"], kernels["gg_conv2d_layout"]
-    assert main["HGMMA"] == 4 and main["UTMALDG"] == 3 and main["USETMAXREG"] == 2
-    assert main["LDL"] == main["STL"] == 0
-    assert sass.main_loop(cubin).counts["HGMMA"] == 4
+    assert main["HGMMA"] >= 4 and main["UTMALDG"] % 3 == 0 and main["UTMALDG"] > 0 and main["USETMAXREG"] == 2
+    assert main["LDL"] == main["STL"] == layout["LDL"] == layout["STL"] == 0
+    assert sass.main_loop(cubin).counts["HGMMA"] % 4 == 0
     assert layout["LDG"] >= 8 and layout["STG"] >= 8
