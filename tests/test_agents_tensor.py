@@ -60,7 +60,7 @@ def test_masks_among_wgmma_convolutions_are_the_oracles() -> None:
             assert resources.threads_of(schedule.row, ints) == oracle.threads(state)
             assert resources.registers_of(schedule.row, ints) == oracle.registers(state)
             assert resources.shared_bytes_of(schedule.row, ints) == oracle.shared_bytes(state)
-    assert np.mean(np.array(cores) == 2) > 0.5
+    assert cores.count(2) >= 20  # walks may leave wgmma
 
 
 def test_first_wgmma_programs_of_a_convolution_take_whole_rows() -> None:
