@@ -12,15 +12,18 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.rules import fits, is_well_formed
 from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
 from gensor_gym.graph.tables import (
     ALLOWED,
+    EXTENT,
+    FIRST_SPATIAL,
     INSTRUCTION_K,
     IS_CPU,
     ITEM,
     KNOB_BITS,
+    LAID_OUT,
     MATRIX_A,
     MATRIX_K,
     MATRIX_M,
@@ -42,10 +45,13 @@ def starts(graph: ConstructionGraph) -> np.ndarray:
     if ints[IS_CPU] == 0:
         rows += [_with(first, "convolution", 3)] if _offers(ints, "convolution", 3) else []
         if _offers(ints, "tensor_core", 1):
-            rows.append(_tensor_row(first, 1, (16, 8, int(ints[INSTRUCTION_K])), ints))
+            fragment = {MATRIX_M: 16, MATRIX_N: 8, MATRIX_K: int(ints[INSTRUCTION_K])}
+            rows.append(_tensor_row(first, 1, {int(ints[place]): length for place, length in fragment.items()}))
         if _offers(ints, "tensor_core", 2):
             step = SWIZZLE_BYTES // int(ints[ITEM + ints[MATRIX_A]])
-            rows += [_tensor_row(first, 2, (WGMMA_ROWS, columns, step), ints) for columns in _columns(graph.tables)]
+            for columns in _pixels(graph.tables) if ints[LAID_OUT] else _columns(graph.tables):
+                tile = {int(ints[MATRIX_M]): WGMMA_ROWS, int(ints[MATRIX_K]): step}
+                rows.append(_tensor_row(first, 2, tile | columns))
     kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, graph.tables.sizes)]
     return np.array(kept or [first], dtype=np.int32)
 
@@ -63,17 +69,42 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
     return row
 
 
-def _columns(tables: Tables) -> list[int]:
+def _ladder(tables: Tables, axis: int) -> list[int]:
+    """Sizes of tiles along an axis slot, ascending."""
+    start = tables.ints[SIZE_START + axis]
+    return [int(size) for size in tables.sizes[start : tables.ints[SIZE_START + axis + 1]]]
+
+
+def _columns(tables: Tables) -> list[dict[int, int]]:
     """Columns of the first wgmma programs that the ladder of axis n has; its longest where it has none of them."""
-    start = tables.ints[SIZE_START + tables.ints[MATRIX_N]]
-    ladder = [int(s) for s in tables.sizes[start : tables.ints[SIZE_START + tables.ints[MATRIX_N] + 1]] if s % 8 == 0]
-    return [n for n in WGMMA_COLUMNS if n in ladder] or [max(n for n in ladder if n <= WGMMA_COLUMNS[0])]
+    n = int(tables.ints[MATRIX_N])
+    ladder = [size for size in _ladder(tables, n) if size % 8 == 0]
+    return [{n: size} for size in WGMMA_COLUMNS if size in ladder] or [{n: max(s for s in ladder if s <= WGMMA_COLUMNS[0])}]
 
 
-def _tensor_row(first: np.ndarray, core: int, tile: tuple[int, int, int], ints: np.ndarray) -> np.ndarray:
-    """One register tile m x n x k by mma.sync (1) or wgmma (2), all levels alike; nothing unrolled."""
+def _pixels(tables: Tables) -> list[dict[int, int]]:
+    """Pixels of the first wgmma programs of a convolution: whole rows first, then several rows, then several images."""
+    ints, found = tables.ints, []
+    for left in WGMMA_COLUMNS:
+        tile: dict[int, int] = {}
+        for axis in range(SPATIAL_SLOTS - 1, int(ints[FIRST_SPATIAL]) - 1, -1):
+            if axis == ints[MATRIX_M]:
+                continue
+            if axis == ints[MATRIX_N]:
+                sizes = [size for size in _ladder(tables, axis) if size % 8 == 0]
+            else:
+                sizes = [size for size in _ladder(tables, axis) if size <= ints[EXTENT + axis]]
+            tile[axis] = max(size for size in sizes if size <= left)
+            left //= tile[axis]
+        if tile not in found:
+            found.append(tile)
+    return found
+
+
+def _tensor_row(first: np.ndarray, core: int, tile: dict[int, int]) -> np.ndarray:
+    """One register tile, by axis slot, by mma.sync (1) or wgmma (2), all levels alike; nothing unrolled."""
     row = _with(_with(first, "tensor_core", core), "unroll", 1)
     for level in range(MAX_LEVELS):
-        for place, length in zip((MATRIX_M, MATRIX_N, MATRIX_K), tile, strict=True):
-            row[TILE + level * MAX_AXES + ints[place]] = length
+        for axis, length in tile.items():
+            row[TILE + level * MAX_AXES + axis] = length
     return row

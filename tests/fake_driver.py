@@ -26,6 +26,7 @@ class Encoded:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
+    steps: tuple[int, ...]
     swizzle: str
 
 
@@ -60,10 +61,10 @@ class Driver(types.ModuleType):
         self, kind: str, rank: int, address: int, shape: list, strides: list, box: list, steps: list, *rest: Any
     ) -> tuple[Status, Map | None]:
         assert len(shape) == len(box) == len(steps) == rank == len(strides) + 1
-        assert steps == [1] * rank and all(s % 16 == 0 for s in strides) and max(box) <= 256
+        assert steps[0] == 1 and max(steps) <= 8 and all(s % 16 == 0 for s in strides) and max(box) <= 256
         if address % 16:
             return Status(1), None
-        self.encoded.append(Encoded(kind, address, tuple(shape), tuple(strides), tuple(box), rest[1]))
+        self.encoded.append(Encoded(kind, address, tuple(shape), tuple(strides), tuple(box), tuple(steps), rest[1]))
         return Status(0), Map(len(self.encoded) - 1)
 
     def of(self, argument: np.ndarray) -> Encoded:

@@ -24,6 +24,11 @@ def roles(op: Operator) -> tuple[int, int, int, int, int] | None:
     return None
 
 
+def names_of(op: Operator) -> list[str]:
+    """Names of the axes."""
+    return [axis.name for axis in op.axes]
+
+
 def instruction(op: Operator, hw: Hardware) -> int:
     """Elements of axis k in one instruction; 0 where the hardware has none for the data type."""
     if hw.kind == "cpu" or hw.arch == "sm_70":
@@ -46,8 +51,11 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
     _, _, m, n, k = found
     if longest(m) < 16 or longest(n) < 8 or longest(k) < step:
         return (0,)
-    halves = op.name != "conv2d" and op.dtype in ("float16", "bfloat16") and hw.arch == "sm_90"
+    halves = op.dtype in ("float16", "bfloat16") and hw.arch == "sm_90"
     rows = all(read.tensor.shape[-1] * 2 % 16 == 0 for read in op.reads)
+    if op.name == "conv2d":
+        stride = dict(op.arguments).get("stride", 1)
+        rows = "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
     return (0, 1, 2) if halves and rows and longest(m) >= 64 and longest(k) >= 64 else (0, 1)
 
 
@@ -63,11 +71,17 @@ def fragment(oracle: Oracle, state: State, axis: int) -> int:
     return {m: rows, n: 8, k: instruction(oracle.op, oracle.hw)}.get(axis, 1)
 
 
+def pixels(oracle: Oracle, state: State, axis: int) -> bool:
+    """Whether one wgmma takes several indices along the axis, as it does along all spatial axes of a convolution but m."""
+    convolution = oracle.op.name == "conv2d" and state.knob("tensor_core") == 2
+    return convolution and axis in oracle.spatial and axis != roles(oracle.op)[2]
+
+
 def instructions(oracle: Oracle, state: State) -> int:
     """Tensor-core instructions in the body of a worker."""
     _, _, m, n, k = roles(oracle.op)
     tile = state.tiles[0]
-    repeats = math.prod(t for a, t in enumerate(tile) if a not in (m, n, k))
+    repeats = math.prod(t for a, t in enumerate(tile) if a not in (m, n, k) and not pixels(oracle, state, a))
     steps = tile[k] // instruction(oracle.op, oracle.hw)
     if state.knob("tensor_core") == 2:
         return repeats * steps * (tile[m] // 64)
@@ -81,7 +95,7 @@ def shared_bytes(oracle: Oracle, state: State) -> int:
     for read, row in ((oracle.op.reads[a], k), (oracle.op.reads[b], n)):
         count = math.prod(t for axis, t in enumerate(state.tiles[1]) if oracle.depends(read, axis))
         rows = count // state.tiles[1][row]
-        if state.knob("tensor_core") == 2 and row == n:
+        if state.knob("tensor_core") == 2 and row == n and oracle.op.name != "conv2d":
             workers = state.tiles[1][n] // state.tiles[0][n]
             total += workers * math.ceil(state.tiles[0][n] * size / 128) * 128 * state.tiles[1][k] + 8
         elif state.knob("tensor_core") == 2:
@@ -112,5 +126,8 @@ def accepts(oracle: Oracle, state: State) -> bool:
         return True
     if math.ceil(oracle.op.axes[m].extent / state.tiles[1][m]) < state.knob("cluster"):
         return False
-    alone = all(state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k))
-    return alone and state.tiles[0][n] <= 256 and state.tiles[1][k] * 2 == 128 and oracle.registers(state) <= 240
+    alone = all(
+        state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k) and not pixels(oracle, state, axis)
+    )
+    columns = math.prod(state.tiles[0][axis] for axis in oracle.spatial if axis != m)
+    return alone and columns <= 256 and state.tiles[1][k] * 2 == 128 and oracle.registers(state) <= 240

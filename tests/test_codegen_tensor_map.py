@@ -43,6 +43,11 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
         ({"box": (8, 33)}, "rows of 132 bytes"),
         ({"box": (8, 3)}, "rows of 12 bytes"),
         ({"swizzle": 96}, "swizzle 96"),
+        ({"steps": (2,)}, "lengths of its fields"),
+        ({"steps": (9, 1)}, "steps .9, 1.: 1 to 8"),
+        ({"steps": (2, 2)}, "steps .2, 2.: 1 along the innermost"),
+        ({"steps": (3, 1), "box": (96, 32)}, "box .288, 32.: 1 to 256"),
+        ({"offset": 8}, "offset 8: multiples of 16"),
     ],
 )
 def test_what_the_hardware_cannot_take_is_refused(change: dict, words: str) -> None:
@@ -55,6 +60,15 @@ def test_maps_are_part_of_the_digest() -> None:
     """Of one text with two maps."""
     other = replace(KERNEL, maps=(replace(MAP, box=(16, 32)),))
     assert len({KERNEL.digest, other.digest, replace(KERNEL, maps=()).digest}) == 3
+
+
+def test_steps_and_offset_reach_the_driver(driver: Driver) -> None:
+    """The driver's box is what it goes over, its address that of the array within the argument."""
+    argument = types.SimpleNamespace(data=types.SimpleNamespace(ptr=4096))
+    (given, plain) = tensor_map.with_maps([replace(MAP, offset=1024, steps=(2, 1))], [argument])
+    assert plain is argument
+    made = driver.of(given)
+    assert (made.address, made.box, made.steps) == (5120, (32, 16), (1, 2))
 
 
 def test_a_trial_encodes_maps_for_its_own_buffers(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> None:
@@ -70,7 +84,7 @@ def test_a_trial_encodes_maps_for_its_own_buffers(monkeypatch: pytest.MonkeyPatc
     assert result.status is Status.OK, result.error
     assert len(driver.encoded) == 1
     expected = Encoded(
-        "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", seen[0][1], (32, 64), (128,), (32, 8), "CU_TENSOR_MAP_SWIZZLE_128B"
+        "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", seen[0][1], (32, 64), (128,), (32, 8), (1, 1), "CU_TENSOR_MAP_SWIZZLE_128B"
     )
     assert {made for made, _ in seen} == {expected}
 

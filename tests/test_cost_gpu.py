@@ -11,12 +11,15 @@ from omegaconf import OmegaConf
 
 from experiments.tables.gpu_published import MMA, PUBLISHED, SIMT, WGMMA, WITHIN, Kernel, Published, make, ratio
 from gensor_gym import ConstructionGraph, hardware, operators
+from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.gpu_lanes import shared_wavefronts
 from gensor_gym.cost.gpu_memory import grid_blocks
 from gensor_gym.cost.gpu_simt import simt_step
 from gensor_gym.cost.gpu_tensor import narrow_share
 from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.cost.terms import LAUNCH_TERM, NUM_TERMS
 from gensor_gym.graph.rules import fits
+from tests.cuda_schedules import make_schedule
 
 
 @pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: f"{case.hardware}-{case.dtype}-{case.n}")
@@ -71,6 +74,20 @@ def test_wgmma_is_what_a_hopper_needs() -> None:
     assert seconds(on, WGMMA, stages=1, **plain) > 1.1 * best
     assert seconds(on, WGMMA, persistent=0, **plain) > best
     assert seconds(on, WGMMA) < best  # multicast halves what is asked of L2 for B
+
+
+def test_the_layout_of_a_convolution_is_charged() -> None:
+    """A second launch, and both operands read and written: from L2 where they fit it."""
+    for n, c, level in ((16, 256, "dram"), (1, 64, "l2")):
+        op = operators.conv2d(n, c, 56, 56, 128, 3, 3, padding=1, dtype="float16")
+        on = ConstructionGraph(op, "h100", space="extended")
+        schedule = make_schedule(op, [1, 64, 4, 56, 64, 1, 1], [1, 128, 4, 56, 64, 1, 1], tensor_core=2, stages=4)
+        assert on.is_legal(schedule)
+        terms = np.zeros(NUM_TERMS)
+        latency_gpu(schedule.row, on.tables.ints, on.tables.floats, terms)
+        moved = 2 * sum(tensor.nbytes for tensor in op.inputs)
+        rate = next(m.bandwidth for m in on.hardware.memory if m.name == level)
+        assert terms[LAUNCH_TERM] == pytest.approx(2 * on.hardware.launch_overhead + moved / rate)
 
 
 def test_clusters_are_whole() -> None:

@@ -50,7 +50,7 @@ def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]
         raise ValueError(f"{family['operator']} on {hardware}: {schedule} is not legal")
     kernel = generate(graph.operator, schedule, hardware)
     compiled = nvrtc.compile_cubin(kernel)
-    main = kernel.launches[0]
+    main = kernel.main
     row: dict[str, Any] = {
         "operator": family["operator"], "arch": kernel.arch, "schedule": str(schedule), "threads": main.block[0],
         "registers": compiled.registers, "registers_by_model": int(registers_of(schedule.row, graph.tables.ints)),

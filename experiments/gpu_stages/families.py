@@ -45,6 +45,8 @@ FAMILIES = (
     "gemm(m=67, n=200, k=129, dtype='tf32x3')", "gemm(m=160, n=96, k=192, dtype='int8')",
     "conv2d(n=2, c=40, h=29, w=31, k=48, r=3, s=3, stride=2, padding=1, dtype='float16')+bias+relu",
     "conv2d(n=2, c=64, h=14, w=14, k=64, r=3, s=3, padding=1, dtype='bfloat16')",
+    "conv2d(n=2, c=68, h=15, w=13, k=200, r=3, s=3, stride=2, padding=1, dtype='float16')+bias+residual",
+    "conv2d(n=3, c=130, h=12, w=14, k=72, r=1, s=1, dtype='bfloat16')+relu",
     "conv2d(n=1, c=32, h=20, w=24, k=32, r=3, s=3, dilation=2, groups=2, padding=2, dtype='tf32')",
     "elementwise('gelu', 55, 240, dtype='bfloat16')", "reduce_sum(m=33, k=500, dtype='float16')",
     "gemv(m=256, k=509, dtype='bfloat16')", "max_pool2d(n=1, c=12, h=26, w=26, r=3, s=2, stride=1, padding=1, dtype='float16')",
@@ -91,7 +93,7 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
     found |= {f"tensor_core={core} {name}={schedule.knob(name)}" for name in ("stages", "shared_layout", "split_k") if core}
     if not isinstance(made, Kernel):
         return found | {made.status.value}
-    main = made.launches[0]
+    main = made.main
     threads = main.block[0] * main.block[1] * main.block[2]
     found |= {f"threads={threads.bit_length()}", f"launches={len(made.launches)}", f"blocks={main.grid[0] > 1}"}
     shared = "none" if main.shared_bytes == 0 else "opt-in" if main.shared_bytes > _OPT_IN else "some"

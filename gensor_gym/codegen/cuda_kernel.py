@@ -8,8 +8,7 @@ from gensor_gym.codegen.cuda_plan import Plan
 from gensor_gym.codegen.cuda_ptx import device_functions
 from gensor_gym.codegen.cuda_store import FINISH_THREADS, write_finish
 from gensor_gym.codegen.cuda_text import SCALARS, Writer, used_constants
-from gensor_gym.codegen.kernel import Kernel, Launch
-from gensor_gym.operators.types import ITEM_BYTES
+from gensor_gym.codegen.kernel import FINISH, Kernel, Launch
 
 
 def kernel_text(
@@ -23,7 +22,7 @@ def kernel_text(
     op = plan.op
     inputs = [f"const {SCALARS[t.dtype].name} *__restrict__ {t.name}" for t in op.inputs]
     output = f"{SCALARS[op.output.dtype].name} *__restrict__ {op.output.name}"
-    maps = [f"const __grid_constant__ TensorMap {op.inputs[m.argument].name}_map" for m in plan.maps]
+    maps = [f"const __grid_constant__ TensorMap {name}_map" for name in plan.mapped]
     arguments = ", ".join([*maps, *inputs, output, "float *__restrict__ workspace"])
     declared = "".join(f"  {line}\n" for line in used_constants(body.text, constants))
     dims = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
@@ -52,21 +51,22 @@ def sizes(plan: Plan) -> dict[str, tuple[int, str]]:
     return table
 
 
-def assemble(plan: Plan, entry: str, main: str, functions: Mapping[str, str] | None = None) -> Kernel:
+def assemble(
+    plan: Plan, entry: str, main: str, functions: Mapping[str, str] | None = None, before: tuple[Launch, ...] = ()
+) -> Kernel:
     """The whole source around the main kernel `main`, with its launches and workspace.
 
-    `functions` are device functions that `main` may call beside those of `cuda_ptx`.
+    `functions` are device functions that `main` may call beside those of `cuda_ptx`; `before` launches of other kernels
+    whose text it has too.
     """
     op = plan.op
-    launches = [Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes, plan.cluster)]
-    workspace = 0
+    launches = [*before, Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes, plan.cluster)]
     if plan.shared_bytes:
         main = f"extern __shared__ __align__(16) unsigned char shared_memory[];\n\n{main}"
     if plan.slices > 1:
         finish = Writer(depth=1)
         write_finish(finish, plan)
-        main += "\n" + kernel_text(plan, f"{entry}_finish", finish, str(FINISH_THREADS), sizes(plan))
-        launches.append(Launch(f"{entry}_finish", (-(-op.output.size // FINISH_THREADS), 1, 1), (FINISH_THREADS, 1, 1)))
-        workspace = plan.slices * op.output.size * ITEM_BYTES[op.accumulator]
+        main += "\n" + kernel_text(plan, f"{entry}{FINISH}", finish, str(FINISH_THREADS), sizes(plan))
+        launches.append(Launch(f"{entry}{FINISH}", (-(-op.output.size // FINISH_THREADS), 1, 1), (FINISH_THREADS, 1, 1)))
     source = f"// {op}\n\n{device_functions(main, functions)}{main}"
-    return Kernel(op, "cuda", plan.arch, source, tuple(launches), workspace, maps=plan.maps)
+    return Kernel(op, "cuda", plan.arch, source, tuple(launches), plan.workspace_bytes, maps=plan.maps)

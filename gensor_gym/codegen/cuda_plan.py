@@ -13,7 +13,7 @@ from gensor_gym.codegen.residency import resident_blocks
 from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.graph.knobs import KNOBS, Knob
 from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
-from gensor_gym.operators.types import INPUT, Access, Operator
+from gensor_gym.operators.types import INPUT, ITEM_BYTES, Access, Operator
 
 WARP = 32
 
@@ -112,6 +112,11 @@ class Plan:
         return self.program.knob("split_k") if self.op.reduce else 1
 
     @property
+    def workspace_bytes(self) -> int:
+        """Workspace: the parts of a split reduction."""
+        return self.slices * self.op.output.size * ITEM_BYTES[self.op.accumulator] if self.slices > 1 else 0
+
+    @property
     def blocks(self) -> int:
         """Blocks of the launch."""
         return self.tiles * self.slices
@@ -124,6 +129,11 @@ class Plan:
     @property
     def maps(self) -> tuple[TensorMap, ...]:
         """Tensor maps that the kernel takes."""
+        return ()
+
+    @property
+    def mapped(self) -> tuple[str, ...]:
+        """Names of the tensors that the maps are of."""
         return ()
 
     @cached_property

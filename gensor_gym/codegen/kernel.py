@@ -11,6 +11,9 @@ import numpy as np
 from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.operators.types import Operator
 
+LAYOUT, FINISH = "_layout", "_finish"
+"""How entries end that lay out operands before the main one, and that add up parts of a split reduction after it."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -52,6 +55,12 @@ class Kernel:
     def prepacked(self) -> bool:
         """Whether its launches read weights that an earlier call packed; never to be compared with plain kernels."""
         return bool(self.prepares)
+
+    @property
+    def main(self) -> Launch:
+        """The launch that does the operator's work; others lay operands out before it or add parts up after it."""
+        helpers = (LAYOUT, FINISH)
+        return next(launch for launch in self.launches if not launch.entry.endswith(helpers))
 
     @property
     def digest(self) -> str:

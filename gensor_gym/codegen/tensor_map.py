@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.graph.structure import MAP_STEP
 from gensor_gym.operators.types import ITEM_BYTES
 
 MAP_BYTES = 128
 """Size of an encoded map."""
 MAX_BOX = 256
-"""Elements of a box along a dimension, at most."""
+"""Elements that a box goes over along a dimension, at most."""
 UNIT = 16
 """Bytes that row pitches and the rows of a box are multiples of."""
 
@@ -34,9 +35,11 @@ class TensorMapError(RuntimeError):
 class TensorMap:
     """Boxes of one argument of a kernel; dimensions outermost first, R of them, 1 to 5.
 
-    `argument` is the position among inputs, output, workspace. A box is copied with its innermost dimension contiguous;
-    elements outside `shape` come as zeros. `swizzle` is the length in bytes of rows whose 16-byte units are permuted
-    (0: none). ValueError for what the hardware cannot take (limits of `cuTensorMapEncodeTiled`).
+    `argument` is the position among inputs, output, workspace; the array begins `offset` bytes into it. A box is copied
+    with its innermost dimension contiguous; elements outside `shape` come as zeros. `steps` are elements of the array from
+    one that a box takes to the next (empty: 1 everywhere; never along the innermost dimension). `swizzle` is the length in
+    bytes of rows whose 16-byte units are permuted (0: none). ValueError for what the hardware cannot take (limits of
+    `cuTensorMapEncodeTiled`).
     """
 
     argument: int
@@ -45,15 +48,31 @@ class TensorMap:
     strides: tuple[int, ...]  # [R - 1] bytes, of all dimensions but the innermost
     box: tuple[int, ...]  # [R] elements
     swizzle: int = 128
+    offset: int = 0
+    steps: tuple[int, ...] = ()  # [R] or empty
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """Elements of the array that a box goes over along each dimension, [R]."""
+        return tuple(n * step for n, step in zip(self.box, self.every, strict=True))
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """`steps`, written out, [R]."""
+        return self.steps or (1,) * len(self.box)
 
     def __post_init__(self) -> None:
         """Check the limits."""
+        if len({len(self.box), len(self.shape), len(self.strides) + 1, len(self.every)}) > 1:
+            raise ValueError(f"tensor map of argument {self.argument}: lengths of its fields")
         row = self.box[-1] * ITEM_BYTES[self.dtype]
         for broken, words in (
             (not 1 <= len(self.shape) <= 5, f"{len(self.shape)} dimensions: 1 to 5"),
-            (len(self.box) != len(self.shape) or len(self.strides) != len(self.shape) - 1, "lengths of its fields"),
+            (self.offset % UNIT or self.offset < 0, f"offset {self.offset}: multiples of {UNIT} bytes"),
+            (any(not 1 <= n <= MAP_STEP for n in self.every), f"steps {self.every}: 1 to {MAP_STEP} along each dimension"),
+            (self.every[-1] != 1, f"steps {self.every}: 1 along the innermost dimension"),
             (any(stride % UNIT for stride in self.strides), f"strides {self.strides}: multiples of {UNIT} bytes"),
-            (any(not 1 <= n <= MAX_BOX for n in self.box), f"box {self.box}: 1 to {MAX_BOX} along each dimension"),
+            (any(not 1 <= n <= MAX_BOX for n in self.reach), f"box {self.reach}: 1 to {MAX_BOX} along each dimension"),
             (self.swizzle not in (0, 32, 64, 128), f"swizzle {self.swizzle}: 0, 32, 64 or 128 bytes"),
             (row % UNIT or (self.swizzle and row > self.swizzle), f"rows of {row} bytes: whole {UNIT}, within the swizzle"),
         ):
@@ -79,7 +98,7 @@ def encode(tensor_map: TensorMap, address: int) -> np.ndarray:
 
 def with_maps(maps: Sequence[TensorMap], arguments: Sequence[Any]) -> tuple[Any, ...]:
     """All arguments of an entry: the encoded maps, then the plain ones, which are CuPy arrays."""
-    return (*(encode(m, arguments[m.argument].data.ptr) for m in maps), *arguments)
+    return (*(encode(m, arguments[m.argument].data.ptr + m.offset) for m in maps), *arguments)
 
 
 def _driver() -> ModuleType:
@@ -99,8 +118,8 @@ def _fields(driver: ModuleType, tensor_map: TensorMap, address: int) -> tuple[An
         address,
         [driver.cuuint64_t(n) for n in reversed(tensor_map.shape)],
         [driver.cuuint64_t(n) for n in reversed(tensor_map.strides)],
-        [driver.cuuint32_t(n) for n in reversed(tensor_map.box)],
-        [driver.cuuint32_t(1) for _ in tensor_map.box],
+        [driver.cuuint32_t(n) for n in reversed(tensor_map.reach)],
+        [driver.cuuint32_t(n) for n in reversed(tensor_map.every)],
         _member(driver.CUtensorMapInterleave, "INTERLEAVE_NONE"),
         _member(driver.CUtensorMapSwizzle, f"SWIZZLE_{tensor_map.swizzle}B" if tensor_map.swizzle else "SWIZZLE_NONE"),
         _member(driver.CUtensorMapL2promotion, "L2_PROMOTION_L2_256B"),

@@ -1,4 +1,4 @@
-"""CUDA C of a matrix product for sm_90a: one warpgroup copies tiles into a ring of stages, the others multiply them.
+"""CUDA C of a product for sm_90a: one warpgroup copies tiles into a ring of stages, the others multiply them.
 
 A thread of the producer lets the tensor memory accelerator fill a stage as soon as all consumers are done with it; a
 consumer issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each
@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from gensor_gym.codegen.cuda_index import origin
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
 from gensor_gym.codegen.cuda_text import Loop, Writer, total
 from gensor_gym.codegen.cuda_tiles import write_block_tile
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan, make_convolution_plan
+from gensor_gym.codegen.wgmma_copies import write_copies, write_window
+from gensor_gym.codegen.wgmma_layout import layout_kernel
 from gensor_gym.codegen.wgmma_plan import (
     ATOM_BYTES,
     PRODUCER_REGISTERS,
@@ -27,16 +29,16 @@ from gensor_gym.codegen.wgmma_plan import (
     WgmmaPlan,
     make_wgmma_plan,
 )
-from gensor_gym.codegen.wgmma_store import first_column, write_store
-from gensor_gym.codegen.wgmma_text import wgmma_functions
-from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
+from gensor_gym.codegen.wgmma_store import first_column, write_pixel_origin, write_store
+from gensor_gym.codegen.wgmma_text import multiply_name, wgmma_functions
+from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, is_laid_out
 
 WARPS = WARPGROUP // 32
 
 
 def generate_wgmma(program: Program) -> Kernel:
     """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError says what cannot be generated."""
-    plan = make_wgmma_plan(program)
+    plan = make_convolution_plan(program) if is_laid_out(program.operator) else make_wgmma_plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_descriptors(out, plan)
     _write_barriers(out, plan)
@@ -44,13 +46,11 @@ def generate_wgmma(program: Program) -> Kernel:
         _write_producer(out, plan)
     _write_consumer(out, plan)
     main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan), plan.cluster)
-    functions = wgmma_functions(plan.op.dtype, plan.tile[1], len(plan.maps[0].shape))
-    return assemble(plan, entry, main, functions)
-
-
-def _names(plan: WgmmaPlan) -> tuple[str, str]:
-    """Names of the tensors that are matrices A and B."""
-    return plan.op.reads[plan.roles.a].tensor.name, plan.op.reads[plan.roles.b].tensor.name
+    functions = wgmma_functions(plan.op.dtype, plan.tile[1], len(plan.maps[0].shape), plan.b_in_rows)
+    if not isinstance(plan, ConvolutionPlan):
+        return assemble(plan, entry, main, functions)
+    layout, launch = layout_kernel(plan, entry)
+    return assemble(plan, entry, f"{layout}\n{main}", functions, (launch,))
 
 
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
@@ -60,6 +60,8 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
         "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
         "A_BYTES": (plan.a_bytes, "of a stage, before B"),
         "PANEL_BYTES": (plan.panel_bytes, f"{plan.panel} columns of B"),
+        "B_BYTES": (plan.b_bytes, "of a stage, the pixels of one consumer"),
+        "COLUMNS": (plan.tile[1], "pixels of a consumer"),
         "CONSUMER_WARPS": (plan.num_consumers * WARPS * plan.cluster, "warps that give a stage back"),
         "POINTS": (plan.step // plan.depth, "wgmma along a step"),
         "ROW_BLOCKS": (plan.tile[0] // WGMMA_ROWS, f"blocks of {WGMMA_ROWS} rows of a consumer"),
@@ -77,6 +79,9 @@ def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
     word = "constexpr unsigned long long"
     swizzled, stride = "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
     out.line(f"{word} A_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of k: 128-byte swizzle, atoms of eight rows")
+    if plan.b_in_rows:
+        out.line(f"{word} B_ROWS = A_ROWS;")
+        return
     leading = f"{plan.panel_bytes // 16}ull << 16"
     out.line(f"{word} B_PANELS = {swizzled} | {stride} | {leading};  // rows of n, {plan.panel} columns a panel")
 
@@ -99,51 +104,23 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
 
 def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
     """The warpgroup that copies: one thread of it does."""
-    a, b = _names(plan)
     if plan.consumer_registers:
         out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
     out.line("if (threadIdx.x != 0) return;")
-    out.line(f"prefetch_map({a}_map);")
-    out.line(f"prefetch_map({b}_map);")
+    for name in plan.mapped:
+        out.line(f"prefetch_map({name}_map);")
     out.line("int stage = 0;")
     out.line("unsigned parity = 1;  // of the phase before the first, which counts as ended: every stage is free")
     with _over_work(out, plan), _over_steps(out, plan):
+        if isinstance(plan, ConvolutionPlan):
+            write_window(out, plan)
         out.line("const unsigned a_tile = tiles + stage * STAGE_BYTES, b_tile = a_tile + A_BYTES;")
         out.line("const unsigned ready = full + stage * 8;")
         out.line("barrier_wait(empty + stage * 8, parity);")
         out.line("barrier_expect_bytes(ready, STAGE_BYTES);")
-        _write_copies(out, plan)
+        write_copies(out, plan)
         _write_next_stage(out)
     out.line("return;")
-
-
-def _write_copies(out: Writer, plan: WgmmaPlan) -> None:
-    """Copies of one stage: A in boxes of rows, B panel by panel."""
-    a, b = _names(plan)
-    m, n, batch = _origins(plan)
-    load = f"load_box_{len(plan.maps[0].shape)}d"
-    step = f"step * STEP_{plan.names[plan.roles.k].upper()}" if plan.steps > 1 else "0"
-    for row in range(0, plan.block[plan.roles.m], plan.box_rows):
-        place = ", ".join([step, total([(1, m)], row), *batch])
-        out.line(f"{load}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
-    copy, to_all, first, share = load, "", step, "b_tile"
-    if plan.cluster > 1:
-        copy, to_all, first, share = f"multicast_box_{len(plan.maps[0].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
-        k = plan.names[plan.roles.k].upper()
-        out.line(f"const int b_row = {total([(1, step), (1, f'rank * (STEP_{k} / CLUSTER)')])};  // of this block's share")
-        out.line("const unsigned b_share = b_tile + rank * (PANEL_BYTES / CLUSTER);")
-    for consumer in range(plan.consumers[1]):
-        for panel in range(plan.panels):
-            number, column = consumer * plan.panels + panel, consumer * plan.tile[1] + panel * plan.panel
-            place = ", ".join([total([(1, n)], column), first, *batch])
-            to = f"{share} + {number} * PANEL_BYTES" if number else share
-            out.line(f"{copy}({to}, {b}_map, ready, {to_all}{place});")
-
-
-def _origins(plan: WgmmaPlan) -> tuple[str, str, list[str]]:
-    """First row, first column and, in a batch, matrix of the block tile."""
-    batch = [origin(plan, a) for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
-    return origin(plan, plan.roles.m), origin(plan, plan.roles.n), batch
 
 
 def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
@@ -155,7 +132,7 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
     out.line("int stage = 0;")
     out.line("unsigned parity = 0;")
     with _over_work(out, plan):
-        out.line("float acc[ROW_BLOCKS][" + f"REG_{plan.names[plan.roles.n].upper()} / 2];")
+        out.line(f"float acc[ROW_BLOCKS][{plan.columns_text} / 2];")
         if plan.stages > 1:
             out.line("int before = 0;  // stage of the step before")
         with _over_steps(out, plan):
@@ -172,7 +149,7 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
 def _write_place(out: Writer, plan: WgmmaPlan) -> None:
     """Which part of the block tile a consumer has: where its operands begin, and this thread's first element."""
     rows, columns = plan.consumers
-    m, n = plan.names[plan.roles.m], plan.names[plan.roles.n]
+    m, n = plan.names[plan.roles.m], plan.column_name
     row = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(rows, f"(warpgroup - 1) / {columns}")
     column = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(columns, f"(warpgroup - 1) % {columns}")
     if rows > 1:
@@ -181,11 +158,14 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"const int consumer_{n} = {column};")
     first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, "lane / 4")]
     out.line(f"const int first_{m} = {total(first)};")
-    first = [(1, f"consumer_{n} * REG_{n.upper()}" if columns > 1 else "0"), (1, first_column(plan))]
+    if isinstance(plan, ConvolutionPlan):
+        write_pixel_origin(out, plan)
+    shared = columns > 1 and not plan.b_in_rows  # the pixels' origin says where a consumer of a convolution begins
+    first = [(1, f"consumer_{n} * REG_{n.upper()}" if shared else "0"), (1, first_column(plan))]
     out.line(f"const int first_{n} = {total(first)};")
     a = [(1, "tiles"), (1, f"consumer_{m} * {plan.tile[0] * SWIZZLE_BYTES}" if rows > 1 else "0")]
-    panels = f"{plan.panels} * PANEL_BYTES" if plan.panels > 1 else "PANEL_BYTES"
-    b = [(1, "tiles + A_BYTES"), (1, f"consumer_{n} * {panels}" if columns > 1 else "0")]
+    each = "B_BYTES" if plan.b_in_rows else f"{plan.panels} * PANEL_BYTES" if plan.panels > 1 else "PANEL_BYTES"
+    b = [(1, "tiles + A_BYTES"), (1, f"consumer_{n} * {each}" if columns > 1 else "0")]
     out.line(f"const unsigned a_first = {total(a)}, b_first = {total(b)};")
 
 
@@ -198,9 +178,10 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
     with out.nest([Loop("point", "POINTS"), Loop("rows", "ROW_BLOCKS")]):
         step_bytes = plan.depth * plan.item
         out.line(f"const unsigned a = a_tile + rows * {WGMMA_ROWS * SWIZZLE_BYTES} + point * {step_bytes};")
-        out.line(f"const unsigned b = b_tile + point * {plan.depth * SWIZZLE_BYTES};")
+        out.line(f"const unsigned b = b_tile + point * {plan.b_point_bytes};")
         add = f"point > 0 || step > {first}" if plan.steps > 1 else "point > 0"
-        out.line(f"wgmma_{plan.op.dtype}(acc[rows], A_ROWS | (a >> 4), B_PANELS | (b >> 4), {add});")
+        multiply, b_lies = multiply_name(plan.op.dtype, plan.b_in_rows), "B_ROWS" if plan.b_in_rows else "B_PANELS"
+        out.line(f"{multiply}(acc[rows], A_ROWS | (a >> 4), {b_lies} | (b >> 4), {add});")
     out.line("wgmma_commit();")
     if plan.stages == 1:
         out.line("wgmma_wait<0>();")

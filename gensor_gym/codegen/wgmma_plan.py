@@ -74,6 +74,31 @@ class WgmmaPlan(Plan):
         """Bytes of an element of A and B."""
         return ITEM_BYTES[self.op.reads[0].tensor.dtype]
 
+    @property
+    def b_in_rows(self) -> bool:
+        """Whether B lies in shared memory in rows of k, as A does, not in panels of rows of n."""
+        return False
+
+    @property
+    def column_name(self) -> str:
+        """What names of the kernel's text say for a column of a consumer."""
+        return self.names[self.roles.n]
+
+    @property
+    def columns_text(self) -> str:
+        """The constant that holds a consumer's columns."""
+        return f"REG_{self.column_name.upper()}"
+
+    @property
+    def b_bytes(self) -> int:
+        """Shared memory of one consumer's columns of B in a stage."""
+        return self.panels * self.panel_bytes
+
+    @property
+    def b_point_bytes(self) -> int:
+        """Bytes from what one wgmma reads of B to what the next along the reduction reads."""
+        return self.depth * SWIZZLE_BYTES
+
     @cached_property
     def panel(self) -> int:
         """Columns in a panel of B: as many as a swizzled row has."""
@@ -102,7 +127,7 @@ class WgmmaPlan(Plan):
     @cached_property
     def stage_bytes(self) -> int:
         """Shared memory of A and B in a stage."""
-        return self.a_bytes + self.consumers[1] * self.panels * self.panel_bytes
+        return self.a_bytes + self.consumers[1] * self.b_bytes
 
     @cached_property
     def stages(self) -> int:
@@ -161,6 +186,11 @@ class WgmmaPlan(Plan):
         return f"{self.program.hardware.arch}a"
 
     @property
+    def mapped(self) -> tuple[str, ...]:
+        """Names of the tensors that are A and B."""
+        return self.op.reads[self.roles.a].tensor.name, self.op.reads[self.roles.b].tensor.name
+
+    @property
     def maps(self) -> tuple[TensorMap, ...]:
         """Tensor maps of A and B; a block of a cluster copies its share of the rows of a panel of B."""
         left, right = self.op.reads[self.roles.a], self.op.reads[self.roles.b]
@@ -174,29 +204,39 @@ class WgmmaPlan(Plan):
         return TensorMap(self.op.inputs.index(read.tensor), dtype, shape, pitches, lengths, SWIZZLE_BYTES)
 
 
-def make_wgmma_plan(program: Program) -> WgmmaPlan:
-    """The plan of a program with tensor_core=2; ValueError names an operator, knob or tile that cannot be generated."""
-    check_program(program, 2)
-    op, hw = program.operator, program.hardware
+def check_wgmma(plan: WgmmaPlan) -> None:
+    """ValueError names what a kernel of any plan cannot be: an operator, knob or tile."""
+    check_program(plan.program, 2)
+    program, op, hw = plan.program, plan.op, plan.program.hardware
     choices = tensor_core_choices(op, hw)
     if 2 not in choices:
         raise ValueError(f"knob tensor_core=2: {op} on {hw.name} takes {choices}")
     if program.knob("reduce_threads") != 1:
         raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
-    plan = WgmmaPlan(program)
     roles, (rows, columns) = plan.roles, plan.tile
-    others = [a for a in op.spatial if a not in (roles.m, roles.n)]
-    for broken, words in (
+    require(plan, (
         (max(program.vthread) > 1, f"virtual threads {program.vthread}: 1 on every axis"),
         (rows % WGMMA_ROWS, f"{rows} rows of a consumer: multiples of {WGMMA_ROWS}"),
         (columns % 8 or columns > 256, f"{columns} columns of a consumer: 8 to 256, in eights"),
         (plan.step != plan.panel, f"steps of {plan.step} along the reduction: {plan.panel}, one swizzled row"),
         (plan.register[roles.k] % plan.depth, f"chunks of {plan.register[roles.k]}: multiples of {plan.depth}"),
         (program.grid[roles.m] < plan.cluster, f"{program.grid[roles.m]} tiles along m: a cluster takes {plan.cluster}"),
-        (any(plan.block[a] != 1 for a in others), f"block tile {plan.block}: one matrix of a batch"),
         (plan.threads > hw.threads_per_block, f"{plan.threads} threads: at most {hw.threads_per_block}"),
         (plan.shared_bytes > hw.shared_per_block, f"{plan.shared_bytes} bytes of shared memory: at most {hw.shared_per_block}"),
-    ):
+    ))  # fmt: skip
+
+
+def require(plan: WgmmaPlan, faults: tuple[tuple[object, str], ...]) -> None:
+    """ValueError with the words of the first fault that is true."""
+    for broken, words in faults:
         if broken:
-            raise ValueError(f"wgmma kernel of {op}: {words}")
+            raise ValueError(f"wgmma kernel of {plan.op}: {words}")
+
+
+def make_wgmma_plan(program: Program) -> WgmmaPlan:
+    """The plan of a gemm or batched_gemm with tensor_core=2; ValueError names what cannot be generated."""
+    plan = WgmmaPlan(program)
+    check_wgmma(plan)
+    others = [a for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
+    require(plan, ((any(plan.block[a] != 1 for a in others), f"block tile {plan.block}: one matrix of a batch"),))
     return plan

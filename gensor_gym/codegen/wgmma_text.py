@@ -115,8 +115,8 @@ template <int COUNT>
 
 
 def load_box(rank: int) -> str:
-    """The copy of a box of 2 or 3 dimensions: `load_box_2d`, `load_box_3d`."""
-    names = ("x", "y", "z")[:rank]
+    """The copy of a box of 2 to 4 dimensions: `load_box_2d`, `load_box_3d`, `load_box_4d`."""
+    names = ("x", "y", "z", "w")[:rank]
     parameters = ", ".join(f"int {name}" for name in names)
     places = ", ".join(f"%{3 + i}" for i in range(rank))
     operands = ", ".join(f'"r"({name})' for name in names)
@@ -131,8 +131,8 @@ def load_box(rank: int) -> str:
 
 
 def multicast_box(rank: int) -> str:
-    """The copy of a box to several blocks of a cluster: `multicast_box_2d`, `multicast_box_3d`."""
-    names = ("x", "y", "z")[:rank]
+    """The copy of a box to several blocks of a cluster: `multicast_box_2d`, `multicast_box_3d`, `multicast_box_4d`."""
+    names = ("x", "y", "z", "w")[:rank]
     parameters = ", ".join(f"int {name}" for name in names)
     places = ", ".join(f"%{4 + i}" for i in range(rank))
     operands = ", ".join(f'"r"({name})' for name in names)
@@ -147,28 +147,34 @@ def multicast_box(rank: int) -> str:
 """
 
 
-def multiply_add(dtype: str, columns: int) -> str:
-    """The multiply-add of a warpgroup with so many columns: `wgmma_float16`, `wgmma_bfloat16`."""
+def multiply_name(dtype: str, b_in_rows: bool) -> str:
+    """Name of the multiply-add: `wgmma_float16`, with B in rows of k `wgmma_rows_float16`."""
+    return f"wgmma_rows_{dtype}" if b_in_rows else f"wgmma_{dtype}"
+
+
+def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
+    """The multiply-add of a warpgroup with so many columns, B in rows of k or of n."""
     elements, kind = columns // 2, _PTX_TYPES[dtype]
     rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
     registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
     outputs = ",\n        ".join(", ".join(f'"+f"(sums[{i}])' for i in row) for row in rows)
+    lies, transposed = ("k", 0) if b_in_rows else ("n", 1)
     return f"""\
-// sums[64, {columns}] (+)= A[64, 16] * B[16, {columns}] of a warpgroup, by descriptors: A in rows of k, B in rows of n.
-{_HEAD} void wgmma_{dtype}(float (&sums)[{elements}], unsigned long long a, unsigned long long b, int add) {{
+// sums[64, {columns}] (+)= A[64, 16] * B[16, {columns}] of a warpgroup, by descriptors: A in rows of k, B in rows of {lies}.
+{_HEAD} void {multiply_name(dtype, b_in_rows)}(float (&sums)[{elements}], unsigned long long a, unsigned long long b, int add) {{
   asm volatile(
       "{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{elements + 2}, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} {{\\n"
       "{registers}}},\\n"
-      "%{elements}, %{elements + 1}, add, 1, 1, 0, 1;\\n}}"
+      "%{elements}, %{elements + 1}, add, 1, 1, 0, {transposed};\\n}}"
       : {outputs}
       : "l"(a), "l"(b), "r"(add));
 }}
 """
 
 
-def wgmma_functions(dtype: str, columns: int, rank: int) -> dict[str, str]:
+def wgmma_functions(dtype: str, columns: int, rank: int, b_in_rows: bool) -> dict[str, str]:
     """All device functions that a kernel may call: for 16-bit elements, columns of a wgmma, dimensions of its boxes."""
     own = {f"load_box_{rank}d": load_box(rank), f"multicast_box_{rank}d": multicast_box(rank)}
-    own[f"wgmma_{dtype}"] = multiply_add(dtype, columns)
+    own[multiply_name(dtype, b_in_rows)] = multiply_add(dtype, columns, b_in_rows)
     return FUNCTIONS | own

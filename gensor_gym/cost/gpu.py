@@ -42,6 +42,7 @@ from gensor_gym.graph.tables import (
     L2_BW,
     L2_BYTES,
     L2_LATENCY,
+    LAID_OUT,
     LAUNCH,
     NUM_READS,
     REGS_UNIT,
@@ -100,7 +101,8 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     flying = min(blocks, units * resident) * in_flight
     cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
     dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
-    launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM] + _second_kernel(row, ints, floats)
+    launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
+    launch += _second_kernel(row, ints, floats) + _layout_kernel(row, ints, floats)
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
     terms[ISSUE] = blocks * issue * steps / units / clock
     terms[STAGING] = blocks * shared * steps / units / clock
@@ -144,6 +146,17 @@ def _second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
     out = ints[NUM_READS]  # partial sums have 4 bytes whatever the output has
     partial = 2.0 * tensor_bytes(out, ints) / ints[ITEM + out] * 4.0 * power_value(row[SPLIT_K])
     return floats[LAUNCH] + partial / (floats[DRAM_BW] if partial > ints[L2_BYTES] else floats[L2_BW])
+
+
+@lean
+def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
+    """Seconds of the kernel that lays out the operands of a convolution for wgmma: it reads and writes all of them."""
+    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 0:
+        return 0.0
+    moved = 0.0
+    for t in range(ints[NUM_READS]):
+        moved += 2.0 * tensor_bytes(t, ints)
+    return floats[LAUNCH] + moved / (floats[DRAM_BW] if moved > ints[L2_BYTES] else floats[L2_BW])
 
 
 @lean

@@ -18,6 +18,7 @@ from gensor_gym.graph.resources import (
     box_width,
     footprint,
     fragment,
+    matrix_elements,
     power_value,
     threads_of,
     tiles_along,
@@ -28,6 +29,7 @@ from gensor_gym.graph.tables import (
     FIRST_SPATIAL,
     ITEM,
     L2_BYTES,
+    LAID_OUT,
     MATRIX_B,
     MATRIX_M,
     NUM_DIMS,
@@ -76,8 +78,12 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
 
-    Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1.
+    Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1. Operands
+    that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes.
     """
+    if row[TENSOR_CORE] == 2 and ints[LAID_OUT] == 1:
+        share = power_value(row[CLUSTER]) if tensor == ints[MATRIX_B] else 1
+        return matrix_elements(row, tensor, 1, ints) * ints[ITEM + tensor] / share
     if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:
         width = box_width(row, tensor, 1, ints)
         box = footprint(row, tensor, 1, ints) * 1.0

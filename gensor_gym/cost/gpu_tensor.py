@@ -10,6 +10,7 @@ from gensor_gym.graph.resources import (
     SHARED_LAYOUT,
     TENSOR_CORE,
     UNROLL,
+    columns_of,
     fragment,
     matrix_elements,
     power_value,
@@ -25,7 +26,6 @@ from gensor_gym.graph.tables import (
     ITEM,
     MATRIX_B,
     MATRIX_K,
-    MATRIX_N,
     MMA_PEAK,
     NUM_READS,
     PRODUCTS,
@@ -49,7 +49,7 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] == 1:
         issue, waves, alone = _mma(row, pipes, ints)
         return pipes, issue, waves, alone
-    pipes /= narrow_share(row[TILE + ints[MATRIX_N]])
+    pipes /= narrow_share(columns_of(row, ints))
     return pipes, STEP, _wgmma_wavefronts(row, ints), pipes
 
 

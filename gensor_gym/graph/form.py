@@ -13,6 +13,7 @@ from gensor_gym.graph.resources import (
     REGISTER_BUFFER,
     TENSOR_CORE,
     WARP_TILE,
+    columns_of,
     power_value,
     reduce_product,
     spatial_product,
@@ -22,6 +23,7 @@ from gensor_gym.graph.tables import (
     FIRST_SPATIAL,
     INSTRUCTION_K,
     ITEM,
+    LAID_OUT,
     MATRIX_A,
     MATRIX_K,
     MATRIX_M,
@@ -34,7 +36,8 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     """Whether the register tile is whole fragments of the instruction, and knobs of other programs stand at their first.
 
     mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns, one swizzle
-    row of 128 bytes along k in each step, one matrix of a batch in a block, a tile along m for every block of a cluster.
+    row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are one matrix of a batch;
+    of a convolution pixels of several rows and images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
         return row[PERSISTENT] == 0 and row[CLUSTER] == 0
@@ -49,11 +52,12 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
             return False
     if row[TENSOR_CORE] == 1:
         return row[PERSISTENT] == 0 and row[CLUSTER] == 0 and reduce_product(row, 0, ints) == row[TILE + k]
-    if row[TILE + n] > 256 or row[REGISTER_BUFFER] > 0:
+    if columns_of(row, ints) > 256 or row[REGISTER_BUFFER] > 0:
         return False
     if row[CLUSTER] > 0 and tiles_along(row, m, ints) < power_value(row[CLUSTER]):
         return False
-    one = row[TILE + MAX_AXES + m] * row[TILE + MAX_AXES + n] == spatial_product(row, 1, ints)
+    one = row[TILE + MAX_AXES + m] * row[TILE + MAX_AXES + n] == spatial_product(row, 1, ints) or ints[LAID_OUT] == 1
+    one = one and reduce_product(row, 1, ints) == row[TILE + MAX_AXES + k]
     return one and row[TILE + MAX_AXES + k] * ints[ITEM + ints[MATRIX_A]] == 128
 
 

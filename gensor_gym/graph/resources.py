@@ -14,10 +14,12 @@ from gensor_gym.graph.tables import (
     FIRST_SPATIAL,
     INSTRUCTION_K,
     ITEM,
+    LAID_OUT,
     LANES,
     MATRIX_A,
     MATRIX_B,
     MATRIX_K,
+    MATRIX_M,
     MATRIX_N,
     NUM_DIMS,
     NUM_READS,
@@ -163,6 +165,12 @@ def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def columns_of(row, ints):  # noqa: ANN001, ANN201
+    """Columns of a wgmma: the register tile over all spatial axes but m."""
+    return spatial_product(row, 0, ints) // row[TILE + ints[MATRIX_M]]
+
+
+@lean
 def workers_of(row, ints):  # noqa: ANN001, ANN201
     """Register tiles side by side in a block tile: threads, or on tensor cores warps or warpgroups."""
     return spatial_product(row, 1, ints) // spatial_product(row, 0, ints)
@@ -249,14 +257,17 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
     With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are
     counted, the code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the tiles.
-    wgmma: tiles of whole swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own;
-    two barriers of 8 bytes per stage, and the alignment of the first.
+    wgmma: tiles of whole swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own
+    (pixels of a convolution are rows of k, like A's); two barriers of 8 bytes per stage, and the alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
         item, k, n = ints[ITEM + ints[MATRIX_B]], TILE + ints[MATRIX_K], TILE + ints[MATRIX_N]
         panels = row[n + MAX_AXES] // row[n] * ((row[n] * item + 127) // 128)
+        right = panels * 128 * row[k + MAX_AXES]
+        if ints[LAID_OUT] == 1:
+            right = matrix_elements(row, ints[MATRIX_B], 1, ints) * item
         left = (matrix_elements(row, ints[MATRIX_A], 1, ints) * item + 1023) // 1024 * 1024
-        return 1024 + (row[STAGES] + 1) * (left + panels * 128 * row[k + MAX_AXES] + 16)
+        return 1024 + (row[STAGES] + 1) * (left + right + 16)
     total = 0
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 0 and row[TENSOR_CORE] == 0:
@@ -279,7 +290,7 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] == 1:
         body = body // (128 * ints[INSTRUCTION_K]) * MMA_CODE * ints[PRODUCTS]
     elif row[TENSOR_CORE] == 2:
-        body = body // (64 * ints[INSTRUCTION_K] * row[TILE + ints[MATRIX_N]]) * MMA_CODE
+        body = body // (64 * ints[INSTRUCTION_K] * columns_of(row, ints)) * MMA_CODE
     return body * power_value(row[UNROLL])
 
 

@@ -152,22 +152,41 @@ WGMMA_ROWS = 64
 """Rows of one wgmma (PTX ISA, m64nNk16)."""
 SWIZZLE_BYTES = 128
 """A step of the reduction is one row of this many bytes in a wgmma program's shared memory."""
+MAP_STEP = 8
+"""Elements from one that a tensor map takes to the next, at most (`cuTensorMapEncodeTiled`): the stride of a convolution."""
 
 
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
     Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction; a
-    tensor map wants rows of whole 16 bytes.
+    tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`).
     """
     roles = matrix_axes(op)
     step = _mma_types(hardware).get(op.dtype)
     if roles is None or step is None or not _fills(op, roles, 16, step):
         return (0,)
-    whole = all(read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] % 16 == 0 for read in op.reads)
-    product = op.name in ("gemm", "batched_gemm") and op.dtype in WGMMA_TYPES
+    product = _has_maps(op, roles) and op.dtype in WGMMA_TYPES
     wide = product and hardware.arch == "sm_90" and _fills(op, roles, WGMMA_ROWS, SWIZZLE_BYTES // ITEM_BYTES[op.dtype])
-    return (0, 1, 2) if wide and whole else (0, 1)
+    return (0, 1, 2) if wide else (0, 1)
+
+
+def is_laid_out(op: Operator) -> bool:
+    """Whether a wgmma program begins with a kernel that lays its operands out with axis k innermost.
+
+    So for a convolution: neither the weights [k, c, r, s] nor the image [n, c, h, w] have rows of channels. Columns of a
+    product are then pixels of several rows and images.
+    """
+    return op.name == "conv2d"
+
+
+def _has_maps(op: Operator, roles: MatrixAxes) -> bool:
+    """Whether tensor maps can describe both operands: rows of whole 16 bytes, or laid out, no groups, short steps."""
+    if is_laid_out(op):
+        steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
+        return len(op.spatial) == 4 and max(steps) <= MAP_STEP
+    whole = all(read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] % 16 == 0 for read in op.reads)
+    return op.name in ("gemm", "batched_gemm") and whole
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:

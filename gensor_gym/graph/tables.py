@@ -20,6 +20,7 @@ from gensor_gym.graph.structure import (
     WGMMA_ROWS,
     convolution_choices,
     instruction_k,
+    is_laid_out,
     is_staged,
     load_width,
     matrix_axes,
@@ -63,7 +64,8 @@ MATRIX_M, MATRIX_N, MATRIX_K, MATRIX_A, MATRIX_B = range(COPIED + 1, COPIED + 6)
 INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
 PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3
 ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
-NUM_INTS = ASYNC + 1
+LAID_OUT = ASYNC + 1  # 1 where a kernel before a wgmma program lays out its operands, and columns are pixels
+NUM_INTS = LAID_OUT + 1
 
 # floats: rates of the hardware and volumes of the operator
 CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY, LAUNCH = range(10)
@@ -157,6 +159,7 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     slots = [slot_of(axis, len(op.spatial)) for axis in (roles.m, roles.n, roles.k)]
     ints[MATRIX_M : MATRIX_B + 1] = *slots, roles.a, roles.b
     ints[INSTRUCTION_K] = instruction_k(op, hardware, 1)
+    ints[LAID_OUT] = is_laid_out(op)
     ints[PRODUCTS] = 3 if op.dtype == "tf32x3" else 1
 
 

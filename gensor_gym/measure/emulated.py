@@ -102,5 +102,5 @@ class EmulatedBackend:
 def least_seconds(kernel: Kernel, schedule: Schedule, hw: Hardware) -> float:
     """Seconds that the emulator needs for a run of a kernel at its fastest."""
     op = kernel.operator
-    steps = math.prod(lower(op, schedule, hw).grid) * math.prod(kernel.launches[0].block)
+    steps = math.prod(lower(op, schedule, hw).grid) * math.prod(kernel.main.block)
     return op.points / POINTS_PER_SECOND + steps / STEPS_PER_SECOND

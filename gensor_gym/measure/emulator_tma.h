@@ -15,6 +15,7 @@ struct alignas(64) TensorMap {
   uint64_t strides[4];  // bytes, from the second dimension on
   uint32_t shape[5], box[5];
   uint16_t rank, item_bytes, swizzle;
+  uint16_t steps[5];  // elements of the array from one that a box takes to the next
 };
 static_assert(sizeof(TensorMap) == 128, "a kernel takes 128 bytes");
 
@@ -188,7 +189,7 @@ static void read_row(const BoxCopy &copy, unsigned row, unsigned char *bytes) {
   memset(bytes, 0, map.box[0] * map.item_bytes);
   const unsigned char *from = map.data;
   for (int d = 1; d < map.rank; ++d) {
-    const int64_t index = copy.at[d] + static_cast<int64_t>(row % map.box[d]);
+    const int64_t index = copy.at[d] + static_cast<int64_t>(row % map.box[d]) * map.steps[d];
     if (index < 0 || index >= map.shape[d]) return;
     from += index * static_cast<int64_t>(map.strides[d - 1]);
     row /= map.box[d];
@@ -270,6 +271,10 @@ static inline void load_box_3d(unsigned to, const TensorMap &map, unsigned barri
                                int line = __builtin_LINE()) {
   emulator::load_box(line, to, map, barrier, emulator::own_block(), x, y, z);
 }
+static inline void load_box_4d(unsigned to, const TensorMap &map, unsigned barrier, int x, int y, int z, int w,
+                               int line = __builtin_LINE()) {
+  emulator::load_box(line, to, map, barrier, emulator::own_block(), x, y, z, w);
+}
 static inline void multicast_box_2d(unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, int x, int y,
                                     int line = __builtin_LINE()) {
   emulator::load_box(line, to, map, barrier, blocks, x, y);
@@ -277,6 +282,10 @@ static inline void multicast_box_2d(unsigned to, const TensorMap &map, unsigned 
 static inline void multicast_box_3d(unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, int x, int y, int z,
                                     int line = __builtin_LINE()) {
   emulator::load_box(line, to, map, barrier, blocks, x, y, z);
+}
+static inline void multicast_box_4d(unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, int x, int y, int z,
+                                    int w, int line = __builtin_LINE()) {
+  emulator::load_box(line, to, map, barrier, blocks, x, y, z, w);
 }
 static inline void cluster_arrive(unsigned barrier, int rank, int line = __builtin_LINE()) {
   emulator::cluster_arrive(line, barrier, rank);

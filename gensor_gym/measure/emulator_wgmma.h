@@ -183,7 +183,7 @@ static inline void request_registers() {
   release_registers<COUNT>();
 }
 
-// Generated kernels have B in rows of n: transposed.
+// B in rows of n: transposed.
 template <int ELEMENTS>
 static inline void wgmma_bfloat16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
   emulator::wgmma(line, from_bfloat16, true, sums, a, b, add);
@@ -191,6 +191,15 @@ static inline void wgmma_bfloat16(float (&sums)[ELEMENTS], uint64_t a, uint64_t 
 template <int ELEMENTS>
 static inline void wgmma_float16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
   emulator::wgmma(line, from_float16, true, sums, a, b, add);
+}
+// B in rows of k.
+template <int ELEMENTS>
+static inline void wgmma_rows_bfloat16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma(line, from_bfloat16, false, sums, a, b, add);
+}
+template <int ELEMENTS>
+static inline void wgmma_rows_float16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma(line, from_float16, false, sums, a, b, add);
 }
 static inline void wgmma_fence() { emulator::wgmma_fence(); }
 static inline void wgmma_commit() { emulator::wgmma_commit(); }

@@ -1,0 +1,100 @@
+"""Text of the copies that fill a stage of a wgmma kernel: boxes of A, and panels or boxes of pixels of B."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+
+from gensor_gym.codegen.cuda_index import along, origin
+from gensor_gym.codegen.cuda_text import Writer, remainder, total
+from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan
+from gensor_gym.codegen.wgmma_plan import WgmmaPlan
+from gensor_gym.graph.structure import SWIZZLE_BYTES
+
+
+def write_copies(out: Writer, plan: WgmmaPlan) -> None:
+    """Copies of one stage."""
+    if isinstance(plan, ConvolutionPlan):
+        _write_weights(out, plan)
+        _write_pixels(out, plan)
+    else:
+        _write_products(out, plan)
+
+
+def _write_products(out: Writer, plan: WgmmaPlan) -> None:
+    """Of a gemm: A in boxes of rows, B panel by panel."""
+    a, b = plan.mapped
+    m, n, batch = _origins(plan)
+    load = f"load_box_{len(plan.maps[0].shape)}d"
+    step = f"step * STEP_{plan.names[plan.roles.k].upper()}" if plan.steps > 1 else "0"
+    for row in range(0, plan.block[plan.roles.m], plan.box_rows):
+        place = ", ".join([step, total([(1, m)], row), *batch])
+        out.line(f"{load}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
+    copy, to_all, first, share = load, "", step, "b_tile"
+    if plan.cluster > 1:
+        copy, to_all, first, share = f"multicast_box_{len(plan.maps[0].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
+        k = plan.names[plan.roles.k].upper()
+        out.line(f"const int b_row = {total([(1, step), (1, f'rank * (STEP_{k} / CLUSTER)')])};  // of this block's share")
+        out.line("const unsigned b_share = b_tile + rank * (PANEL_BYTES / CLUSTER);")
+    for consumer in range(plan.consumers[1]):
+        for panel in range(plan.panels):
+            number, column = consumer * plan.panels + panel, consumer * plan.tile[1] + panel * plan.panel
+            place = ", ".join([total([(1, n)], column), first, *batch])
+            to = f"{share} + {number} * PANEL_BYTES" if number else share
+            out.line(f"{copy}({to}, {b}_map, ready, {to_all}{place});")
+
+
+def _origins(plan: WgmmaPlan) -> tuple[str, str, list[str]]:
+    """First row, first column and, in a batch, matrix of the block tile."""
+    batch = [origin(plan, a) for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
+    return origin(plan, plan.roles.m), origin(plan, plan.roles.n), batch
+
+
+def write_window(out: Writer, plan: ConvolutionPlan) -> None:
+    """First channel and window element of a step, `block_<axis>`: elements of the window in turn, then the next channels."""
+    divisor, reduce = plan.steps, [a for a in plan.op.reduce if plan.program.grid[a] > 1]
+    for a in reduce:
+        count, name = plan.program.grid[a], plan.names[a]
+        divisor //= count
+        index = remainder("step", divisor, 0 if a == reduce[0] else count)
+        scale = f" * STEP_{name.upper()}" if plan.block[a] > 1 else ""
+        out.line(f"const int block_{name} = {index}{scale};")
+
+
+def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
+    """Boxes of rows of A, 64 channels long, at one element of the window."""
+    r, s = (origin(plan, a) for a in plan.window)
+    channel, m = origin(plan, plan.roles.k), origin(plan, plan.roles.m)
+    for row in range(0, plan.block[plan.roles.m], plan.box_rows):
+        place = ", ".join([channel, total([(1, m)], row), s, r])
+        to = total([(1, "a_tile")], row * SWIZZLE_BYTES)
+        out.line(f"load_box_4d({to}, {plan.mapped[0]}_map, ready, {place});")
+
+
+def _write_pixels(out: Writer, plan: ConvolutionPlan) -> None:
+    """The pixels of all consumers at one element of the window, box by box; blocks of a cluster take them in turn."""
+    name, boxes = plan.mapped[1], list(_boxes(plan))
+    if plan.cluster == 1:
+        for to, place in boxes:
+            out.line(f"load_box_4d({to}, {name}_map, ready, {place});")
+        return
+    for rank in range(min(plan.cluster, len(boxes))):
+        with out.block(f"if (rank == {rank})"):
+            for to, place in boxes[rank :: plan.cluster]:
+                out.line(f"multicast_box_4d({to}, {name}_map, ready, EVERY_BLOCK, {place});")
+
+
+def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:
+    """Where every box of pixels goes, and coordinates of its first element: consumers, then images, rows, columns."""
+    counts = [plan.program.threads[a] for a in plan.pixels]
+    lengths = [plan.register[a] for a in plan.pixels]
+    within = [range(0, length, n) for length, n in zip(lengths, plan.box, strict=True)]
+    for number, (consumer, first) in enumerate(product(product(*map(range, counts)), product(*within))):
+        place = [0] * len(plan.op.axes)
+        for a, nth, length, at in zip(plan.pixels, consumer, lengths, first, strict=True):
+            place[a] = nth * length + at
+        indices = [total([(1, origin(plan, a))], constant) for a, constant in enumerate(place)]
+        n, channel, row, column = (along(plan.image, d, indices) for d in range(4))
+        to = total([(1, "b_tile")], number * math.prod(plan.box) * SWIZZLE_BYTES)
+        yield to, ", ".join([channel, column, row, n])
