@@ -11,12 +11,14 @@ import math
 
 import numpy as np
 
+from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.gpu_lanes import lanes_along
-from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.exact.floor import floor_seconds, most_padding
+from gensor_gym.graph.actions import VTHREAD_UP
 from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.limits import fits_gpu
 from gensor_gym.graph.resources import (
     CODE_LIMIT_GPU,
     CONVOLUTION,
@@ -28,7 +30,6 @@ from gensor_gym.graph.resources import (
     spatial_product,
     threads_of,
 )
-from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables import (
     ALLOWED,
     COEF,
@@ -42,12 +43,13 @@ from gensor_gym.graph.tables import (
     STRIDE,
     THREADS_BLOCK,
 )
-from gensor_gym.graph.actions import VTHREAD_UP
 
 SLACK = 1.0 - 1e-9
 """Floors are taken so much smaller, for the rounding of their sums in another order than the model's."""
 CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
-"""Counters: tiles fixed; register tiles, block tiles, reductions looked at; nodes left out; evaluations; best classes."""
+"""Counters: tiles fixed; register tiles, block tiles, reductions looked at; nodes left out; evaluations; best classes.
+
+Of block tiles and reductions together at most LIMIT are looked at."""
 NUM_COUNTS = 8
 REDUCE_SLOTS = MAX_AXES - SPATIAL_SLOTS
 
@@ -161,11 +163,11 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
         product = 1
         for axis in range(SPATIAL_SLOTS, MAX_AXES):
             product *= row[TILE + axis]
-        if (not longest or product == inner) and fits(row, ints):
+        if (not longest or product == inner) and fits_gpu(row, ints):
             turning = True
             while turning:
                 counts[EVALUATED] += 1
-                first = keep(row, model_latency(row, ints, floats, terms), best, best_row, ties, counts, first)
+                first = keep(row, latency_gpu(row, ints, floats, terms), best, best_row, ties, counts, first)
                 turning = next_vthreads(row, free)
             if longest:
                 break
@@ -206,7 +208,7 @@ def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, count
     """Search below `row`, whose knobs are chosen: best [1] seconds and `best_row` come in as found so far, and go out.
 
     `ties` [N, ROW] takes one program of every class that has the best seconds. `slack` is what floors are multiplied by;
-    `backwards` goes through sizes from the largest on.
+    `backwards` goes through sizes from the largest on. Returns whether it came to the end within counts[LIMIT] nodes.
     """
     depths = 2 * SPATIAL_SLOTS
     place, padded = np.full(depths, -1, dtype=np.int64), np.ones(depths + 1)
@@ -247,7 +249,10 @@ def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, count
             depth += 1
             continue
         counts[BLOCK] += 1
+        if counts[BLOCK] + counts[REDUCE] > counts[LIMIT]:
+            return False
         if floor_seconds(row, 0, 1, ints, floats) * slack > best[0]:
             counts[PRUNED] += 1
             continue
         reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack)
+    return True

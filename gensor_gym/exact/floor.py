@@ -17,7 +17,7 @@ from gensor_gym.cost.gpu_memory import SECTOR, block_bytes, flying_bytes, grid_b
 from gensor_gym.cost.gpu_simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, stalls
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS
 from gensor_gym.graph.resources import (
     CONVOLUTION,
     REDUCE_THREADS,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.enumeration import axis_choices, knob_choices
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
-from gensor_gym.graph.rules import fits
+from gensor_gym.graph.limits import fits_gpu
 from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
 
 
@@ -39,7 +39,7 @@ def incumbent(graph: ConstructionGraph, restarts: int = 12, seed: int = 0) -> tu
 def _descend(row, chains, offsets, knobs, ints, floats):  # noqa: ANN001, ANN202
     """Set one axis, or one knob, after the other to the best it may be until nothing gains, in place."""
     terms, trial = np.empty(NUM_TERMS), row.copy()
-    best, evaluations, gained = model_latency(row, ints, floats, terms), 1, True
+    best, evaluations, gained = latency_gpu(row, ints, floats, terms), 1, True
     while gained:
         gained = False
         for axis in range(MAX_AXES):
@@ -48,18 +48,18 @@ def _descend(row, chains, offsets, knobs, ints, floats):  # noqa: ANN001, ANN202
                 for level in range(MAX_LEVELS):
                     trial[TILE + level * MAX_AXES + axis] = chains[c, level]
                 trial[VTHREAD + axis] = chains[c, MAX_LEVELS]
-                if fits(trial, ints):
+                if fits_gpu(trial, ints):
                     evaluations += 1
-                    seconds = model_latency(trial, ints, floats, terms)
+                    seconds = latency_gpu(trial, ints, floats, terms)
                     if seconds < best:
                         best, gained = seconds, True
                         row[:] = trial
         for i in range(knobs.shape[0]):
             trial[:] = row
             trial[KNOB + knobs[i, 0]] = knobs[i, 1]
-            if fits(trial, ints):
+            if fits_gpu(trial, ints):
                 evaluations += 1
-                seconds = model_latency(trial, ints, floats, terms)
+                seconds = latency_gpu(trial, ints, floats, terms)
                 if seconds < best:
                     best, gained = seconds, True
                     row[:] = trial

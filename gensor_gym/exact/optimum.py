@@ -26,6 +26,8 @@ from gensor_gym.graph.tables import ALLOWED, COEF, IS_CPU, NUM_DIMS, NUM_LEVELS,
 
 ENUMERATED = 2_000_000
 """Spaces of at most so many candidates are enumerated."""
+MOST_NODES = 1_000_000_000
+"""Block tiles, with and without the reduction's, that a search looks at: about ten minutes."""
 MOST_TIES = 1 << 14
 """Classes of optimal programs up to which all optimal schedules are counted."""
 
@@ -44,17 +46,22 @@ class Result:
 
 
 def certify(
-    graph: ConstructionGraph, enumerate_up_to: int = ENUMERATED, slack: float = descent.SLACK, backwards: bool = False
+    graph: ConstructionGraph,
+    enumerate_up_to: int = ENUMERATED,
+    slack: float = descent.SLACK,
+    backwards: bool = False,
+    most_nodes: int = MOST_NODES,
 ) -> Certificate:
     """Find the fastest legal program of the graph's space and prove that there is no faster one.
 
     `slack` < 1 prunes less, `backwards` goes another way: both for a second proof of the same thing. ValueError where the
-    space is neither small enough to enumerate nor one of programs on a GPU's CUDA cores.
+    space is neither small enough to enumerate nor one of programs on a GPU's CUDA cores, or where the search has looked at
+    `most_nodes` block tiles and has not ended.
     """
     candidates = count_schedules(graph.tables.ints, graph.tables.sizes)
     small = candidates <= enumerate_up_to
     begin = time.process_time()
-    found = enumerated(graph) if small else branch_and_bound(graph, slack, backwards)
+    found = enumerated(graph) if small else branch_and_bound(graph, slack, backwards, most_nodes)
     spent = time.process_time() - begin
     return Certificate(
         operator=str(graph.operator), hardware=graph.hardware.name, space=graph.space, fingerprint=fingerprint(),
@@ -79,7 +86,9 @@ def enumerated(graph: ConstructionGraph) -> Result:
     return Result(best, seconds, optima, visited, evaluated, 0)
 
 
-def branch_and_bound(graph: ConstructionGraph, slack: float = descent.SLACK, backwards: bool = False) -> Result:
+def branch_and_bound(
+    graph: ConstructionGraph, slack: float = descent.SLACK, backwards: bool = False, most_nodes: int = MOST_NODES
+) -> Result:
     """Depth-first search with `exact.floor`, one setting of the knobs after the other; one thread, the same every time."""
     check_bounded(graph)
     tables = graph.tables
@@ -87,15 +96,16 @@ def branch_and_bound(graph: ConstructionGraph, slack: float = descent.SLACK, bac
     best, best_row = np.array([seconds]), start.copy()
     ties = np.empty((MOST_TIES, ROW), dtype=np.int32)
     counts = np.zeros(descent.NUM_COUNTS, dtype=np.int64)
+    counts[descent.LIMIT] = most_nodes
     reduce, inner = reduction_tiles(tables)
     settings = list(knob_settings(graph))
     for knobs in reversed(settings) if backwards else settings:
         row = graph.initial().row.copy()
         row[LEVEL] = tables.ints[NUM_LEVELS] - 1
         row[KNOB:] = knobs
-        descent.descend(
-            row, reduce, inner, tables.ints, tables.floats, tables.sizes, best, best_row, ties, counts, slack, backwards
-        )
+        rest = (reduce, inner, tables.ints, tables.floats, tables.sizes, best, best_row, ties, counts, slack, backwards)
+        if not descent.descend(row, *rest):
+            raise ValueError(f"{graph.operator} in space {graph.space!r}: no proof within {most_nodes} nodes")
     graph.charge(int(counts[descent.EVALUATED]))
     classes = int(counts[descent.TIES])
     optima = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.exact.descent import next_inner, next_vthreads
 from gensor_gym.graph.actions import VTHREAD_UP
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.rules import fits
+from gensor_gym.graph.limits import fits_gpu
 from gensor_gym.graph.tables import ALLOWED, EXTENT
 
 
@@ -31,9 +31,9 @@ def count_ties(classes, best, ints, floats, sizes):  # noqa: ANN001, ANN201
             row[TILE + axis] = 1
         more = True
         while more:
-            turning = fits(row, ints)
+            turning = fits_gpu(row, ints)
             while turning:
-                if model_latency(row, ints, floats, terms) == best:
+                if latency_gpu(row, ints, floats, terms) == best:
                     count += 1
                 turning = next_vthreads(row, free)
             more = next_inner(row, ints, sizes)
