@@ -29,9 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where an optimum was not proved."""
     args = _parser().parse_args(arguments)
     path = Path(args.output) if args.output else folder() / f"{args.hardware}_{args.space}.jsonl"
+    space = args.space if args.knobs is None else f"{args.space}({', '.join(args.knobs)})"
     done = {c.key for c in read_certificates(path) if c.fingerprint == fingerprint()}
     graphs = [ConstructionGraph(op, args.hardware, args.space) for op in chosen(args.operators, args.kind)]
-    left = [g for g in graphs if (str(g.operator), g.hardware.name, g.space) not in done]
+    left = [g for g in graphs if (str(g.operator), g.hardware.name, space) not in done]
     left.sort(key=lambda graph: count_schedules(graph.tables.ints, graph.tables.sizes))
     print(f"{len(graphs) - len(left)} of {len(graphs)} tasks are certified in {path}")
     begin, failed = time.monotonic(), 0
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{args.seconds} seconds are over: the same command goes on")
             break
         try:
-            found = certify(graph, enumerate_up_to=args.enumerate, most_nodes=args.nodes)
+            found = certify(graph, enumerate_up_to=args.enumerate, most_nodes=args.nodes, knobs=args.knobs)
         except ValueError as error:
             failed += 1
             print(error, file=sys.stderr, flush=True)
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", nargs="*", default=[], help="operators of these names alone: gemm, conv2d, ..")
     parser.add_argument("--hardware", default="h200")
     parser.add_argument("--space", default="gensor")
+    parser.add_argument("--knobs", nargs="*", help="knobs that may move, of those of the space; default: all of them")
     parser.add_argument("--output", help="file of certificates; default results/certificates/HARDWARE_SPACE.jsonl")
     parser.add_argument("--enumerate", type=int, default=ENUMERATED, help="candidates up to which a space is enumerated")
     parser.add_argument("--nodes", type=int, default=MOST_NODES, help="nodes after which a search gives up")

@@ -12,11 +12,12 @@ from experiments.check_certificates import check
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, append_certificate, certify, read_certificates
 from gensor_gym.exact.floor import floor_seconds, most_padding
-from gensor_gym.exact.optimum import branch_and_bound, check_bounded, enumerated
+from gensor_gym.exact.optimum import branch_and_bound, enumerated
 from gensor_gym.exact.reduction import reduction_tiles
 from gensor_gym.exact.sampling import sample_evenly
 from gensor_gym.graph.enumeration import count_schedules
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.resources import CODE_LIMIT_GPU, TENSOR_CORE, UNROLL
 from tests.graph_walks import OPERATORS, graph_of
 from tests.oracle import Oracle
@@ -120,9 +121,22 @@ def test_what_cannot_be_bounded_is_refused() -> None:
         ('gemm(m=64, n=64, k=64, dtype="float16")', "h200", "extended"),
     ):
         with pytest.raises(ValueError, match="branch and bound"):
-            check_bounded(graph_of(operator, machine, space))
+            branch_and_bound(graph_of(operator, machine, space))
     with pytest.raises(ValueError, match="no proof within 10 nodes"):
         certify(graph_of("gemm(m=1024, n=1024, k=1024)", "h200", "gensor"), most_nodes=10)
+
+
+def test_a_part_of_the_knobs_is_a_space_of_its_own() -> None:
+    """The best of a sub-space is that of the programs of the whole space whose other knobs stand at the default."""
+    graph = graph_of("gemm(m=2, n=3, k=4)", "t4", "extended")
+    found = certify(graph, knobs=["unroll", "stages"])
+    rows = np.concatenate(list(graph.enumerate()))
+    kept = [KNOB + i for i, knob in enumerate(KNOBS) if knob.name not in ("unroll", "stages")]
+    seconds = graph.latencies(rows[(rows[:, kept] == graph.initial().row[kept]).all(axis=1)])
+    assert found.space == "extended(unroll, stages)"
+    assert (found.optimum, found.optima) == (seconds.min(), (seconds == seconds.min()).sum())
+    with pytest.raises(ValueError, match="moves no knobs"):
+        certify(graph, knobs=["pack_a"])
 
 
 def test_certificates_are_files_and_checks_find_what_is_wrong(tmp_path: Path) -> None:

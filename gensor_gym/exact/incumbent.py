@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.enumeration import axis_choices, knob_choices
+from gensor_gym.graph.enumeration import axis_choices
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD
 from gensor_gym.graph.limits import fits_gpu
-from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
+from gensor_gym.graph.tables import KNOB_BITS, NUM_LEVELS
 
 
-def incumbent(graph: ConstructionGraph, restarts: int = 12, seed: int = 0) -> tuple[np.ndarray, float, int]:
-    """(row int32 [ROW], its seconds, model evaluations) of the best of `restarts` descents; the same every time."""
-    tables, rng = graph.tables, np.random.default_rng(seed)
+def incumbent(
+    graph: ConstructionGraph, moving: Sequence[int], restarts: int = 12, seed: int = 0
+) -> tuple[np.ndarray, float, int]:
+    """(row int32 [ROW], its seconds, model evaluations) of the best of `restarts` descents; the same every time.
+
+    Knobs in `moving` move, the others stay at their default.
+    """
+    tables, rng, initial = graph.tables, np.random.default_rng(seed), graph.initial().row
     choices = axis_choices(tables.ints, tables.sizes)
     chains, offsets = np.concatenate(choices), np.cumsum([0, *map(len, choices)])
-    moving = [k for k in range(len(KNOBS)) if tables.ints[ALLOWED + KNOB_UP + k]]
-    knobs = np.array([(k, v) for k, values in zip(moving, knob_choices(tables.ints), strict=True) for v in values])
-    rows = np.stack([graph.random_schedule(rng).row for _ in range(restarts)])
+    knobs = np.array([(k, v) for k in moving for v in usable_values(graph, k)], dtype=np.int64).reshape(-1, 2)
+    rows = np.stack([initial, *(graph.random_schedule(rng).row for _ in range(restarts))])
+    fixed = [KNOB + k for k in range(len(KNOBS)) if k not in moving]
+    rows[:, fixed] = initial[fixed]
     rows[:, LEVEL] = tables.ints[NUM_LEVELS] - 1
+    rows = rows[graph.fits(rows)]
     best, seconds, evaluations = rows[0].copy(), np.inf, 0
     for row in rows:
-        reached, made = _descend(row, chains, offsets, knobs.reshape(-1, 2).astype(np.int64), tables.ints, tables.floats)
+        reached, made = _descend(row, chains, offsets, knobs, tables.ints, tables.floats)
         evaluations += made
         if reached < seconds:
             best, seconds = row.copy(), float(reached)
     graph.charge(evaluations)
     return best, seconds, evaluations
+
+
+def usable_values(graph: ConstructionGraph, knob: int) -> list[int]:
+    """Indices of the values that the operator can use of a knob."""
+    return [i for i in range(len(KNOBS[knob].values)) if int(graph.tables.ints[KNOB_BITS + knob]) >> i & 1]
 
 
 @compiled
@@ -64,6 +77,3 @@ def _descend(row, chains, offsets, knobs, ints, floats):  # noqa: ANN001, ANN202
                     best, gained = seconds, True
                     row[:] = trial
     return best, evaluations
-
-
-assert ROW == KNOB + len(KNOBS)
