@@ -21,7 +21,8 @@ from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
 from tests.graph_walks import graph_of
 
-TASK = ("gemm(m=4, n=4, k=4)", "h200", "compact")
+TASK = ("gemm(m=256, n=256, k=64)", "h200", "compact")
+"""Large enough for a reward above 0: of a tiny one every program takes over 1000 times the floor, and `stop` is best."""
 
 
 def test_states_are_all_that_enumeration_gives_and_edges_are_all_legal_actions() -> None:
@@ -77,7 +78,7 @@ def test_values_are_those_of_brute_force(discount: float, step_cost: float, shap
         assert found.values[left][0] == pytest.approx(brute_force(env, left - 1), abs=1e-12)
 
 
-def test_the_best_episode_pays_its_value_and_reaches_the_optimum() -> None:
+def test_the_best_episode_pays_its_value_and_comes_near_the_optimum() -> None:
     operator, machine, space = TASK
     graph = graph_of(*TASK)
     found = solve(graph)
@@ -90,7 +91,9 @@ def test_the_best_episode_pays_its_value_and_reaches_the_optimum() -> None:
         total += reward
     assert ended
     assert total == pytest.approx(found.values[graph.horizon][0], abs=1e-12)
-    assert graph.latency(env.schedule) == found.states.seconds.min()
+    states = found.states
+    behind = math.log(graph.latency(env.schedule) / states.seconds.min())
+    assert len(found.path()) > 3 and behind <= 0.001 * states.depth[states.optimal].min(), "what steps cost, at most"
     assert (np.diff(found.values[1:], axis=0) >= -1e-12).all(), "more steps are worth no less"
 
 
@@ -119,7 +122,7 @@ def test_regret_is_told_at_the_end_where_the_optimum_is_certified(certified: Con
     vector.reset(seed=0)
     _, _, _, _, info = vector.step(np.zeros(3, dtype=np.int64))
     assert info["_regret"].all() and (info["regret"] == math.log(certified.latency(certified.initial()) / best)).all()
-    other = ConstructEnv("gemm(m=4, n=4, k=5)", TASK[1], space=TASK[2])
+    other = ConstructEnv("gemm(m=256, n=256, k=80)", TASK[1], space=TASK[2])
     other.reset()
     assert "regret" not in other.step(0)[4]
 
@@ -133,7 +136,7 @@ def test_a_graph_of_another_model_has_no_certificate(certified: ConstructionGrap
 
 @cache
 def medium() -> ConstructionGraph:
-    return graph_of("gemm(m=64, n=64, k=64)", "h200", "compact")
+    return graph_of("gemm(m=256, n=256, k=256)", "h200", "compact")
 
 
 def test_explanation_of_an_episode() -> None:
