@@ -144,7 +144,7 @@ class Markov:
         rows = np.empty((len(starts), self.retain, ROW), dtype=np.int32)
         seconds = np.empty((len(starts), self.retain))
         seeds = rng.integers(0, 2**63, size=len(starts), dtype=np.uint64)
-        tables, ints, options = graph.tables, self._moves(graph), self._options(steps, temperature)
+        tables, ints, options = graph.tables, self._moves(graph), self.options(steps, temperature)
 
         def part(at: slice) -> tuple[int, int]:
             return walk.walks(starts[at], seeds[at], ints, tables.floats, tables.sizes, options, rows[at], seconds[at])
@@ -165,8 +165,8 @@ class Markov:
                     ints[ALLOWED + number] = 0
         return ints
 
-    def _options(self, steps: int, temperature: float) -> np.ndarray:
-        """The form the compiled walk takes."""
+    def options(self, steps: int, temperature: float) -> np.ndarray:
+        """Settings of a walk in the form that the compiled one takes, float64 [`agents.walk.NUM_OPTIONS`]."""
         options = np.zeros(walk.NUM_OPTIONS)
         options[walk.TRAFFIC], options[walk.FOOTPRINT], options[walk.MODEL] = self.traffic, self.footprint, self.model
         options[walk.CACHE_WEIGHT], options[walk.CACHE_GROWTH], options[walk.CONFLICT] = (

@@ -95,11 +95,22 @@ def keep(rows, seconds, row, latency):  # noqa: ANN001, ANN201
 
 
 @compiled
-def walk(start, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
-    """One annealed walk from `start`; fills the best programs visited. Returns (states visited, model evaluations)."""
+def fill_gains(rows, seconds, source, action, target, ints, floats, options, gains):  # noqa: ANN001, ANN201
+    """`log_benefit` of every edge source -> target [E] between states rows [S, ROW], no step spent at the level yet."""
+    for e in range(source.shape[0]):
+        a, b = source[e], target[e]
+        gains[e] = log_benefit(action[e], seconds[a], seconds[b], rows[a], rows[b], 0, ints, floats, options)
+
+
+@compiled
+def walk(row, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
+    """One annealed walk that moves `row` in place; fills the best programs visited.
+
+    Returns (states visited, model evaluations).
+    """
     state = np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
-    row, scratch, result = start.copy(), np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
     gains, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
     after = np.empty(NUM_ACTIONS)
@@ -142,7 +153,7 @@ def walks(starts, seeds, ints, floats, sizes, options, rows, seconds):  # noqa: 
     visited, evaluations = 0, 0
     for w in range(seeds.shape[0]):
         seconds[w] = np.inf
-        v, e = walk(starts[w], seeds[w], ints, floats, sizes, options, rows[w], seconds[w])
+        v, e = walk(starts[w].copy(), seeds[w], ints, floats, sizes, options, rows[w], seconds[w])
         visited += v
         evaluations += e
     return visited, evaluations

@@ -12,10 +12,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
 LAYERS = (
-    ("operators", "hardware"),
+    ("operators", "hardware", "fingerprint"),
     ("graph",),
     ("cost",),
     ("construction",),
+    ("exact",),
     ("codegen",),
     ("measure",),
     ("env",),

@@ -38,7 +38,8 @@ class ConstructEnv(TextSpec, gymnasium.Env):
     ## Rewards
     discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`, R = max(0, log(T_cap / T)), T_cap 1000
     times the roofline floor, T the latency in the reward tier (`backend`), R = 0 when its status is not OK. With a complete
-    recorded table `info["regret"]` says at the end how far the program is from the best.
+    recorded table, or a certified optimum of the model's tier, `info["regret"]` says at the end how far the program is from
+    the best: log(T / T of the best).
 
     ## Starting State
     Every tile 1, the register level under construction. `reset(options={"operator": .., "schedule": ..})` starts anywhere.

@@ -9,6 +9,8 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
+from gensor_gym.exact.certificate import Certificate
+from gensor_gym.exact.shipped import certificate_of, regret_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_name
@@ -28,13 +30,15 @@ class FinalReward:
         self.hardware = hardware
         self.pooled = timing == "pooled"
         self._seen: dict[tuple[str, str], Measurement] = {}
+        self._certified: dict[int, tuple[ConstructionGraph, Certificate | None]] = {}
+        """By identity of a graph, which stands beside what is known of it so that no other takes its place."""
 
     def of(
         self, graphs: list[ConstructionGraph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
         """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already."""
         if self.backend is None:
-            return [(0.0, {"runtime_s": seconds, "status": "OK"}) for seconds in latencies]
+            return [(0.0, self._modelled(graph, seconds)) for graph, seconds in zip(graphs, latencies, strict=True)]
         found = []
         for graph, row in zip(graphs, rows, strict=True):
             schedule = Schedule(row)
@@ -42,6 +46,14 @@ class FinalReward:
             regret = self.backend.regret(graph, schedule) if isinstance(self.backend, Replay) else None
             found.append((reward(graph, measurement), facts(measurement, regret)))
         return found
+
+    def _modelled(self, graph: ConstructionGraph, seconds: float) -> dict[str, Any]:
+        """Facts of a program that takes so long by the model; `regret` where the task's optimum is certified."""
+        if id(graph) not in self._certified:
+            self._certified[id(graph)] = graph, certificate_of(graph)
+        certificate = self._certified[id(graph)][1]
+        known = {} if certificate is None else {"regret": regret_of(seconds, certificate)}
+        return {"runtime_s": seconds, "status": "OK", **known}
 
     def restart(self) -> None:
         """Give the same noise again, where it is made from a seed: an environment that is seeded starts anew."""
@@ -58,7 +70,7 @@ class FinalReward:
     def __getstate__(self) -> dict[str, Any]:
         """Pickle and copy a backend of the registry by its name: worker processes stay with this process."""
         name = None if self.backend is None else registered_name(self.backend)
-        return self.__dict__ | ({"backend": name} if name is not None else {})
+        return self.__dict__ | {"_certified": {}} | ({"backend": name} if name is not None else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """See `__getstate__`."""

@@ -1,0 +1,8 @@
+"""Exact values of the analytic tier: certified optima."""
+
+from __future__ import annotations
+
+from gensor_gym.exact.certificate import Certificate, append_certificate, read_certificates
+from gensor_gym.exact.optimum import certify
+
+__all__ = ["Certificate", "append_certificate", "certify", "read_certificates"]

@@ -1,0 +1,258 @@
+"""The depth-first search for the optimum: register tiles, block tiles, the reduction, virtual threads. Compiled.
+
+A node fixes one more tile. It is left out where `exact.floor` says that nothing below it is faster than the best program so
+far. What the model does not look at is not branched on: virtual threads along axes that move no bank and no sector, and the
+reduction's register tile but for its product (the longer, the fewer turns of its loop) where that is sure to help.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gensor_gym.cost.gpu import latency_gpu
+from gensor_gym.cost.gpu_lanes import lanes_along
+from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.exact.floor import floor_seconds, most_padding
+from gensor_gym.graph.actions import VTHREAD_UP
+from gensor_gym.graph.compiled import compiled, lean
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.limits import fits_gpu
+from gensor_gym.graph.resources import (
+    CODE_LIMIT_GPU,
+    CONVOLUTION,
+    REDUCE_THREADS,
+    STAGES,
+    UNROLL,
+    power_value,
+    registers_of,
+    spatial_product,
+    threads_of,
+)
+from gensor_gym.graph.tables import (
+    ALLOWED,
+    COEF,
+    EXTENT,
+    NUM_DIMS,
+    NUM_READS,
+    REGS_THREAD,
+    SHARED_INNER,
+    SIZE_START,
+    STAGED,
+    STRIDE,
+    THREADS_BLOCK,
+)
+
+SLACK = 1.0 - 1e-9
+"""Floors are taken so much smaller, for the rounding of their sums in another order than the model's."""
+CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
+"""Counters: tiles fixed; register tiles, block tiles, reductions looked at; nodes left out; evaluations; best classes.
+
+Of block tiles and reductions together at most LIMIT are looked at."""
+NUM_COUNTS = 8
+REDUCE_SLOTS = MAX_AXES - SPATIAL_SLOTS
+
+
+@lean
+def set_outer(row, axis, size):  # noqa: ANN001, ANN201
+    """Set the block tile along an axis, and the levels outside it."""
+    for level in range(1, MAX_LEVELS):
+        row[TILE + level * MAX_AXES + axis] = size
+
+
+@lean
+def is_run_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
+    """Whether the inner tile of `axis` is the contiguous run of a tensor (`cost.gpu_lanes.contiguous_run`)."""
+    staged = ints[STAGED + tensor] == 1
+    matrix = row[CONVOLUTION] == 3 and staged
+    dimension = ints[SHARED_INNER + tensor] if staged else ints[NUM_DIMS + tensor] - 1
+    at = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
+    for slot in range(SPATIAL_SLOTS - 1, axis - 1, -1):
+        moves = ints[STRIDE + tensor * MAX_AXES + slot] != 0 if matrix else ints[at + slot] == 1
+        if moves and ints[EXTENT + slot] > 1:
+            return slot == axis
+    return False
+
+
+@lean
+def is_bank_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
+    """Whether the inner tile of `axis` sets lanes apart in the banks of a staged tensor (`shared_wavefronts`)."""
+    if ints[STAGED + tensor] == 0:
+        return False
+    for slot in range(SPATIAL_SLOTS - 1, axis - 1, -1):
+        if ints[STRIDE + tensor * MAX_AXES + slot] != 0 and lanes_along(row, slot, ints) > 1:
+            return slot == axis
+    return False
+
+
+@lean
+def matters(row, axis, ints):  # noqa: ANN001, ANN201
+    """Whether virtual threads along a spatial axis may change the model's latency of a program with these tiles."""
+    if ints[ALLOWED + VTHREAD_UP + axis] == 0 or ints[EXTENT + axis] == 1 or row[TILE + axis] == 1:
+        return False
+    if axis == SPATIAL_SLOTS - 1:
+        return True
+    for tensor in range(ints[NUM_READS] + 1):
+        if is_run_axis(row, tensor, axis, ints):
+            return True
+        if tensor < ints[NUM_READS] and is_bank_axis(row, tensor, axis, ints):
+            return True
+    return False
+
+
+@lean
+def is_longest_best(row):  # noqa: ANN001, ANN201
+    """Whether a longer register tile of the reduction never costs: no threads share it, and no step is shortened by work."""
+    return row[REDUCE_THREADS] == 0 and row[STAGES] < 2
+
+
+@compiled
+def next_vthreads(row, free):  # noqa: ANN001, ANN201
+    """Go on to the next virtual threads along the axes set in `free`; False, and all of them 1, after the last."""
+    for axis in range(SPATIAL_SLOTS):
+        if not free[axis]:
+            continue
+        value, tile = row[VTHREAD + axis] + 1, row[TILE + axis]
+        while value < tile and tile % value != 0:
+            value += 1
+        if value <= tile:
+            row[VTHREAD + axis] = value
+            return True
+        row[VTHREAD + axis] = 1
+    return False
+
+
+@compiled
+def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
+    """Go on to the next register tile of the reduction that divides its block tile; False after the last."""
+    for axis in range(SPATIAL_SLOTS, MAX_AXES):
+        outer, tile = row[TILE + MAX_AXES + axis], row[TILE + axis]
+        for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
+            if sizes[i] > tile and outer % sizes[i] == 0:
+                row[TILE + axis] = sizes[i]
+                return True
+        row[TILE + axis] = 1
+    return False
+
+
+@compiled
+def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, ANN201
+    """Note a program: a better one, or one as good, of whose class (`first`) one is kept."""
+    if seconds < best[0]:
+        best[0] = seconds
+        best_row[:] = row
+        counts[TIES] = 0
+        first = True
+    if first and seconds == best[0]:
+        if counts[TIES] < ties.shape[0]:
+            ties[counts[TIES]] = row
+        counts[TIES] += 1
+        return False
+    return first
+
+
+@compiled
+def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts):  # noqa: ANN001, ANN201
+    """Evaluate the programs of a class: all tiles fixed but the reduction's register tile, and virtual threads."""
+    longest, first = is_longest_best(row), True
+    for axis in range(SPATIAL_SLOTS, MAX_AXES):
+        row[TILE + axis] = 1
+    more = True
+    while more:
+        product = 1
+        for axis in range(SPATIAL_SLOTS, MAX_AXES):
+            product *= row[TILE + axis]
+        if (not longest or product == inner) and fits_gpu(row, ints):
+            turning = True
+            while turning:
+                counts[EVALUATED] += 1
+                first = keep(row, latency_gpu(row, ints, floats, terms), best, best_row, ties, counts, first)
+                turning = next_vthreads(row, free)
+            if longest:
+                break
+        more = next_inner(row, ints, sizes)
+    for axis in range(SPATIAL_SLOTS, MAX_AXES):
+        row[TILE + axis] = 1
+
+
+@compiled
+def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack):  # noqa: ANN001, ANN201
+    """All block tiles of the reduction [R, 3] under fixed spatial tiles; `inner` [R, CODE + 1] as `longest_inner`."""
+    for axis in range(SPATIAL_SLOTS):
+        free[axis] = matters(row, axis, ints)
+    cap = CODE_LIMIT_GPU // (spatial_product(row, 0, ints) * power_value(row[UNROLL]))
+    scratch[:] = row
+    for r in range(reduce.shape[0]):
+        for i in range(REDUCE_SLOTS):
+            set_outer(scratch, SPATIAL_SLOTS + i, reduce[r, i])
+        counts[REDUCE] += 1
+        longest = inner[r, cap]
+        if floor_seconds(scratch, 1, longest, ints, floats) * slack > best[0]:
+            counts[PRUNED] += 1
+            continue
+        complete(scratch, longest, free, terms, ints, floats, sizes, best, best_row, ties, counts)
+
+
+@compiled
+def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN201
+    """Whether a node may have legal completions within `limit` elements of padded output; tiles not fixed are 1."""
+    if depth < SPATIAL_SLOTS:
+        tile = spatial_product(row, 0, ints)
+        return tile * power_value(row[UNROLL]) <= CODE_LIMIT_GPU and registers_of(row, ints) <= ints[REGS_THREAD]
+    return padded[depth + 1] <= limit and threads_of(row, ints) <= most_threads
+
+
+@compiled
+def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, counts, slack, backwards):  # noqa: ANN001, ANN201
+    """Search below `row`, whose knobs are chosen: best [1] seconds and `best_row` come in as found so far, and go out.
+
+    `ties` [N, ROW] takes one program of every class that has the best seconds. `slack` is what floors are multiplied by;
+    `backwards` goes through sizes from the largest on. Returns whether it came to the end within counts[LIMIT] nodes.
+    """
+    depths = 2 * SPATIAL_SLOTS
+    place, padded = np.full(depths, -1, dtype=np.int64), np.ones(depths + 1)
+    scratch, free = np.empty(ROW, dtype=np.int32), np.zeros(SPATIAL_SLOTS, dtype=np.bool_)
+    terms = np.empty(NUM_TERMS)
+    for i in range(SPATIAL_SLOTS):
+        padded[SPATIAL_SLOTS] *= ints[EXTENT + i]
+    depth, limit = 0, math.inf
+    while depth >= 0:
+        axis = depth if depth < SPATIAL_SLOTS else depth - SPATIAL_SLOTS
+        start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
+        place[depth] += 1
+        if place[depth] >= stop - start:
+            place[depth] = -1
+            set_outer(row, axis, row[TILE + axis] if depth >= SPATIAL_SLOTS else 1)
+            row[TILE + axis] = row[TILE + axis] if depth >= SPATIAL_SLOTS else 1
+            depth -= 1
+            continue
+        size = sizes[stop - 1 - place[depth]] if backwards else sizes[start + place[depth]]
+        if depth < SPATIAL_SLOTS:
+            row[TILE + axis] = size
+        elif size % row[TILE + axis] != 0:
+            continue
+        set_outer(row, axis, size)
+        extent = ints[EXTENT + axis]
+        if depth >= SPATIAL_SLOTS:
+            padded[depth + 1] = padded[depth] * ((extent + size - 1) // size * size / extent)
+        counts[CHOSEN] += 1
+        if not is_open(row, depth, padded, limit, ints[THREADS_BLOCK], ints):
+            continue
+        if depth == SPATIAL_SLOTS - 1:
+            counts[REGISTER] += 1
+            limit = most_padding(row, best[0] / slack, ints, floats)
+            if padded[SPATIAL_SLOTS] > limit:
+                counts[PRUNED] += 1
+                continue
+        if depth < depths - 1:
+            depth += 1
+            continue
+        counts[BLOCK] += 1
+        if counts[BLOCK] + counts[REDUCE] > counts[LIMIT]:
+            return False
+        if floor_seconds(row, 0, 1, ints, floats) * slack > best[0]:
+            counts[PRUNED] += 1
+            continue
+        reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack)
+    return True

@@ -1,0 +1,349 @@
+"""A time that no completion of a half-chosen program on a GPU's CUDA cores is below, by the analytic model. Compiled.
+
+What is chosen are the register tile and the block tile of all spatial axes, and perhaps the block tile of the reduction;
+what is free are the rest of the reduction's tiles and the virtual threads. Every quantity of `cost/gpu*.py` is replaced by
+one that is never larger (of blocks that reside on a multiprocessor and bytes under way: never smaller), and the model is
+monotone in each of these; `docs/exact.md` has the inequalities. `row` has virtual threads 1, and where the reduction's
+block tile is free its tiles are 1 too.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.cost.gpu import BARRIER, OVERLAP, blocks_per_unit, tile_bytes_out
+from gensor_gym.cost.gpu_lanes import contiguous_run, lanes_along, word_run
+from gensor_gym.cost.gpu_memory import SECTOR, block_bytes, flying_bytes, grid_blocks, sectors, tensor_bytes, wave_bytes
+from gensor_gym.cost.gpu_simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, stalls
+from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS
+from gensor_gym.graph.resources import (
+    CONVOLUTION,
+    REDUCE_THREADS,
+    REGISTER_BUFFER,
+    SHARED_LAYOUT,
+    SPLIT_K,
+    STAGES,
+    UNROLL,
+    VECTOR,
+    box_length,
+    box_width,
+    footprint,
+    fragment,
+    matrix_elements,
+    power_value,
+    reduce_product,
+    reduce_steps,
+    registers_of,
+    shared_bytes_of,
+    spatial_product,
+    staged_elements,
+    threads_of,
+)
+from gensor_gym.graph.tables import (
+    BLOCKS_UNIT,
+    BYTES,
+    CLOCK,
+    COEFFICIENT,
+    DRAM_BW,
+    DRAM_LATENCY,
+    END_REDUCE,
+    EPILOGUE_BYTES,
+    EXTENT,
+    FIRST_SPATIAL,
+    ITEM,
+    L2_BW,
+    L2_BYTES,
+    L2_LATENCY,
+    LANES,
+    LAUNCH,
+    NUM_DIMS,
+    NUM_READS,
+    PADDED,
+    PAIR_WIDTH,
+    PAIRS,
+    REGS_UNIT,
+    SHARED_BLOCK,
+    SHARED_GRAIN,
+    SHARED_INNER,
+    SHARED_LATENCY,
+    SHARED_RESERVED,
+    SHARED_UNIT,
+    STAGED,
+    STRIDE,
+    THREADS_UNIT,
+    UNITS,
+    VIEW,
+)
+
+UNBOUNDED = 1e30
+
+
+@lean
+def reduction_points(ints):  # noqa: ANN001, ANN201
+    """Points of the whole reduction."""
+    points = 1.0
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        points *= ints[EXTENT + axis]
+    return points
+
+
+@lean
+def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
+    """Seconds of launches: of the kernel, and of the one that adds up the parts of a split reduction."""
+    first = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
+    if row[SPLIT_K] == 0:
+        return first
+    out = ints[NUM_READS]
+    partial = 2.0 * tensor_bytes(out, ints) / ints[ITEM + out] * 4.0 * power_value(row[SPLIT_K])
+    return first + floats[LAUNCH] + partial / (floats[DRAM_BW] if partial > ints[L2_BYTES] else floats[L2_BW])
+
+
+@lean
+def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
+    """Elements of a read that all steps of the reduction together take at least, whatever its block tile.
+
+    Along a dimension of reach L that a reduce axis of extent E moves by c: (L + c (t - 1)) ceil(E / t) is least at t = 1 or
+    at t = E. As a matrix (`matrix`) the reduction's tiles multiply.
+    """
+    if matrix:
+        size = matrix_elements(row, tensor, 1, ints) * 1.0
+        for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+            if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+                size *= ints[EXTENT + axis]
+        return size
+    size = 1.0
+    for d in range(ints[NUM_DIMS + tensor]):
+        reach = box_length(row, tensor, d, 1, ints) * 1.0
+        at = PAIRS + (tensor * MAX_DIMS + d) * PAIR_WIDTH
+        for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+            if ints[pair] >= SPATIAL_SLOTS:
+                extent = ints[EXTENT + ints[pair]]
+                reach = min(reach + ints[pair + 1] * (extent - 1.0), reach * extent)
+        size *= reach
+    return size
+
+
+@lean
+def is_row_chosen(tensor, ints):  # noqa: ANN001, ANN201
+    """Whether no reduce axis moves the innermost dimension of a tensor."""
+    at = PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH
+    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+        if ints[pair] >= SPATIAL_SLOTS:
+            return False
+    return True
+
+
+@lean
+def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
+    """`warp_sectors` is never less, whatever the virtual threads: a byte per byte, but for a lone lane of a row."""
+    item = ints[ITEM + tensor] * 1.0
+    axis = SPATIAL_SLOTS - 1
+    if row[REDUCE_THREADS] > 0 or ints[STRIDE + tensor * MAX_AXES + axis] == 0 or lanes_along(row, axis, ints) > 1:
+        return item
+    run = max(1, contiguous_run(row, tensor, ints))
+    return max(item, SECTOR / min(8.0, run * 1.0 if run > 1 else 2.0))
+
+
+@lean
+def least_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
+    """`shared_wavefronts` is never less, whatever the virtual threads."""
+    part, distinct = fragment(row, tensor, ints), 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            distinct *= lanes_along(row, axis, ints)
+    loads = math.ceil(part / word_run(row, tensor, ints)) * 1.0
+    return max(loads, part * max(distinct / 32.0, min(0.5, distinct / 8.0)))
+
+
+@lean
+def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
+    """(instructions of a thread, wavefronts of a block) of the copies of all steps, at least; the block tile is free."""
+    matrix = row[CONVOLUTION] == 3
+    count = least_box(row, tensor, matrix, ints) / power_value(row[SPLIT_K])
+    waves = count * ints[ITEM + tensor] / 128.0
+    if matrix and is_window(tensor, ints):
+        return max(GATHER, count / threads * GATHER), waves
+    width = power_value(row[VECTOR])
+    across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
+    each = COPY + (width if across else 1) + 4.0 * ints[PADDED + tensor]
+    return max(each, count / (threads * width) * each), waves
+
+
+@lean
+def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
+    """(bytes of a block's step, bytes asked of L2 by all blocks, bytes a block has under way at most) of a read."""
+    staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
+    small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
+    if not staged:
+        each = least_sectors(row, tensor, ints)
+        flying = flying_bytes(row, tensor, UNBOUNDED, ints)
+        if fixed == 1:
+            per_step = footprint(row, tensor, 1, ints) * each
+            return per_step, per_step * steps * tiles * parts, flying
+        return small, least_box(row, tensor, False, ints) * each * tiles, flying
+    if fixed == 1:
+        per_step = block_bytes(row, tensor, ints)
+        return per_step, per_step * steps * tiles * parts, flying_bytes(row, tensor, per_step, ints)
+    ratio = 1.0
+    if is_row_chosen(tensor, ints):
+        width = box_width(row, tensor, 1, ints)
+        if width < ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1]:
+            item = ints[ITEM + tensor]
+            ratio = sectors(width, item, ints[PADDED + tensor] == 0) / (width * item)
+    asked = least_box(row, tensor, False, ints) * ints[ITEM + tensor] * ratio * tiles
+    return small * ratio, asked, UNBOUNDED if row[STAGES] > 0 else flying_bytes(row, tensor, UNBOUNDED, ints)
+
+
+@lean
+def most_resident(row, fixed, threads, ints):  # noqa: ANN001, ANN201
+    """Blocks that reside on a multiprocessor: exactly where the block tile is fixed, else at most. -1 beyond a block."""
+    shared = 0
+    if fixed == 1:
+        shared = shared_bytes_of(row, ints)
+    else:
+        for t in range(ints[NUM_READS]):
+            if ints[STAGED + t] == 1:
+                shared += staged_elements(row, t, ints) * ints[ITEM + t]
+        shared *= row[STAGES] + 1
+    if shared > ints[SHARED_BLOCK]:
+        return -1
+    return blocks_per_unit(
+        threads, registers_of(row, ints), shared, ints[THREADS_UNIT], ints[BLOCKS_UNIT], ints[REGS_UNIT],
+        ints[SHARED_UNIT], ints[SHARED_GRAIN], ints[SHARED_RESERVED],
+    )  # fmt: skip
+
+
+@lean
+def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # noqa: ANN001, ANN201
+    """Cycles of a block over all its steps, at least: (busiest pipe, by itself).
+
+    `inner` is the largest product of the reduction's register tiles, looked at where the block tile is fixed.
+    """
+    warps, tile = (threads + 31) // 32, spatial_product(row, 0, ints)
+    parts = power_value(row[REDUCE_THREADS])
+    each = math.ceil(reduce_product(row, 1, ints) / parts) * 1.0
+    points = each * steps if fixed == 1 else max(1.0, reduction_points(ints) / parts / power_value(row[SPLIT_K]))
+    others, waves = STEP * steps, 0.0
+    for t in range(ints[NUM_READS]):
+        part = fragment(row, t, ints)
+        loads = math.ceil(part / word_run(row, t, ints)) * 1.0
+        if ints[STAGED + t] == 1:
+            if fixed == 1:
+                instructions, stored = copies(row, t, threads, ints)
+                instructions, stored = instructions * steps, stored * steps
+            else:
+                instructions, stored = least_copies(row, t, threads, ints)
+            others += instructions
+            waves += least_wavefronts(row, t, ints) * points * warps + stored
+            loads *= 1.25 if row[SHARED_LAYOUT] == 2 else 1.0
+        elif ints[PADDED + t] == 1:
+            loads *= 3.0
+        others += points * (loads + (part if ints[ITEM + t] == 2 else 0))
+    if fixed == 1:
+        turns = math.ceil(each / (inner * power_value(row[UNROLL])))
+        others += LOOP * turns * steps if turns > 1 else 0.0
+    fma = tile * points * warps * 32.0 / ints[LANES]
+    issue = (tile * points + others) * warps / SCHEDULERS * stalls(warps * resident, row[REGISTER_BUFFER])
+    chain = max(fma, issue) / max(min(1.0, warps / SCHEDULERS * tile / FMA_LATENCY), 1e-3)
+    fma, issue = fma * floats[COEFFICIENT + ARITHMETIC], issue * floats[COEFFICIENT + ISSUE]
+    busy = max(fma, max(issue, waves * floats[COEFFICIENT + STAGING]))
+    return busy, max(chain, busy)
+
+
+@lean
+def least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats):  # noqa: ANN001, ANN201
+    """Cycles of all waves, at least: the fullest multiprocessor's work, or every wave by itself, and ramps."""
+    units = ints[UNITS]
+    stages = row[STAGES]
+    alone = work + wait * steps if stages == 0 else max(work, wait * steps / stages)
+    if stages > 0:
+        alone += (BARRIER + (near if row[REGISTER_BUFFER] == 0 else 0.0)) * steps
+    begin = wait + 40.0 + 8.0 * spatial_product(row, 0, ints)
+    moved = (arriving + tile_bytes_out(row, ints)) / floats[L2_BW] * floats[CLOCK]
+    waves = math.ceil(blocks / (units * resident))
+    if fixed == 0:
+        return max(math.ceil(blocks / units) * busy, waves * alone) + waves * begin + blocks * moved
+    ramp = begin + min(blocks, units * resident) * moved
+    full = blocks // (units * resident)
+    last = (blocks - full * units * resident + units - 1) // units
+    return full * (max(resident * busy, alone) + ramp) + (max(last * busy, alone) + ramp if last > 0 else 0.0)
+
+
+@lean
+def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: ANN001, ANN201
+    """(seconds of L2, seconds of DRAM, bytes from DRAM, bytes of a block's step), at least."""
+    traffic, unique, flying, arriving = floats[EPILOGUE_BYTES], 0.0, 0.0, 0.0
+    units, tiles = ints[UNITS], blocks / power_value(row[SPLIT_K])
+    waves = math.ceil(blocks / (units * resident))
+    for t in range(ints[NUM_READS]):
+        per_step, asked, under_way = least_traffic(row, fixed, t, steps, tiles, ints)
+        arriving += per_step
+        traffic += asked
+        flying += under_way
+        size = tensor_bytes(t, ints)
+        if size <= 0.6 * ints[L2_BYTES]:
+            unique += min(size, asked)
+        elif fixed == 1:
+            unique += min(max(size if waves == 1 else 0.0, waves * wave_bytes(row, t, units * resident, ints)), asked)
+    out = ints[NUM_READS]
+    stretch = least_sectors(row, out, ints) / ints[ITEM + out]
+    traffic += tensor_bytes(out, ints) * stretch
+    unique += tensor_bytes(out, ints) * min(stretch, 2.0)
+    unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
+    flying = min(blocks, units * resident) * max(flying, 32.0)
+    cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
+    dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
+    return cache, dram, unique, arriving
+
+
+@lean
+def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
+    """Seconds that no completion of `row` is below; infinite where none is legal. See the module's text.
+
+    `fixed` 1: the reduction's block tile is chosen, and `inner` is the largest product of its register tiles.
+    """
+    threads = threads_of(row, ints)
+    resident = most_resident(row, fixed, threads, ints)
+    if resident <= 0:
+        return math.inf
+    blocks = grid_blocks(row, ints)
+    steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K])) * 1.0 if fixed == 1 else 1.0
+    busy, work = least_work(row, fixed, inner, resident, threads, steps, ints, floats)
+    cache, dram, unique, arriving = least_outside(row, fixed, blocks, resident, steps, ints, floats)
+    far = floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else min(floats[L2_LATENCY], floats[DRAM_LATENCY])
+    near = floats[SHARED_LATENCY] * floats[CLOCK]
+    wait = (far * floats[CLOCK] + 3 * near) * floats[COEFFICIENT + EXPOSED]
+    cycles = least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats)
+    inside, outside = cycles / floats[CLOCK], max(dram, cache)
+    share = OVERLAP / power_value(row[STAGES])
+    return max(inside, outside) + share * min(inside, outside) + second_kernel(row, ints, floats)
+
+
+@lean
+def most_padding(row, best, ints, floats):  # noqa: ANN001, ANN201
+    """Output elements, padding counted, beyond which no program with this register tile takes at most `best` seconds.
+
+    Of the block tile nothing is known: pipes at full rate, issue slots with as many warps as registers let reside.
+    """
+    tile = spatial_product(row, 0, ints)
+    others = 0.0
+    for t in range(ints[NUM_READS]):
+        part = fragment(row, t, ints)
+        loads = math.ceil(part / word_run(row, t, ints)) * 1.0
+        if ints[STAGED + t] == 0 and ints[PADDED + t] == 1:
+            loads *= 3.0
+        others += loads + (part if ints[ITEM + t] == 2 else 0)
+    per_warp = (32 * registers_of(row, ints) + 255) // 256 * 256
+    warps = min(ints[THREADS_UNIT] // 32, 4 * (ints[REGS_UNIT] // 4 // per_warp))
+    issue = (tile + others) / tile / (32.0 * SCHEDULERS) * stalls(warps, row[REGISTER_BUFFER])
+    rate = max(1.0 / ints[LANES] * floats[COEFFICIENT + ARITHMETIC], issue * floats[COEFFICIENT + ISSUE])
+    rate *= reduction_points(ints) / ints[UNITS] / floats[CLOCK]
+    left = best - second_kernel(row, ints, floats)
+    outside = floats[BYTES] / floats[DRAM_BW] * floats[COEFFICIENT + DRAM]
+    share = OVERLAP / power_value(row[STAGES])
+    inside = left - share * outside
+    if inside < outside:
+        inside = (left - outside) / share
+    return inside / rate

@@ -1,0 +1,170 @@
+"""The certified optimum of a task: enumeration of a small space, branch and bound in a large one of a GPU's CUDA cores."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact import descent
+from gensor_gym.exact.certificate import Certificate
+from gensor_gym.exact.incumbent import incumbent, usable_values
+from gensor_gym.exact.reduction import reduction_tiles
+from gensor_gym.exact.ties import count_ties
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.graph.actions import KNOB_UP
+from gensor_gym.graph.enumeration import axis_choices, count_schedules
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS
+from gensor_gym.graph.resources import CLUSTER, PERSISTENT, TENSOR_CORE
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables import ALLOWED, COEF, IS_CPU, NUM_DIMS, NUM_LEVELS, NUM_READS
+
+ENUMERATED = 2_000_000
+"""Spaces of at most so many candidates are enumerated."""
+MOST_NODES = 1_000_000_000
+"""Block tiles, with and without the reduction's, that a search looks at: about ten minutes."""
+MOST_TIES = 1 << 14
+"""Classes of optimal programs up to which all optimal schedules are counted."""
+
+
+@dataclass
+class Result:
+    """What a search found: the best row, its seconds, all rows as good (None: too many), and its counters."""
+
+    row: np.ndarray
+    seconds: float
+    optima: int | None
+    visited: int
+    evaluated: int
+    pruned: int
+    details: dict[str, int] = field(default_factory=dict)
+
+
+def certify(
+    graph: ConstructionGraph,
+    enumerate_up_to: int = ENUMERATED,
+    slack: float = descent.SLACK,
+    backwards: bool = False,
+    most_nodes: int = MOST_NODES,
+    knobs: Sequence[str] | None = None,
+) -> Certificate:
+    """Find the fastest legal program of the graph's space and prove that there is no faster one.
+
+    `slack` < 1 prunes less, `backwards` goes another way: both for a second proof of the same thing. ValueError where the
+    space is neither small enough to enumerate nor one of programs on a GPU's CUDA cores, or where the search has looked at
+    `most_nodes` block tiles and has not ended. `knobs` names those that may move, of the ones that the space moves: the
+    others stay at the default rule's values, and the certificate's space is written `extended(unroll, stages)`, say.
+    """
+    moving = moving_knobs(graph, knobs)
+    candidates = count_candidates(graph, moving)
+    small = candidates <= enumerate_up_to and knobs is None
+    begin = time.process_time()
+    found = enumerated(graph) if small else branch_and_bound(graph, slack, backwards, most_nodes, knobs)
+    spent = time.process_time() - begin
+    return Certificate(
+        operator=str(graph.operator), hardware=graph.hardware.name,
+        space=graph.space if knobs is None else f"{graph.space}({', '.join(knobs)})", fingerprint=fingerprint(),
+        method="enumeration" if small else "branch and bound", latency=found.seconds.hex(),
+        schedule=str(Schedule(found.row)), optima=found.optima, candidates=candidates, visited=found.visited,
+        evaluated=found.evaluated, pruned=found.pruned, bound=found.seconds.hex(), seconds=round(spent, 3),
+    )  # fmt: skip
+
+
+def enumerated(graph: ConstructionGraph) -> Result:
+    """Every legal program evaluated."""
+    best, seconds, optima, evaluated = graph.initial().row, np.inf, 0, 0
+    for rows in graph.enumerate():
+        latencies = graph.latencies(rows)
+        evaluated += len(rows)
+        least = float(latencies.min())
+        if least < seconds:
+            best, seconds, optima = rows[int(np.argmin(latencies))].copy(), least, 0
+        if least == seconds:
+            optima += int((latencies == seconds).sum())
+    visited = count_schedules(graph.tables.ints, graph.tables.sizes)
+    return Result(best, seconds, optima, visited, evaluated, 0)
+
+
+def branch_and_bound(
+    graph: ConstructionGraph,
+    slack: float = descent.SLACK,
+    backwards: bool = False,
+    most_nodes: int = MOST_NODES,
+    knobs: Sequence[str] | None = None,
+) -> Result:
+    """Depth-first search with `exact.floor`, one setting of the knobs after the other; one thread, the same every time.
+
+    Arguments and ValueError as of `certify`.
+    """
+    moving = moving_knobs(graph, knobs)
+    check_bounded(graph, moving)
+    tables = graph.tables
+    start, seconds, evaluations = incumbent(graph, moving)
+    best, best_row = np.array([seconds]), start.copy()
+    ties = np.empty((MOST_TIES, ROW), dtype=np.int32)
+    counts = np.zeros(descent.NUM_COUNTS, dtype=np.int64)
+    counts[descent.LIMIT] = most_nodes
+    reduce, inner = reduction_tiles(tables)
+    settings = list(knob_settings(graph, moving))
+    for setting in reversed(settings) if backwards else settings:
+        row = graph.initial().row.copy()
+        row[LEVEL] = tables.ints[NUM_LEVELS] - 1
+        row[KNOB:] = setting
+        rest = (reduce, inner, tables.ints, tables.floats, tables.sizes, best, best_row, ties, counts, slack, backwards)
+        if not descent.descend(row, *rest):
+            raise ValueError(f"{graph.operator} in space {graph.space!r}: no proof within {most_nodes} nodes")
+    graph.charge(int(counts[descent.EVALUATED]))
+    classes = int(counts[descent.TIES])
+    optima = None
+    if classes <= MOST_TIES:
+        optima = int(count_ties(ties[:classes], best[0], tables.ints, tables.floats, tables.sizes))
+    return Result(
+        best_row, float(best[0]), optima, int(counts[descent.CHOSEN] + counts[descent.REDUCE]),
+        int(counts[descent.EVALUATED]) + evaluations, int(counts[descent.PRUNED]),
+        {name: int(counts[getattr(descent, name)]) for name in ("REGISTER", "BLOCK", "REDUCE", "TIES")},
+    )  # fmt: skip
+
+
+def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -> list[int]:
+    """Indices of the knobs that the space moves, or of those named; ValueError for one that it does not."""
+    moved = [k for k in range(len(KNOBS)) if graph.tables.ints[ALLOWED + KNOB_UP + k]]
+    if names is None:
+        return moved
+    unknown = set(names) - {KNOBS[k].name for k in moved}
+    if unknown:
+        raise ValueError(f"space {graph.space!r} moves no knobs {sorted(unknown)}: it moves {[KNOBS[k].name for k in moved]}")
+    return [k for k in moved if KNOBS[k].name in names]
+
+
+def count_candidates(graph: ConstructionGraph, moving: Sequence[int]) -> int:
+    """Combinations of chains of all axes and values of the knobs in `moving`."""
+    chains = math.prod(len(choices) for choices in axis_choices(graph.tables.ints, graph.tables.sizes))
+    return chains * math.prod(len(usable_values(graph, k)) for k in moving)
+
+
+def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[np.ndarray]:
+    """Knobs int32 [K] of every setting of those in `moving` that programs on CUDA cores have."""
+    for values in itertools.product(*(usable_values(graph, k) for k in moving)):
+        knobs = graph.initial().row[KNOB:].copy()
+        knobs[list(moving)] = values
+        if knobs[[PERSISTENT - KNOB, CLUSTER - KNOB]].max() == 0:  # these are for tensor cores alone
+            yield knobs
+
+
+def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
+    """ValueError says why there is no bound for a task: a CPU, tensor cores, an axis that moves a tensor twice."""
+    ints = graph.tables.ints
+    if ints[IS_CPU]:
+        raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")
+    if TENSOR_CORE - KNOB in moving and len(usable_values(graph, TENSOR_CORE - KNOB)) > 1:
+        raise ValueError(f"{graph.operator} may use tensor cores in space {graph.space!r}; branch and bound knows none")
+    for tensor in range(ints[NUM_READS]):
+        dims = ints[COEF + tensor * MAX_DIMS * MAX_AXES :][: ints[NUM_DIMS + tensor] * MAX_AXES].reshape(-1, MAX_AXES)
+        if ((dims != 0).sum(axis=0)[SPATIAL_SLOTS:] > 1).any():
+            raise ValueError(f"{graph.operator}: a reduce axis moves two dimensions of a tensor; branch and bound needs one")

@@ -1,0 +1,47 @@
+"""Certificates that ship with the repository, and regret by them."""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost import model
+from gensor_gym.exact.certificate import Certificate, read_certificates
+from gensor_gym.fingerprint import fingerprint
+
+
+def folder() -> Path:
+    """Where certificates lie: $GENSOR_GYM_CERTIFICATES, else results/certificates beside the package."""
+    chosen = os.environ.get("GENSOR_GYM_CERTIFICATES")
+    return Path(chosen) if chosen else Path(__file__).resolve().parents[2] / "results" / "certificates"
+
+
+def certificate_of(graph: ConstructionGraph) -> Certificate | None:
+    """The certificate of a task under the present fingerprint; None where there is none, or for another model.
+
+    A graph may be made without calibration: then its model gives the certified schedule another latency.
+    """
+    found = _certificates(folder()).get((str(graph.operator), graph.hardware.name, graph.space))
+    if found is None:
+        return None
+    seconds, row = np.empty(1), found.best.row
+    model.fill_latencies(row[None], graph.tables.ints, graph.tables.floats, seconds)
+    return found if seconds[0] == found.optimum else None
+
+
+def regret_of(latency: float, certificate: Certificate) -> float:
+    """log(latency / optimum) of a latency in seconds: 0 for an optimal program, as regret in recorded tables is."""
+    return math.log(latency / certificate.optimum)
+
+
+@cache
+def _certificates(where: Path) -> dict[tuple[str, str, str], Certificate]:
+    """All certificates of this fingerprint in the files *.jsonl of a folder."""
+    files = sorted(where.glob("*.jsonl")) if where.is_dir() else []
+    found = [c for path in files for c in read_certificates(path) if c.fingerprint == fingerprint()]
+    return {certificate.key: certificate for certificate in found}

@@ -1,0 +1,40 @@
+"""How many schedules are exactly as fast as the optimum, from one program of every class that has such. Compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gensor_gym.cost.gpu import latency_gpu
+from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.exact.descent import next_inner, next_vthreads
+from gensor_gym.graph.actions import VTHREAD_UP
+from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.layout import MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.limits import fits_gpu
+from gensor_gym.graph.tables import ALLOWED, EXTENT
+
+
+@compiled
+def count_ties(classes, best, ints, floats, sizes):  # noqa: ANN001, ANN201
+    """Legal schedules with the tiles and knobs of the rows `classes` [N, ROW] that take exactly `best` seconds.
+
+    What a class leaves open: virtual threads, and the reduction's register tile.
+    """
+    terms, free, count = np.empty(NUM_TERMS), np.zeros(SPATIAL_SLOTS, dtype=np.bool_), 0
+    for axis in range(SPATIAL_SLOTS):
+        free[axis] = ints[ALLOWED + VTHREAD_UP + axis] == 1 and ints[EXTENT + axis] > 1
+    for i in range(classes.shape[0]):
+        row = classes[i].copy()
+        for axis in range(SPATIAL_SLOTS):
+            row[VTHREAD + axis] = 1
+        for axis in range(SPATIAL_SLOTS, MAX_AXES):
+            row[TILE + axis] = 1
+        more = True
+        while more:
+            turning = fits_gpu(row, ints)
+            while turning:
+                if latency_gpu(row, ints, floats, terms) == best:
+                    count += 1
+                turning = next_vthreads(row, free)
+            more = next_inner(row, ints, sizes)
+    return count
