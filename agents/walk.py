@@ -104,10 +104,7 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 
 @compiled
 def walk(row, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
-    """One annealed walk that moves `row` in place; fills the best programs visited.
-
-    Returns (states visited, model evaluations).
-    """
+    """One annealed walk of `row`, in place; fills the best programs. Returns (states visited, model evaluations)."""
     state = np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)

@@ -30,8 +30,8 @@ class ConvolutionPlan(WgmmaPlan):
         return tuple(a for a in self.op.spatial if a != self.roles.m)
 
     @cached_property
-    def window(self) -> tuple[int, ...]:
-        """The axes of the window."""
+    def taps(self) -> tuple[int, ...]:
+        """The axes of the window, along which taps lie."""
         return tuple(a for a in self.op.reduce if a != self.roles.k)
 
     @property
@@ -121,7 +121,7 @@ class ConvolutionPlan(WgmmaPlan):
     @property
     def workspace_bytes(self) -> int:
         """Parts of a split reduction, image, weights."""
-        return self.weights_offset + math.prod(self.op.extents[a] for a in (self.roles.m, *self.window)) * self.pitch
+        return self.weights_offset + math.prod(self.op.extents[a] for a in (self.roles.m, *self.taps)) * self.pitch
 
     @property
     def pitch(self) -> int:
@@ -151,7 +151,7 @@ def make_convolution_plan(program: Program) -> ConvolutionPlan:
     columns = plan.register[plan.roles.n]
     require(plan, (
         (columns % 8, f"{columns} columns along {plan.names[plan.roles.n]}: multiples of 8"),
-        (any(plan.block[a] != 1 for a in plan.window), f"block tile {plan.block}: one element of the window"),
+        (any(plan.block[a] != 1 for a in plan.taps), f"block tile {plan.block}: one element of the window"),
     ))  # fmt: skip
     return plan
 

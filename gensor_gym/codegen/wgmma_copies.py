@@ -64,7 +64,7 @@ def write_window(out: Writer, plan: ConvolutionPlan) -> None:
 
 def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
     """Boxes of rows of A, 64 channels long, at one element of the window."""
-    r, s = (origin(plan, a) for a in plan.window)
+    r, s = (origin(plan, a) for a in plan.taps)
     channel, m = origin(plan, plan.roles.k), origin(plan, plan.roles.m)
     for row in range(0, plan.block[plan.roles.m], plan.box_rows):
         place = ", ".join([channel, total([(1, m)], row), s, r])

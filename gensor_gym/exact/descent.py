@@ -51,6 +51,7 @@ CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
 
 Of block tiles and reductions together at most LIMIT are looked at."""
 NUM_COUNTS = 8
+CHOICE, SKIPPED, LAST = range(3)
 REDUCE_SLOTS = MAX_AXES - SPATIAL_SLOTS
 
 
@@ -204,6 +205,34 @@ def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN
 
 
 @compiled
+def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN001, ANN201
+    """Go on to the next size of the tile of a depth: CHOICE, or SKIPPED where the register tile does not divide it.
+
+    LAST after the last one, the tile being what it was before the depth was reached. `padded` [depth + 1] is set.
+    """
+    outer = depth >= SPATIAL_SLOTS
+    axis = depth - SPATIAL_SLOTS if outer else depth
+    start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
+    place[depth] += 1
+    if place[depth] >= stop - start:
+        place[depth] = -1
+        if not outer:
+            row[TILE + axis] = 1
+        set_outer(row, axis, row[TILE + axis])
+        return LAST
+    size = sizes[stop - 1 - place[depth]] if backwards else sizes[start + place[depth]]
+    if not outer:
+        row[TILE + axis] = size
+    elif size % row[TILE + axis] != 0:
+        return SKIPPED
+    set_outer(row, axis, size)
+    if outer:
+        extent = ints[EXTENT + axis]
+        padded[depth + 1] = padded[depth] * ((extent + size - 1) // size * size / extent)
+    return CHOICE
+
+
+@compiled
 def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, counts, slack, backwards):  # noqa: ANN001, ANN201
     """Search below `row`, whose knobs are chosen: best [1] seconds and `best_row` come in as found so far, and go out.
 
@@ -218,24 +247,11 @@ def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, count
         padded[SPATIAL_SLOTS] *= ints[EXTENT + i]
     depth, limit = 0, math.inf
     while depth >= 0:
-        axis = depth if depth < SPATIAL_SLOTS else depth - SPATIAL_SLOTS
-        start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
-        place[depth] += 1
-        if place[depth] >= stop - start:
-            place[depth] = -1
-            set_outer(row, axis, row[TILE + axis] if depth >= SPATIAL_SLOTS else 1)
-            row[TILE + axis] = row[TILE + axis] if depth >= SPATIAL_SLOTS else 1
+        found = choose_size(row, depth, place, padded, ints, sizes, backwards)
+        if found == LAST:
             depth -= 1
+        if found != CHOICE:
             continue
-        size = sizes[stop - 1 - place[depth]] if backwards else sizes[start + place[depth]]
-        if depth < SPATIAL_SLOTS:
-            row[TILE + axis] = size
-        elif size % row[TILE + axis] != 0:
-            continue
-        set_outer(row, axis, size)
-        extent = ints[EXTENT + axis]
-        if depth >= SPATIAL_SLOTS:
-            padded[depth + 1] = padded[depth] * ((extent + size - 1) // size * size / extent)
         counts[CHOSEN] += 1
         if not is_open(row, depth, padded, limit, ints[THREADS_BLOCK], ints):
             continue
