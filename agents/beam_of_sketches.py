@@ -33,7 +33,7 @@ class BeamOfSketches:
 
     def construct(self, score: Score, rng: np.random.Generator) -> Population:
         """Distinct complete programs that the last decision led to, the best first; those of sketches with fewer too."""
-        beam, scores = Population(self._first, np.arange(len(self._first))), np.zeros(len(self._first))
+        beam = Population(self._first, np.arange(len(self._first)))
         for step in range(max(map(len, self._decisions))):
             rows, numbers = [], []
             for row, number in zip(beam.rows, beam.sketches.tolist(), strict=True):

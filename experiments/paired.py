@@ -9,7 +9,8 @@ import numpy as np
 from experiments import statistics
 
 Line = dict[str, float]
-"""mean, low, high: the paired difference and its interval. p of a sign-flip test on tasks, p_holm. improves, with interval."""
+"""mean, low, high: the paired difference and its interval. p of a sign-flip test on tasks, p_holm, and p_least, below which
+p_holm cannot come with so few tasks and so many names. improves, with interval."""
 
 
 def against(scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int) -> dict[str, list[Line]]:
@@ -19,11 +20,17 @@ def against(scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int)
         adjusted = statistics.holm([lines[k]["p"] for lines in found.values()])
         for lines, p in zip(found.values(), adjusted, strict=True):
             lines[k]["p_holm"] = p
+            lines[k]["p_least"] = min(1.0, len(found) * 2.0 ** (1 - units_of(other)))
     return found
 
 
+def units_of(score: np.ndarray) -> int:
+    """Units of the test: tasks, of a single task its seeds."""
+    return score.shape[0] if score.shape[0] > 1 else score.shape[1]
+
+
 def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int) -> list[Line]:
-    """One pair of scores. Tasks are the units of the test, of a single task its seeds."""
+    """One pair of scores; see `units_of`."""
 
     def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return (ours - theirs).mean(axis=(0, 1))

@@ -134,7 +134,8 @@ def _beside(paired: dict | None) -> list[str]:
         rows.append(f"| {name} | {mean} [{low}, {high}] | {line['p_holm']:.2g} | {line['improves']:.0%} |")
     return [
         "", f"Winners timed again, paired by task and seed ({paired['tasks']} tasks, {paired['seeds']} seeds): geometric mean of "
-        "the ratios, 95 % interval of a bootstrap over tasks and seeds; p of a sign-flip test on tasks, adjusted by Holm; the "
+        "the ratios, 95 % interval of a bootstrap over tasks and seeds; p of a sign-flip test on tasks, adjusted by Holm (at "
+        f"least {next(iter(paired['strategies'].values()))['p_least']:.2g} with so few tasks and so many strategies); the "
         "probability that a search of this strategy is ahead.", "", *_head(head), *rows,
     ]  # fmt: skip
 

@@ -63,6 +63,7 @@ class Job:
             "strategy": strategy,
             "of": self.of,
             "hyperparameters": dict(self.hyperparameters),
+            "history": _content(self.hyperparameters.get("history")),
             "seed": seed,
             "budget": dataclasses.asdict(self.budget),
             "fingerprint": marks.fingerprint(),
@@ -73,6 +74,17 @@ class Job:
     def key(self) -> str:
         """Sixteen digits that name the job."""
         return short_hash(self.config)
+
+
+def _content(history: object) -> str | None:
+    """Sixteen digits of a history's files, the trials of earlier tasks that a search starts from; None without one."""
+    if not history:
+        return None
+    path = Path(str(history))
+    whole = hashlib.sha256()
+    for file in sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []:
+        whole.update(file.name.encode() + file.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 @dataclass(frozen=True)

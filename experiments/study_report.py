@@ -100,11 +100,13 @@ def _differences(summary: dict[str, Any], other: str) -> list[str]:
     if not rows:
         return []
     title = CHANCE if other == "chance" else other
+    least = max(line["over"][other][0]["p_least"] for line in summary["strategies"].values() if other in line.get("over", {}))
     return [
         f"## Against {title}", "",
         "Mean difference of regret with the same task and seed (negative is better), its interval; p of a sign-flip test on "
         "the tasks' means (of a single task, on its seeds), adjusted by Holm over the strategies"
-        + (", against the expectation." if other == "chance" else "; the probability that a search of this strategy is ahead."),
+        + (", against the expectation." if other == "chance" else "; the probability that a search of this strategy is ahead.")
+        + f" With so few tasks and so many strategies no p is below {_p(least)}.",
         "", *_table(("strategy", *(f"after {k}" for k in summary["checkpoints"])), rows), "",
     ]  # fmt: skip
 

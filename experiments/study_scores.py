@@ -199,14 +199,19 @@ def _costs(curves: Curves) -> dict[str, Any]:
 
 
 def _verdicts(line: dict[str, Any], reference: str, direction: str) -> list[str]:
-    """At every checkpoint: `as expected`, `the opposite`, or `not told apart`. ValueError for an unknown direction."""
+    """At every checkpoint: `as expected`, `the opposite`, `not told apart`, or `too few tasks` for any p to be significant.
+
+    Where `same` was expected, `worse` or `better` if it was told apart. ValueError for an unknown direction.
+    """
     if direction not in DIRECTIONS:
         raise ValueError(f"hypothesis {direction!r}: expected one of {', '.join(DIRECTIONS)}")
     found = []
     for value in line["over"][reference]:
         apart = value["p_holm"] <= SIGNIFICANT
         seen = "same" if not apart else "worse" if value["mean"] > 0 else "better"
-        if seen == "same":
+        if value["p_least"] > SIGNIFICANT:
+            found.append("too few tasks")
+        elif seen == "same":
             found.append("not told apart")
         else:
             found.append("as expected" if seen == direction else "the opposite" if direction != "same" else seen)

@@ -37,7 +37,8 @@ def test_an_unknown_table_is_named(tmp_path: Path) -> None:
 def test_a_table_says_how_its_numbers_came_about() -> None:
     table = Table("T", Stamp.PREDICTED, ("what", "ours"), (("a", 1.0),), ("a note",), ("t.png",))
     lines = table.markdown().splitlines()
-    assert lines[2] == "Stamp: **predicted** (the analytic model's latencies, nothing was timed; no claim rests on this table)."
+    said = "latencies are the analytic model's, no kernel was timed; no claim rests on this table"
+    assert lines[2] == f"Stamp: **predicted** ({said})."
     assert "![T](t.png)" in lines and lines[-1] == "- a note"
     console = Console(file=io.StringIO(), width=120)
     show(console, table)

@@ -25,6 +25,7 @@ from experiments.truth import Truth
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.recorded import open_recorded
+from gensor_gym.measure.tables import read_table
 
 SHAPES = 'operator=[reduce_sum(m=16, k=65536),elementwise(name="exp", shape=(192, 128, 128))]'
 SMALL = [
@@ -174,9 +175,15 @@ def test_uniform_draws_meet_the_zero_line() -> None:
 
 
 def test_all_shipped_tables_are_in_the_list() -> None:
-    config = compose(["experiment=recorded"], name="study")
-    shipped = {path.stem for path in (RECORDINGS / "zen5_1c").glob("*.md")}
-    assert len(config.operators) == len(shipped) == len({str(operators.resolve_one(text)) for text in config.operators})
+    shipped: dict[str, set[str]] = {"compact": set(), "medium": set()}
+    for path in (RECORDINGS / "zen5_1c").glob("*.parquet"):
+        about = read_table(path).about
+        shipped[about["space"]].add(about["operator"])
+    for experiment, space in (("recorded", "compact"), ("medium", "medium")):
+        for name in (experiment, f"{experiment}_small"):
+            config = compose([f"experiment={name}"], name="study")
+            assert config.space == space
+            assert sorted(str(operators.resolve_one(text)) for text in config.operators) == sorted(shipped[space])
 
 
 def test_variants_and_settings() -> None:
@@ -192,14 +199,15 @@ def test_variants_and_settings() -> None:
 
 
 def test_hypotheses_are_judged_by_significance() -> None:
-    def verdict(mean: float, p: float, direction: str) -> str:
-        line = {"over": {"all": [{"mean": mean, "p_holm": p}]}}
+    def verdict(mean: float, p: float, direction: str, least: float = 0.001) -> str:
+        line = {"over": {"all": [{"mean": mean, "p_holm": p, "p_least": least}]}}
         return study_scores._verdicts(line, "all", direction)[0]
 
     assert verdict(0.1, 0.01, "worse") == "as expected"
     assert verdict(-0.1, 0.01, "worse") == "the opposite"
     assert verdict(0.1, 0.2, "worse") == "not told apart"
     assert verdict(0.1, 0.01, "same") == "worse"
+    assert verdict(0.1, 0.25, "worse", least=0.25) == "too few tasks"
     with pytest.raises(ValueError, match="direction|expected one of"):
         verdict(0.1, 0.01, "faster")
 

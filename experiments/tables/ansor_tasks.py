@@ -73,7 +73,7 @@ def make(folder: Path, overrides: Sequence[str]) -> Table:
 
 
 def verdicts(curves: dict[str, np.ndarray], tasks: dict[str, Any]) -> list[str]:
-    """A sentence for each hypothesis, from paired ratios over the seeds at the end."""
+    """A sentence for each hypothesis, from paired ratios over the seeds at the end: intervals alone, no correction."""
     lines = []
     for name, said in tasks["hypotheses"].items():
         ratios = np.log(curves[name][..., -1] / curves[tasks["reference"]][..., -1])

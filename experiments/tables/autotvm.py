@@ -81,7 +81,7 @@ def _limited(prefix: str, count: int, limit: int | None) -> list[str]:
 
 
 def _teach(study: Study, path: Path) -> None:
-    """Write the trials of a study's searches as records of earlier tasks, once."""
+    """Write the trials of a study's searches as records of earlier tasks."""
     lines = (study.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["seconds"] is not None]
     records = [

@@ -72,8 +72,8 @@ def _table(config: DictConfig, searches: Searches, ops: list[Operator], found: l
 def _finals(config: DictConfig, searches: Searches, ops: list[Operator], found: list[Contender]) -> dict[str, float]:
     """Speed of every strategy's winner over that of the best, timed together: geometric mean."""
     speeds = speeds_of(searches, ops, found, seeds_of(config), found[0].name)
-    logs = np.stack([speeds.logs[one.name] for one in found])
-    relative = np.exp(np.nanmean(logs - np.nanmax(logs, axis=(0, 2), keepdims=True), axis=(1, 2)))
+    logs = np.log(np.stack([speeds.seconds[one.name] for one in found]))
+    relative = np.exp(np.nanmean(np.nanmin(logs, axis=(0, 2), keepdims=True) - logs, axis=(1, 2)))
     return dict(zip((one.name for one in found), relative.tolist(), strict=True))
 
 

@@ -37,10 +37,13 @@ class Speeds:
         return mean_text(self.class_logs(name, of))
 
     def class_logs(self, name: str, of: str | None) -> np.ndarray:
-        """`logs` of a class, operators without a value left out."""
-        chosen = [i for i, op in enumerate(self.operators) if of is None or op.name == of]
-        logs = self.logs[name][chosen]
-        return logs[np.isfinite(logs).all(axis=1)]
+        """`logs` of a class on the operators that every name has a value of, so that means are over the same ones."""
+        return self.logs[name][self.complete(of)]
+
+    def complete(self, of: str | None) -> np.ndarray:
+        """Operators of a class (None: all) that every name was timed on from every seed, bool [operators]."""
+        whole = np.all([np.isfinite(logs).all(axis=1) for logs in self.logs.values()], axis=0)
+        return whole & np.array([of is None or op.name == of for op in self.operators])
 
     def cell(self, name: str, at: int) -> str | None:
         """Of one operator: the geometric mean over seeds; where it was timed, the widest interval of a seed."""

@@ -23,8 +23,8 @@ class Stamp(StrEnum):
 
 MEANINGS = {
     Stamp.REPRODUCED: "measured here on the device of the published numbers",
-    Stamp.REPLICATED: "measured here on another device than the published numbers'; ratios compare, times do not",
-    Stamp.PREDICTED: "the analytic model's latencies, nothing was timed; no claim rests on this table",
+    Stamp.REPLICATED: "measured here, published numbers, if any, on another device; ratios compare, times do not",
+    Stamp.PREDICTED: "latencies are the analytic model's, no kernel was timed; no claim rests on this table",
 }
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,7 +43,6 @@ class Result:
     visited: int
     evaluated: int
     pruned: int
-    details: dict[str, int] = field(default_factory=dict)
 
 
 def certify(
@@ -127,7 +126,6 @@ def branch_and_bound(
     return Result(
         best_row, float(best[0]), optima, int(counts[descent.CHOSEN] + counts[descent.REDUCE]),
         int(counts[descent.EVALUATED]) + evaluations, int(counts[descent.PRUNED]),
-        {name: int(counts[getattr(descent, name)]) for name in ("REGISTER", "BLOCK", "REDUCE", "TIES")},
     )  # fmt: skip
 
 
