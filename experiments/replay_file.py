@@ -90,7 +90,7 @@ class Recorder:
 
     def _end(self) -> None:
         """The last line."""
-        seconds, total = float(self.info["runtime_s"]), sum(self.rewards)
+        seconds, total = float(self.info["runtime_s"]), sum(self.rewards, 0.0)
         self.outcome = Outcome(len(self.rewards), self.info["status"], seconds, total, self.info.get("regret"))
         end = {"end": len(self.rewards), "status": self.info["status"], "seconds": seconds.hex(), "return": total.hex()}
         self.lines.append(json.dumps(end))
@@ -171,9 +171,7 @@ def verify_text(text: str) -> Verified:
         raise Difference(f"header, fingerprint: expected {fingerprint()!r}, found {header['fingerprint']!r}")
     recorder = Recorder(header)
     _compare(recorder.lines, found, 0)
-    for number, action in _actions(found):
-        if recorder.outcome is not None:
-            raise Difference(f"step {number}: expected the end after step {number - 1}, found another action")
+    for action in _actions(found):
         before = len(recorder.lines)
         recorder.step(action)
         _compare(recorder.lines, found, before)
@@ -190,15 +188,15 @@ def compare_texts(expected: str, found: str) -> None:
         raise Difference(f"after the end: expected nothing, found {others[len(lines)]!r}")
 
 
-def _actions(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """(number of the step, action) of every line that is a step."""
+def _actions(lines: Sequence[str]) -> Iterator[int]:
+    """The action of every line that is a step."""
     for number, line in enumerate(lines[2:], start=1):
         if not line or line.startswith('{"end"'):
             return
         name = _parsed(line, f"step {number}").get("action")
         if name not in NAMES:
             raise ValueError(f"step {number}, action: expected a name such as 'tile[4]' or 'stop', found {name!r}")
-        yield number, NAMES[name]
+        yield NAMES[name]
 
 
 def _compare(expected: Sequence[str], found: Sequence[str], first: int) -> None:
@@ -225,9 +223,10 @@ def _field(expected: str, found: str) -> str:
         want, have = json.loads(expected), json.loads(found)
     except ValueError:
         return f": expected {expected!r}, found {found!r}"
-    for field in want if isinstance(have, dict) else ():
-        if field not in have or want[field] != have[field]:
-            return f", {field}: expected {want[field]!r}, found {have.get(field)!r}"
+    same_fields = isinstance(have, dict) and set(want) == set(have)
+    for field in want if same_fields else ():
+        if want[field] != have[field]:
+            return f", {field}: expected {want[field]!r}, found {have[field]!r}"
     return f": expected {expected!r}, found {found!r}"
 
 

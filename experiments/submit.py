@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from agents.optimize import run
-from agents.strategy import get_strategy
+from agents.strategy import Strategy, get_strategy
 from experiments.replay_file import VERSION, Recorder, record
 from experiments.results import write_text
 from experiments.settings import ROOT
@@ -54,10 +54,22 @@ class Entrant:
         if (self.strategy is None) == (self.policy is None):
             raise ValueError(f"{self.name}: expected a strategy or a policy, one of the two")
 
+    def searcher(self, space: str) -> Strategy:
+        """The strategy, in a task's space. ValueError for unknown settings."""
+        return get_strategy(str(self.strategy), **{**self.settings, "space": space})
+
+    def all_settings(self, space: str) -> dict[str, Any]:
+        """Settings as JSON has them, of a strategy those at their default too, without the space."""
+        if self.strategy is None:
+            return dict(self.settings)
+        chosen: Any = self.searcher(space)
+        plain = json.loads(json.dumps(dataclasses.asdict(chosen)))
+        return {name: value for name, value in plain.items() if name != "space"}
+
     def header(self, task: SuiteTask, seed: int, budget: Budget) -> dict[str, Any]:
         """The header of its replay file, but for what it will have spent."""
         seen = {} if self.observation == "flat" else {"observation": self.observation}
-        agent = {"name": self.name, "strategy": self.strategy, "policy": self.policy, "settings": dict(self.settings)}
+        agent = {"name": self.name, "strategy": self.strategy, "policy": self.policy, "settings": self.all_settings(task.space)}
         return {
             "replay": VERSION,
             "id": CONSTRUCT,
@@ -80,9 +92,8 @@ def play(entrant: Entrant, task: SuiteTask, seed: int, budget: Budget) -> str:
 
 def _searched(header: dict[str, Any], task: SuiteTask, entrant: Entrant, seed: int, budget: Budget) -> str:
     """Search, then take the shortest way to the best program."""
-    strategy = get_strategy(str(entrant.strategy), **{**entrant.settings, "space": task.space})
     session = Session(Task.of(task.operator, task.hardware, task.backend, task.space), budget)
-    run(strategy, session, seed)
+    run(entrant.searcher(task.space), session, seed)
     if session.best is None:
         statuses = sorted({row.status for row in session.trace})
         raise RuntimeError(f"{entrant.name} found no program of {task.operator} in {session.trials} trials: {statuses}")
@@ -94,7 +105,7 @@ def played(header: Mapping[str, Any], policy: Policy, seed: int) -> str:
     """An episode of a policy. What it sees of the model counts: one evaluation for each observation of a running episode."""
     recorder = Recorder({**header, "evaluations": 0, "trials": 1})
     rng = np.random.default_rng(seed)
-    taken = []
+    taken: list[int] = []
     while recorder.outcome is None:
         action = int(policy(recorder.observation, recorder.info["action_mask"].astype(bool), rng))
         if not 0 <= action < NUM_ACTIONS:
