@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +187,30 @@ def test_a_killed_submission_goes_on_where_it_was(suite: Path, monkeypatch: pyte
     assert verify.main([str(suite.parent / "out")]) == 0
     assert run(suite, "random_walk", "--again") == 0
     assert whole.stat().st_mtime_ns > before
+
+
+def test_a_submission_ended_by_the_system_leaves_whole_files(suite: Path) -> None:
+    out = suite.parent / "out"
+    command = [sys.executable, "-m", "experiments.submit", "random_walk", "--suite", str(suite), "--output", str(out)]
+    child = subprocess.Popen(command, cwd=submit.ROOT, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not list(out.rglob("*.jsonl")) and child.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    child.kill()
+    child.wait()
+    assert list(out.rglob("*.jsonl"))
+    assert verify.main([str(out)]) == 0
+    assert run(suite, "random_walk") == 0
+    assert {path.stem for path in out.rglob("*.jsonl")} == {task.name for task in read_suite(suite).tasks}
+    assert verify.main([str(out), "--search"]) == 0
+
+
+def test_the_policy_of_the_page_can_be_submitted(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = leaderboard.PAGE.read_text(encoding="utf-8")
+    (suite.parent / "my_agent.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.syspath_prepend(str(suite.parent))
+    assert run(suite, "--policy", "my_agent:act", "--name", "my_agent") == 0
+    assert verify.main([str(suite.parent / "out")]) == 0
 
 
 def test_other_settings_and_seeds_are_played_anew(suite: Path) -> None:
