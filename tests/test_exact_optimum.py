@@ -38,6 +38,7 @@ SMALL = [
     ("conv2d(n=1, c=4, h=6, w=6, k=8, r=3, s=3, padding=1)", "h200", "gensor_no_vthread"),
     ("conv2d(n=2, c=3, h=7, w=9, k=6, r=3, s=2, stride=2)", "h200", "gensor_no_vthread"),
     ("depthwise_conv2d(n=2, c=6, h=9, w=8, r=3, s=3, stride=2, padding=1)", "h200", "gensor"),
+    ("depthwise_conv2d(n=1, c=6, h=15, w=15, r=3, s=3, stride=2, padding=1)", "h200", "gensor"),
     ("avg_pool2d(n=2, c=5, h=9, w=9, r=3, s=3, stride=2, padding=1)", "h200", "gensor"),
     ('elementwise("add", 30, 50)', "h200", "gensor"),
     ("gemv(m=4, k=5)", "h200", "extended"),

@@ -41,6 +41,7 @@ def _write(folder: Path, text: str, factor: float, complete: bool = True, shuffl
 
 def _report(out: Path, folders: list[Path]) -> list:
     config = {"table": "sim_to_real", "output": str(out), "limit": None, "recordings": [str(f) for f in folders], "figures": True}
+    config["space"] = "compact"
     return reproduce(OmegaConf.create(config))
 
 
@@ -71,7 +72,7 @@ def test_a_model_that_knows_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "made_up"
     folder.mkdir()
     _write(folder, TRAIN, 1.0, shuffled=True)
-    (table,) = read_folder(folder)
+    (table,) = read_folder(folder, "compact")
     predicted = table.sample.predicted()
     curve, chance = regret_of_first(table, predicted), regret_of_random(table)
     assert curve[0] == regrets(table)[np.argmin(predicted)] and curve[-1] == chance[-1] == 0.0
@@ -92,7 +93,7 @@ def test_what_the_stages_of_a_gpu_recorded_is_read(tmp_path: Path) -> None:
     ]
     write_table(folder / "recorded.jsonl", records)
     (folder / "summary.json").write_text('{"hardware": "h200"}')
-    (table,) = read_folder(folder)
+    (table,) = read_folder(folder, "compact")
     assert (table.machine, table.complete, len(table.measured)) == ("h200", False, 40)
     ranking = _report(tmp_path / "out", [folder])[1]
     assert ranking.title.startswith("h200") and ranking.rows[0][2] == "40 (part)" and str(ranking.rows[0][3]).startswith("1.00")

@@ -34,7 +34,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cuda": ("gensor_gym/codegen/nvrtc.py", "gensor_gym/codegen/tensor_map.py"),
     "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
     "hydra": tuple(
-        f"experiments/{name}.py" for name in ("arguments", "bench", "compare", "record", "reproduce", "study", "train", "tune")
+        f"experiments/{name}.py"
+        for name in ("arguments", "bench", "compare", "peers/tvm", "record", "reproduce", "study", "train", "tune")
     ),
     "torch": (
         "agents/ppo.py",

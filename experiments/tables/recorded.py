@@ -64,14 +64,16 @@ class Recorded:
         return Sample(self.graph, self.rows, self.seconds)
 
 
-def read_folder(folder: Path, limit: int | None = None) -> list[Recorded]:
-    """The tables in a folder by class and operator, `limit` of a class at most; ValueError where there is none."""
+def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Recorded]:
+    """The tables of a space in a folder, by class and operator, `limit` of a class at most; ValueError for none."""
     found: dict[str, list[Recorded]] = defaultdict(list)
     for table in (*_tables(folder), *read_stages(folder)):
-        found[table.graph.operator.name].append(table)
+        if table.graph.space == space:
+            found[table.graph.operator.name].append(table)
     if not found:
         raise ValueError(
-            f"{folder} holds no complete recorded table (*.parquet, written by experiments.record) and no {STAGES} of make gpu"
+            f"{folder} holds no complete recorded table of space {space} (*.parquet, written by experiments.record) "
+            f"and no {STAGES} of make gpu with one"
         )
     return [table for name in sorted(found) for table in found[name][:limit]]
 

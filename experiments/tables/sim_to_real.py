@@ -51,7 +51,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     tables: list[Table] = []
     values = []
     for place in folders:
-        recorded = read_folder(place, config.limit)
+        recorded = read_folder(place, config.space, config.limit)
         coefficients = fit_on_train(recorded)
         before = [score(table, table.sample.predicted()) for table in recorded]
         after = [score(t, t.sample.with_values(COEFFICIENTS, coefficients).predicted()) for t in recorded]

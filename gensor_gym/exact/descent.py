@@ -36,6 +36,8 @@ from gensor_gym.graph.tables import (
     EXTENT,
     NUM_DIMS,
     NUM_READS,
+    PAIR_WIDTH,
+    PAIRS,
     REGS_THREAD,
     SHARED_INNER,
     SIZE_START,
@@ -103,8 +105,15 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def is_longest_best(row):  # noqa: ANN001, ANN201
-    """Whether a longer register tile of the reduction never costs: no threads share it, and no step is shortened by work."""
+def is_longest_best(row, ints):  # noqa: ANN001, ANN201
+    """Whether a longer register tile of the reduction never costs.
+
+    No threads share it, no step is shortened by work, and no read's last dimension is a window: with more points of a
+    window under way the model counts more registers (`graph.resources.registers_of`).
+    """
+    for tensor in range(ints[NUM_READS]):
+        if ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1:
+            return False
     return row[REDUCE_THREADS] == 0 and row[STAGES] < 2
 
 
@@ -156,7 +165,7 @@ def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, AN
 @compiled
 def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts):  # noqa: ANN001, ANN201
     """Evaluate the programs of a class: all tiles fixed but the reduction's register tile, and virtual threads."""
-    longest, first = is_longest_best(row), True
+    longest, first = is_longest_best(row, ints), True
     for axis in range(SPATIAL_SLOTS, MAX_AXES):
         row[TILE + axis] = 1
     more = True

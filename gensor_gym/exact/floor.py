@@ -198,7 +198,7 @@ def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN2
 
 @lean
 def most_resident(row, fixed, threads, ints):  # noqa: ANN001, ANN201
-    """Blocks that reside on a multiprocessor: exactly where the block tile is fixed, else at most. -1 beyond a block."""
+    """Blocks that reside on a multiprocessor, at most. -1 beyond a block."""
     shared = 0
     if fixed == 1:
         shared = shared_bytes_of(row, ints)
