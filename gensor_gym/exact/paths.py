@@ -1,0 +1,163 @@
+"""The actions that lead from the unscheduled program to a given one, as few as there are.
+
+Best-first search (A*) over the graph's own moves. What is left is bounded from below axis by axis: were there no limits of
+the hardware, every axis could be moved by itself, level by level. The bound is exact where no limit is in the way, and
+then the search goes straight. On tensor cores tiles climb in whole fragments, which the bound does not know: there the path
+is legal, but a shorter one may exist. This search is ours; none of the papers needs one.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.actions import STOP, TILE_DOWN, TILE_UP, VTHREAD_UP
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables import ALLOWED, KNOB_BITS, SIZE_START
+
+MOST_STATES = 50_000
+"""States looked at after which the search gives up."""
+_FAR = 10_000
+"""Steps to what no move along one axis leads to."""
+
+
+def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:
+    """Fewest actions, without `stop`, that build the program of a schedule from the unscheduled one.
+
+    Levels that copy the one below are not opened: the program is the same. ValueError for a schedule that is not legal,
+    and where no path was found among `most` states.
+    """
+    if not graph.is_legal(schedule):
+        raise ValueError(f"{schedule!r} is not legal for {graph.operator} in space {graph.space!r}")
+    goal = _lowest(schedule.row)
+    left = _Left(graph, goal)
+    first = graph.initial().row
+    came: dict[bytes, tuple[bytes, int]] = {}
+    steps = {first.tobytes(): 0}
+    queue = [(left.of(first), 0, first.tobytes())]
+    while queue:
+        _, negative, key = heapq.heappop(queue)
+        if -negative > steps[key]:
+            continue
+        if key == goal.tobytes():
+            return _back(came, key)
+        if len(steps) > most:
+            break
+        row = np.frombuffer(key, dtype=np.int32)
+        legal = np.flatnonzero(graph.action_masks(row[None])[0])
+        legal = legal[legal != STOP]
+        rows, _ = graph.transitions(np.repeat(row[None], len(legal), axis=0), legal)
+        for action, successor in zip(legal.tolist(), rows, strict=True):
+            after, taken = successor.tobytes(), 1 - negative
+            distance = left.of(successor)
+            if distance < _FAR and taken < steps.get(after, _FAR):
+                steps[after], came[after] = taken, (key, action)
+                heapq.heappush(queue, (taken + distance, -taken, after))
+    raise ValueError(f"no path to {schedule} in space {graph.space!r} among {len(steps)} states of {graph.operator}")
+
+
+def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
+    """Actions from the first state to this one."""
+    actions = []
+    while key in came:
+        key, action = came[key]
+        actions.append(action)
+    return actions[::-1]
+
+
+def _lowest(row: np.ndarray) -> np.ndarray:
+    """The row of the same program with the fewest levels opened."""
+    row = row.copy()
+    tiles = row[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES)
+    while row[LEVEL] > 0 and (tiles[row[LEVEL]] == tiles[row[LEVEL] - 1]).all():
+        row[LEVEL] -= 1
+    return row
+
+
+class _Left:
+    """A lower bound of the steps left to a goal."""
+
+    def __init__(self, graph: ConstructionGraph, goal: np.ndarray) -> None:
+        """Work out, for every axis, the steps from each register tile with its virtual threads."""
+        self.graph, self.goal = graph, goal
+        self.ints = graph.tables.ints
+        self.level = int(goal[LEVEL])
+        self.tiles = goal[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES).tolist()
+        self.registers = [self._register_steps(axis) for axis in range(MAX_AXES)]
+        self.above = [
+            [self._level_steps(axis, level, self.tiles[level - 1][axis]) for level in range(1, self.level + 1)]
+            for axis in range(MAX_AXES)
+        ]
+        self.knobs = [self._usable(knob) for knob in range(ROW - KNOB)]
+
+    def of(self, row: np.ndarray) -> int:
+        """The bound at a state; `_FAR` and more where a closed level is another than the goal's."""
+        at = row.tolist()
+        level = at[LEVEL]
+        if level > self.level:
+            return _FAR
+        steps = self.level - level
+        for axis in range(MAX_AXES):
+            steps += self._axis(at, axis, level)
+        for knob, usable in enumerate(self.knobs):
+            here, there = at[KNOB + knob], int(self.goal[KNOB + knob])
+            steps += abs(usable.index(here) - usable.index(there)) if here != there else 0
+        return steps
+
+    def _axis(self, at: list[int], axis: int, level: int) -> int:
+        """Steps along one axis: virtual threads, the level under construction, and those to come."""
+        for closed in range(level):
+            if at[TILE + closed * MAX_AXES + axis] != self.tiles[closed][axis]:
+                return _FAR
+        steps = self.registers[axis].get((at[TILE + axis], at[VTHREAD + axis]), _FAR)
+        if level == 0:
+            return steps + sum(ladder.get(self.tiles[i][axis], _FAR) for i, ladder in enumerate(self.above[axis]))
+        steps += self.above[axis][level - 1].get(at[TILE + level * MAX_AXES + axis], _FAR)
+        later = self.above[axis][level:]
+        return steps + sum(ladder.get(self.tiles[level + i][axis], _FAR) for i, ladder in enumerate(later))
+
+    def _sizes(self, axis: int) -> list[int]:
+        """The ladder of an axis."""
+        start, stop = self.ints[SIZE_START + axis], self.ints[SIZE_START + axis + 1]
+        return self.graph.tables.sizes[start:stop].tolist()
+
+    def _level_steps(self, axis: int, level: int, base: int) -> dict[int, int]:
+        """Steps from each size of a level above registers to the goal's."""
+        sizes = [size for size in self._sizes(axis) if size % base == 0]
+        there = sizes.index(self.tiles[level][axis])
+        return {size: abs(place - there) for place, size in enumerate(sizes)}
+
+    def _register_steps(self, axis: int) -> dict[tuple[int, int], int]:
+        """Steps from each (register tile, virtual threads) to the goal's: every move has one that takes it back."""
+        frontier = [(self.tiles[0][axis], int(self.goal[VTHREAD + axis]))]
+        steps = {frontier[0]: 0}
+        while frontier:
+            ahead = []
+            for tile, threads in frontier:
+                for other in self._neighbours(axis, tile, threads):
+                    if other not in steps:
+                        steps[other] = steps[tile, threads] + 1
+                        ahead.append(other)
+            frontier = ahead
+        return steps
+
+    def _neighbours(self, axis: int, tile: int, threads: int) -> list[tuple[int, int]]:
+        """One move away, without limits, in either direction."""
+        found: list[tuple[int, int]] = []
+        if self.ints[ALLOWED + TILE_UP + axis] or self.ints[ALLOWED + TILE_DOWN + axis]:
+            sizes = [size for size in self._sizes(axis) if size % threads == 0]
+            place = sizes.index(tile)
+            found += [(size, threads) for size in (*sizes[max(0, place - 1) : place], *sizes[place + 1 : place + 2])]
+        if self.ints[ALLOWED + VTHREAD_UP + axis]:
+            divisors = [n for n in range(1, tile + 1) if tile % n == 0]
+            place = divisors.index(threads)
+            found += [(tile, n) for n in (*divisors[max(0, place - 1) : place], *divisors[place + 1 : place + 2])]
+        return found
+
+    def _usable(self, knob: int) -> list[int]:
+        """Indices of the values that a knob may take."""
+        bits = int(self.ints[KNOB_BITS + knob])
+        return [index for index in range(bits.bit_length()) if bits >> index & 1]
