@@ -1,4 +1,4 @@
-"""The best known program of a task's space under the model: enumerated where the space is small, else searched for.
+"""The best known program of a task's space under the model: certified, enumerated where the space is small, or searched for.
 
 The search is coordinate descent from many random programs: the tiles of all levels and the virtual threads of one axis
 are set to the best of all their values together, axis by axis, and knob by knob where the space has them, until nothing
