@@ -14,6 +14,8 @@ from experiments import statistics, style
 from experiments.study_scores import Curves, Scores
 
 RESAMPLES = 400
+MOST_BANDS = 8
+"""Strategies of which intervals are drawn; of more they hide each other, and stand in the tables."""
 POINTS = 48
 LARGEST = 1.0
 """Regret at which a profile ends: e times slower than the best."""
@@ -45,12 +47,13 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def _bands(axes: Axes, looks: dict[str, tuple[str, str]], x: np.ndarray, curves: dict[str, np.ndarray]) -> None:
-    """Interquartile means of curves [tasks, seeds, points] with their intervals."""
+    """Interquartile means of curves [tasks, seeds, points], of a few strategies with their intervals."""
     lines = _lines(looks)
     for name, values in curves.items():
         colour, marker = looks[name]
-        low, high = statistics.bootstrap(_mean, values, resamples=RESAMPLES)
-        axes.fill_between(x, 100 * low, 100 * high, color=colour, alpha=0.12, linewidth=0)
+        if len(curves) <= MOST_BANDS:
+            low, high = statistics.bootstrap(_mean, values, resamples=RESAMPLES)
+            axes.fill_between(x, 100 * low, 100 * high, color=colour, alpha=0.12, linewidth=0)
         every = max(1, len(x) // 8)
         axes.plot(
             x, 100 * _mean(values), color=colour, linestyle=lines[name], linewidth=1.6, marker=marker, markevery=every,
