@@ -128,8 +128,8 @@ class Oracle(Gpu):
     def _loads_wide(self, read: Access, width: int) -> bool:
         last = read.coefficients[-1]
         movers = [(a, c) for a, c in enumerate(last) if c != 0 and self.extents[a] > 1]
-        rows_aligned = read.view[-1] % width == 0 and read.offset[-1] == 0
-        return rows_aligned and [c for _, c in movers] == [1]
+        alone = read.offset[-1] == 0 and [c for _, c in movers] == [1]
+        return read.view[-1] % width == 0 and (alone or len(movers) > 1)
 
     def initial(self) -> State:
         """Tiles 1, registers under construction, knobs by the rule."""

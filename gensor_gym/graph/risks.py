@@ -20,14 +20,15 @@ from gensor_gym.graph.limits import (
     TASK_TILE,
     WARPS,
 )
-from gensor_gym.graph.resources import CONVOLUTION, TENSOR_CORE, WARP_TILE
-from gensor_gym.graph.tables import IS_CPU, VECTOR_SLOT
+from gensor_gym.graph.resources import CONVOLUTION, TENSOR_CORE, VECTOR, WARP_TILE
+from gensor_gym.graph.tables import IS_CPU, VECTOR_SLOT, WIDE_WINDOWS
 
 # Limits that the next value of a knob may break, and those that the previous one may; the others take nothing.
 _RAISING = {
     "split_k": SPLIT,
     "reduce_threads": REGISTERS | SHARED | REDUCE_SHARES | MATRIX | WARPS,
-    "unroll": CODE,
+    "vector": SHARED,
+    "unroll": CODE | REGISTERS,
     "stages": SHARED,
     "register_buffer": REGISTERS | MATRIX,
     "shared_layout": SHARED,
@@ -67,20 +68,23 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
         risks = REGISTERS | CODE | L1_TILE if level == 0 else L1_TILE if level == 1 else TASK_TILE
         return risks | SPLIT if reduces else risks
     risks = SHARED | SPLIT if reduces else SHARED | REGISTERS
-    return (risks | CODE if level == 0 else risks) | _form_risks(row)
+    return (risks | CODE | REGISTERS if level == 0 else risks) | _form_risks(row)
 
 
 @compiled
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the previous size of a tile may break.
 
-    All it takes shrinks, but not the vectors of a register tile (8 may take 1, 7 takes 3), nor may a block tile leave too
-    little to the threads that share its reduction.
+    All it takes shrinks, but not the vectors of a register tile (8 may take 1, 7 takes 3), nor the rows of a window that
+    can then be copied in wider loads (3 columns of float32 under 3 taps take 5 elements, 2 take 6), nor may a block tile
+    leave too little to the threads that share its reduction.
     """
     if ints[IS_CPU] == 1:
         vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2
         return REGISTERS | CODE if row[LEVEL] == 0 and vector else 0
-    return (REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0) | _form_risks(row)
+    shares = REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0
+    rows = SHARED if row[VECTOR] > 0 and ints[WIDE_WINDOWS] > 0 else 0
+    return shares | rows | _form_risks(row)
 
 
 @compiled

@@ -94,17 +94,30 @@ def needs_copy(op: Operator) -> bool:
 def load_width(op: Operator) -> int:
     """Widest global load in elements (1, 2 or 4 of 4 bytes) at which some read can be copied aligned.
 
-    A read qualifies for width w when its rows have a multiple of w elements, its innermost offset is 0 and its
-    innermost dimension moves with exactly one axis longer than 1, by one.
+    A read qualifies for width w when its rows have a multiple of w elements and either its innermost offset is 0 and its
+    innermost dimension moves with exactly one axis longer than 1, by one, or it is a window: rows of its box are copied
+    from up to a load earlier on.
     """
-    return max((w for read in op.reads for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w)), default=1)
+    fits = lambda read, w: w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w)  # noqa: E731
+    return max((w for read in op.reads for w in (1, 2, 4) if fits(read, w)), default=1)
 
 
 def is_aligned(op: Operator, read: Access, width: int) -> bool:
     """Whether `width`-element loads of this read are aligned for every tile origin that is a multiple of `width`."""
+    moving = _innermost_movers(op, read)
+    alone = len(moving) == 1 and read.coefficients[-1][moving[0]] == 1 and read.offset[-1] == 0
+    return alone and read.view[-1] % width == 0
+
+
+def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
+    """Whether the read is a window, several axes moving its innermost dimension, over rows of whole `width`-element loads."""
+    return len(_innermost_movers(op, read)) > 1 and read.view[-1] % width == 0
+
+
+def _innermost_movers(op: Operator, read: Access) -> list[int]:
+    """Axes longer than 1 that move the innermost dimension of a read."""
     row = read.coefficients[-1]
-    moving = [a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1]
-    return len(moving) == 1 and row[moving[0]] == 1 and read.offset[-1] == 0 and read.view[-1] % width == 0
+    return [a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1]
 
 
 @dataclass(frozen=True)

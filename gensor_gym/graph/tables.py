@@ -20,6 +20,7 @@ from gensor_gym.graph.structure import (
     WGMMA_ROWS,
     convolution_choices,
     instruction_k,
+    is_aligned_window,
     is_laid_out,
     is_staged,
     load_width,
@@ -65,7 +66,8 @@ INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
 PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3
 ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
 LAID_OUT = ASYNC + 1  # 1 where a kernel before a wgmma program lays out its operands, and columns are pixels
-NUM_INTS = LAID_OUT + 1
+WIDE_WINDOWS = LAID_OUT + 1  # reads that are windows over rows which wide loads can copy
+NUM_INTS = WIDE_WINDOWS + 1
 
 # floats: rates of the hardware and volumes of the operator
 CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY, LAUNCH = range(10)
@@ -139,6 +141,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[[EXTENT + s for s in slots]] = op.extents
     ints[FIRST_SPATIAL] = slots[0]
     ints[END_REDUCE] = slots[-1] + 1
+    ints[WIDE_WINDOWS] = sum(is_aligned_window(op, read, 2) for read in op.reads)
     for t, access in enumerate((*op.reads, op.write)):
         _fill_access(ints, t, access, slots)
         ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
