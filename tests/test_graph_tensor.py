@@ -180,7 +180,7 @@ def test_shared_memory_counts_stages_and_matrices() -> None:
     for slot, length in ((2, 16), (3, 4), (4, 16), (5, 8), (6, 3), (7, 3)):
         schedule = climbed(graph, schedule, f"tile[{slot}]", lambda s, at=slot, n=length: s.tile[1][at] >= n)
     schedule = climbed(graph, schedule, "lower[shared_layout]", lambda s: s.knob("shared_layout") == 0)
-        schedule = climbed(graph, schedule, "lower[vector]", lambda s: s.knob("vector") == 1)
+    schedule = climbed(graph, schedule, "lower[vector]", lambda s: s.knob("vector") == 1)
     size = lambda s: resources.shared_bytes_of(s.row, graph.tables.ints)  # noqa: E731
     window = tuple(int(n) for n in schedule.tile[1][6:])
     assert size(schedule) == 4 * (8 * (4 + window[0] - 1) * (16 + window[1] - 1) + 16 * 8 * window[0] * window[1])
