@@ -95,6 +95,10 @@ class Tables:
     floats: np.ndarray
     sizes: np.ndarray
 
+    def ladder(self, slot: int) -> list[int]:
+        """Sizes of tiles along the axis of a slot, ascending."""
+        return self.sizes[self.ints[SIZE_START + slot] : self.ints[SIZE_START + slot + 1]].tolist()
+
 
 def make_tables(
     op: Operator,
