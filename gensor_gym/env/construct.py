@@ -130,7 +130,7 @@ class ConstructEnv(TextSpec, gymnasium.Env):
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
         tasks = self.tasks
         reward, terminated = process.step_one(
-            self._task, self._row, self._scalars, int(action), tasks.ints, tasks.floats, tasks.sizes, tasks.static, self._vector,
+            self._task, self._row, self._scalars, int(action), tasks.ints, tasks.floats, tasks.sizes, self._vector,
             self._mask, self._obs,
         )  # fmt: skip
         info: dict[str, Any] = {"action_mask": self._mask.copy()}

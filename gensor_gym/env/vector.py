@@ -194,8 +194,8 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         """Step all environments, split evenly over the threads."""
         tasks = self.tasks
         rest = (
-            self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
-            self._vector, self._masks, self._obs, self._rewards, self._ended,
+            self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, self._vector,
+            self._masks, self._obs, self._rewards, self._ended,
         )  # fmt: skip
         parts = max(1, min(self._threads, self.num_envs // FEWEST_PER_THREAD))
         if parts == 1:

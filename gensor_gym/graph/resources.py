@@ -109,6 +109,12 @@ def window_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def has_window_rows(tensor, ints):  # noqa: ANN001, ANN201
+    """Whether several axes move the innermost dimension of a read."""
+    return ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1
+
+
+@lean
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
     """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
     length = box_length(row, tensor, dimension, 1, ints)
@@ -202,8 +208,7 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
         part = fragment(row, t, ints)
         if row[TENSOR_CORE] == 0:
             total += 2 * part
-            last = PAIRS + (t * MAX_DIMS + ints[NUM_DIMS + t] - 1) * PAIR_WIDTH
-            if ints[last] > 1 and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
+            if has_window_rows(t, ints) and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
                 total += WINDOW_REGISTERS
         else:  # 4-byte registers of 32 lanes; beside them high and low parts where a product is made of three
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128

@@ -66,8 +66,9 @@ INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
 PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3
 ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
 LAID_OUT = ASYNC + 1  # 1 where a kernel before a wgmma program lays out its operands, and columns are pixels
-WIDE_WINDOWS = LAID_OUT + 1  # reads that are windows over rows which wide loads can copy
-NUM_INTS = WIDE_WINDOWS + 1
+WIDE_AXES = LAID_OUT + 1  # bit of a slot set: the axis moves rows of a window which wide loads can copy
+FREE_KNOBS = WIDE_AXES + 1  # how many knobs have several usable values, then which they are [K]
+NUM_INTS = FREE_KNOBS + 1 + len(KNOBS)
 
 # floats: rates of the hardware and volumes of the operator
 CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY, LAUNCH = range(10)
@@ -110,6 +111,8 @@ def make_tables(
     _fill_hardware(ints, hardware)
     ints[ALLOWED : ALLOWED + NUM_ACTIONS] = space_actions(space)
     ints[KNOB_BITS : KNOB_BITS + len(KNOBS)] = [_knob_bits(op, hardware, index) for index in range(len(KNOBS))]
+    free = [knob for knob in range(len(KNOBS)) if int(ints[KNOB_BITS + knob]).bit_count() > 1]
+    ints[FREE_KNOBS : FREE_KNOBS + 1 + len(free)] = len(free), *free
     chosen = ladders(op, space, hardware.kind)
     by_slot: list[tuple[int, ...]] = [(1,)] * MAX_AXES
     for axis, ladder in enumerate(chosen):
@@ -141,7 +144,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[[EXTENT + s for s in slots]] = op.extents
     ints[FIRST_SPATIAL] = slots[0]
     ints[END_REDUCE] = slots[-1] + 1
-    ints[WIDE_WINDOWS] = sum(is_aligned_window(op, read, 2) for read in op.reads)
+    ints[WIDE_AXES] = sum(1 << slot for axis, slot in enumerate(slots) if _moves_wide_rows(op, axis))
     for t, access in enumerate((*op.reads, op.write)):
         _fill_access(ints, t, access, slots)
         ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
@@ -151,6 +154,11 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     for convolution in (0, 1, 2):
         usable = convolution in convolution_choices(op, hardware.kind)
         ints[VECTOR_SLOT + convolution] = slots[vector_axis(op, convolution if usable else 0)]
+
+
+def _moves_wide_rows(op: Operator, axis: int) -> bool:
+    """Whether an axis moves the innermost dimension of a read that is a window over rows of whole loads of two and more."""
+    return any(read.coefficients[-1][axis] != 0 and is_aligned_window(op, read, 2) for read in op.reads)
 
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
