@@ -57,11 +57,13 @@ class MaskedBuffer(MaskableRolloutBuffer):
         super().reset()
         self.action_masks = np.ones(self.action_masks.shape, dtype=np.bool_)
 
-    def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> MaskableRolloutBufferSamples:
+    def _get_samples(  # type: ignore[override]
+        self, batch_inds: np.ndarray, env: Any = None
+    ) -> MaskableRolloutBufferSamples:
         """A minibatch; rows are gathered by torch, which is quicker at it than NumPy."""
         chosen = torch.from_numpy(batch_inds)
-        columns = (
-            self.observations, self.actions, self.values, self.log_probs, self.advantages, self.returns, self.action_masks,
-        )  # fmt: skip
-        obs, actions, *flat, masks = (torch.from_numpy(column)[chosen].to(self.device) for column in columns)
-        return MaskableRolloutBufferSamples(obs, actions, *(column.flatten() for column in flat), masks)
+        flat = (self.values, self.log_probs, self.advantages, self.returns)
+        values, logs, advantages, returns = (torch.from_numpy(column).flatten()[chosen] for column in flat)
+        obs, actions, masks = (torch.from_numpy(c)[chosen] for c in (self.observations, self.actions, self.action_masks))
+        samples = (obs, actions, values, logs, advantages, returns, masks)
+        return MaskableRolloutBufferSamples(*(tensor.to(self.device) for tensor in samples))

@@ -121,7 +121,7 @@ class ConstructVecEnv(VecEnv):
         chosen = self._chosen(indices)
         if method_name == "action_masks":
             masks = self.envs.action_masks()
-            return [masks[i] for i in chosen]
+            return list(masks) if indices is None else [masks[i] for i in chosen]
         frames = self.envs.render()
         return [None if frames is None else frames[i] for i in chosen]
 
@@ -135,6 +135,8 @@ class ConstructVecEnv(VecEnv):
 
     def _chosen(self, indices: VecEnvIndices) -> list[int]:
         """Indices as a list."""
+        if indices is None:
+            return list(range(self.num_envs))
         found: Iterable[int] = self._get_indices(indices)
         return [int(i) for i in found]
 

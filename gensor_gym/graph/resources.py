@@ -235,7 +235,10 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
     last = ints[NUM_DIMS + tensor] - 1
-    return footprint(row, tensor, 1, ints) // box_width(row, tensor, 1, ints) * copied_length(row, tensor, last, ints)
+    size = copied_length(row, tensor, last, ints)
+    for d in range(last):
+        size *= box_length(row, tensor, d, 1, ints)
+    return size
 
 
 @lean
