@@ -120,7 +120,7 @@ class ConstructEnv(TextSpec, gymnasium.Env):
         self._row[:] = row
         process.begin_range(
             np.zeros(1, dtype=np.int64), np.array([task]), self._row[None], self._scalars[None], self.tasks.ints,
-            self.tasks.floats, self.tasks.sizes, self.tasks.static, self.tasks.initial, self._mask[None], self._obs[None],
+            self.tasks.floats, self.tasks.sizes, self.tasks.static, self.tasks.starts, self._mask[None], self._obs[None],
         )  # fmt: skip
         return self._observation(), {"action_mask": self._mask.copy()}
 

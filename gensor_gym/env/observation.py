@@ -63,6 +63,8 @@ _TILES, _KNOBS, _LEVEL = OFFSETS["tiles"], OFFSETS["knobs"], OFFSETS["level"]
 _RESOURCES, _TERMS, _REMAINING = OFFSETS["resources"], OFFSETS["terms"], OFFSETS["remaining"]
 _KNOB_SPAN = np.array([max(1, len(knob.values) - 1) for knob in KNOBS], dtype=np.float64)
 _NUM_KNOBS = len(KNOBS)
+_LEAST = 1e-3
+_LOG_LEAST = math.log10(_LEAST)
 
 
 @lean
@@ -76,7 +78,8 @@ def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: AN
         out[_LEVEL + level] = 1.0 if row[LEVEL] == level else 0.0
     fill_resources(row, ints, out)
     for t in range(NUM_TERMS):
-        out[_TERMS + t] = max(-LIMIT, min(LIMIT, math.log10(terms[t] / floats[FLOOR] + 1e-3)))
+        share = math.log10(terms[t] / floats[FLOOR] + _LEAST) if terms[t] > 0.0 else _LOG_LEAST  # many terms are 0
+        out[_TERMS + t] = max(-LIMIT, min(LIMIT, share))
     out[_TERMS + NUM_TERMS] = max(-LIMIT, min(LIMIT, math.log10(latency / floats[FLOOR])))
     out[_REMAINING] = remaining / ints[HORIZON]
     out[_REMAINING + 1] = math.log2(remaining + 1.0) / 8.0

@@ -53,9 +53,9 @@ def leave_stop(mask):  # noqa: ANN001, ANN201
 
 
 @lean
-def begin(task, row, scalars, ints, floats, sizes, static, initial, scratch, walk, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Start an episode at `row`; potentials are relative to the task's unscheduled program."""
-    scalars[START_LATENCY] = latency_in(initial[task], ints[task], floats[task], terms, scratch, walk)
+def begin(task, row, scalars, ints, floats, sizes, static, starts, scratch, walk, terms, mask, obs):  # noqa: ANN001, ANN201
+    """Start an episode at `row`; potentials are relative to `starts` [K], the latency of the task's unscheduled program."""
+    scalars[START_LATENCY] = starts[task]
     scalars[REMAINING] = ints[task, HORIZON]
     scalars[STEPS] = 0
     observe(task, row, scalars, ints, floats, sizes, scratch, walk, terms, mask, obs)
@@ -137,12 +137,12 @@ def _step_each(
 
 
 @compiled
-def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, initial, masks, obs):  # noqa: ANN001, ANN201
+def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, starts, masks, obs):  # noqa: ANN001, ANN201
     """`begin` of every environment in `chosen`."""
     scratch = np.empty(ROW, dtype=np.int32)
     walk = np.empty(WALK, dtype=np.float64)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     for b in chosen:
         begin(
-            tasks[b], rows[b], scalars[b], ints, floats, sizes, static, initial, scratch, walk, terms, masks[b], obs[b]
+            tasks[b], rows[b], scalars[b], ints, floats, sizes, static, starts, scratch, walk, terms, masks[b], obs[b]
         )

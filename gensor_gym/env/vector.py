@@ -161,7 +161,7 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
             self._rows[chosen] = tasks.initial[self._task[chosen]]
         self._over[chosen] = False
         process.begin_range(
-            chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
+            chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.starts,
             self._masks, self._obs,
         )  # fmt: skip
 
