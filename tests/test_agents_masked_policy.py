@@ -14,19 +14,18 @@ from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 ARGUMENTS = {"n_steps": 32, "batch_size": 128, "n_epochs": 4, "seed": 0, "device": "cpu", "learning_rate": 1e-3}
 
 
-def learners() -> tuple[contrib.MaskablePPO, contrib.MaskablePPO]:
-    """sb3-contrib's own, and ours with the same parameters."""
-    made = [make_sb3(16, operator="gemm(m=96, n=80, k=64)", hardware="h200") for _ in range(2)]
-    net = {"net_arch": [16]}
-    stock = contrib.MaskablePPO("MlpPolicy", made[0], policy_kwargs=net, gamma=made[0].discount, **ARGUMENTS)
-    ours = contrib.MaskablePPO(
-        MaskedPolicy, made[1], policy_kwargs=net, gamma=made[1].discount, rollout_buffer_class=MaskedBuffer, **ARGUMENTS
-    )
-    return stock, ours
+def learner(policy: object, buffer: object) -> contrib.MaskablePPO:
+    """A fresh learner, with the random numbers that follow from its seed."""
+    env = make_sb3(16, operator="gemm(m=96, n=80, k=64)", hardware="h200")
+    more = {"policy_kwargs": {"net_arch": [16]}, "gamma": env.discount, "rollout_buffer_class": buffer}
+    return contrib.MaskablePPO(policy, env, **more, **ARGUMENTS)
+
+
+STOCK, OURS = ("MlpPolicy", None), (MaskedPolicy, MaskedBuffer)
 
 
 def test_values_probabilities_and_entropies_agree() -> None:
-    stock, ours = learners()
+    stock, ours = learner(*STOCK), learner(*OURS)
     ours.policy.load_state_dict(stock.policy.state_dict())
     env = stock.get_env()
     obs, masks = torch.as_tensor(env.reset()), np.stack(env.env_method("action_masks"))
@@ -44,7 +43,7 @@ def test_values_probabilities_and_entropies_agree() -> None:
 
 
 def test_masked_actions_have_no_chance_and_no_entropy() -> None:
-    _, ours = learners()
+    ours = learner(*OURS)
     obs = torch.as_tensor(ours.get_env().reset())
     masks = np.zeros((16, ours.action_space.n), dtype=bool)
     masks[:, 5] = True
@@ -55,7 +54,7 @@ def test_masked_actions_have_no_chance_and_no_entropy() -> None:
 
 def test_learning_is_the_same() -> None:
     """From the same seed: the same actions, and parameters that differ by rounding alone."""
-    stock, ours = (model.learn(1024) for model in learners())
+    stock, ours = (learner(*kind).learn(1024) for kind in (STOCK, OURS))
     assert ours.rollout_buffer.action_masks.dtype == np.bool_
     assert np.array_equal(stock.rollout_buffer.actions, ours.rollout_buffer.actions)
     for name, left in stock.policy.state_dict().items():
@@ -63,7 +62,7 @@ def test_learning_is_the_same() -> None:
 
 
 def test_a_saved_policy_is_loaded_again(tmp_path: object) -> None:
-    _, ours = learners()
+    ours = learner(*OURS)
     ours.save(f"{tmp_path}/policy.zip", exclude=["rollout_buffer"])
     again = contrib.MaskablePPO.load(f"{tmp_path}/policy.zip", device="cpu")
     env = ours.get_env()
