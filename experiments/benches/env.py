@@ -83,15 +83,15 @@ def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repea
 
 def table(rows: list[dict]) -> str:
     """Medians of all lines as text; the calibration loop is in millions of rounds a second, stolen time in percent."""
-    lines = ["form             hardware      space     operator       steps/s    CPU us/step  env %   loop  stolen"]
+    lines = ["form                hardware      space     operator           steps/s  CPU us/step  env %   loop  stolen"]
     for row in rows:
         if row["kind"] == "machine":
             continue
         form = row.get("policy", row["kind"]) + f" x{row['num_envs']}"
         share = f"{100 * row['environment_share']:5.1f}" if "environment_share" in row else "     "
         lines.append(
-            f"{form:<17}{row['hardware']:<14}{row['space']:<10}{str(row['operator']).partition('(')[0]:<13}"
-            f"{row['steps_per_second']['median']:>9,.0f}{row['cpu_us_per_step']['median']:>13.2f}  {share}"
+            f"{form:<20}{row['hardware']:<14}{row['space']:<10}{str(row['operator']).partition('(')[0]:<15}"
+            f"{row['steps_per_second']['median']:>11,.0f}{row['cpu_us_per_step']['median']:>13.2f}  {share}"
             f"{row['calibration_loop_per_second']['median'] / 1e6:>7.0f}{100 * row['stolen']:>8.1f}"
         )
     return "\n".join(lines) + "\n"
