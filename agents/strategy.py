@@ -44,6 +44,8 @@ STRATEGIES: dict[str, str] = {
     "greedy": "agents.greedy:Greedy",
     "beam": "agents.beam:Beam",
     "mcts": "agents.mcts:Mcts",
+    "model_annealing": "agents.model_search:ModelAnnealing",
+    "model_evolution": "agents.model_search:ModelEvolution",
     "welder": "agents.welder:Welder",
     "tpe": "agents.tpe:Tpe",
     "flextensor": "agents.flextensor:FlexTensor",

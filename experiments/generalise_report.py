@@ -119,9 +119,9 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
     return [
         f"### {label.capitalize()}, beside searches stopped at the same evaluations", "",
         "On every operator and with every seed the search is stopped at exactly the evaluations that the policy took there. "
-        "Difference: mean regret of the policy less that of the search (negative: the policy is better); p of a sign-flip test on "
-        f"the operators' means, adjusted by Holm over the strategies (not below {p_text(least)} with so many); chance that "
-        "the policy is ahead on an operator.", "",
+        "Difference: mean regret of the policy less that of the search (negative: the policy is better); p of a sign-flip test "
+        f"on the operators' means, adjusted by Holm over the strategies (not below {p_text(least)} with so many); "
+        "chance that the policy is ahead on an operator.", "",
         *table(("search", "IQM regret", "mean regret", "policy less search", "p", "ahead"), rows), "",
     ]  # fmt: skip
 

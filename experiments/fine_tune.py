@@ -1,0 +1,149 @@
+"""Go on training a policy with measured rewards: `python -m experiments.fine_tune checkpoint=FOLDER output=FOLDER`.
+
+PPO goes on from a policy that was trained on the model, on operators of the train part whose kernels run quickly, until so
+many different kernels were measured (conf/fine_tune.yaml). Every measurement is kept in a store and in measured.jsonl, the policy
+after every rollout: the same command goes on after a kill.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import hydra
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
+
+from agents.ppo import read_card
+from experiments.anytime import digest_of_policy
+from experiments.folders import make_folder
+from experiments.measured_reward import MeasuredVecEnv, Timings
+from experiments.results import write_text
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.store import Store
+from gensor_gym.operators.types import Operator
+
+
+class Until(BaseCallback):
+    """Ends when so many kernels are measured or so many seconds are over; saves the policy after every rollout."""
+
+    def __init__(self, timings: Timings, measurements: int, seconds: float, folder: Path, spent: float) -> None:
+        """`spent`: seconds that earlier runs of the same command took."""
+        super().__init__()
+        self.timings, self.measurements, self.seconds, self.folder = timings, measurements, seconds, folder
+        self._begin = time.perf_counter() - spent
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of all runs of the command."""
+        return time.perf_counter() - self._begin
+
+    def _on_step(self) -> bool:
+        """Whether to go on."""
+        return self.timings.spent < self.measurements and self.elapsed < self.seconds
+
+    def _on_rollout_end(self) -> None:
+        """Save; a point of the curve."""
+        self.model.save(self.folder / "last.zip")
+        episodes: Any = self.model.ep_info_buffer or []
+        mean = sum(e["r"] for e in episodes) / len(episodes) if episodes else None
+        point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean}
+        with (self.folder / "curve.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(point) + "\n")
+
+
+def chosen(config: DictConfig) -> list[Operator]:
+    """Operators to measure, at most `most_points` loop points each; ValueError for one that is not of the train part."""
+    found = [op for op in operators.resolve(OmegaConf.to_container(config.operators)) if op.points <= config.most_points]
+    others = sorted({operators.part_of(op) for op in found} - {"train"})
+    if others or not found:
+        raise ValueError(f"operators {config.operators}: expected operators of the train part, found {others or 'none'} as well")
+    return found
+
+
+def environment_of(config: DictConfig, card: dict[str, Any], folder: Path) -> MeasuredVecEnv:
+    """The environments that the policy goes on in: as it was trained, on this hardware, with measured rewards."""
+    before = card["config"]["env"]
+    hw = machines.get(config.hardware)
+    kept = {name: before[name] for name in ("space", "discount", "step_cost") if name in before}
+    envs = ConstructVectorEnv(config.num_envs, operator=chosen(config), hardware=hw, autoreset_mode="SameStep", **kept)
+    backend = get_backend(config.backend, hw)
+    store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
+    return MeasuredVecEnv(envs, Timings(folder / "measured.jsonl", backend, store))
+
+
+def load(path: Path, env: MeasuredVecEnv, config: DictConfig) -> MaskablePPO:
+    """The policy with the settings of fine-tuning in place of those it was trained with."""
+    settings: dict[str, Any] = OmegaConf.to_container(config.ppo)  # type: ignore[assignment]
+    return MaskablePPO.load(path, env=env, device="cpu", custom_objects=settings)
+
+
+def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
+    """Learn, write policy and card; returns the card. ValueError names a bad argument."""
+    begun, source = make_folder(config.output), Path(config.checkpoint)
+    card = read_card(source)
+    if card["fingerprint"] != fingerprint():
+        raise ValueError(f"checkpoint {source} is of fingerprint {card['fingerprint']}, this version has {fingerprint()}")
+    env = environment_of(config, card, begun)
+    last, curve = begun / "last.zip", begun / "curve.jsonl"
+    resumed = last.exists()
+    spent = json.loads(curve.read_text().splitlines()[-1])["seconds"] if resumed else 0.0
+    model = load(last if resumed else source / "policy.zip", env, config)
+    model.set_random_seed(config.seed + env.timings.spent)
+    until = Until(env.timings, config.measurements, config.seconds, begun, spent)
+    with console.status(f"fine-tuning {source} on {env.timings.backend.device(machines.get(config.hardware))}"):
+        model.learn(sys.maxsize, callback=until, reset_num_timesteps=not resumed)
+    model.save(begun / "policy.zip", exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
+    env.close()
+    return _write_card(config, card, env, begun, until.elapsed, model.num_timesteps)
+
+
+def _write_card(
+    config: DictConfig, card: dict[str, Any], env: MeasuredVecEnv, folder: Path, seconds: float, steps: int
+) -> dict[str, Any]:
+    """The card: that of the policy it began with, and what was measured since."""
+    timings = env.timings
+    found = {
+        "from": str(config.checkpoint), "digest": digest_of_policy(Path(config.checkpoint)), "backend": timings.backend.name,
+        "device": timings.backend.device(machines.get(config.hardware)), "reward": "measured", "split": "v1 train",
+        "measurements": timings.spent, "failed": sum(row["seconds"] is None for row in timings.rows),
+        "operators": sorted({row["operator"] for row in timings.rows}), "seconds": round(seconds, 1), "steps": steps,
+        "trained_on_model_s": card["training_seconds"], "config": OmegaConf.to_container(config),
+    }  # fmt: skip
+    total = round(card["training_seconds"] + seconds, 1)
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    whole = {**card, "training_seconds": total, "date": date, "fine_tuned": found}
+    write_text(folder / "card.json", json.dumps(whole, indent=1) + "\n")
+    return whole
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="fine_tune")
+def main(config: DictConfig) -> None:
+    """Command line."""
+    torch.set_num_threads(config.torch_threads)
+    console = Console()
+    try:
+        card = fine_tune(config, console)
+    except (ValueError, OSError) as error:
+        console.print(str(error), style="red", soft_wrap=True, markup=False)
+        sys.exit(2)
+    found = card["fine_tuned"]
+    console.print(
+        f"{found['measurements']} kernels measured ({found['failed']} failed) in {found['seconds']:.0f} s; policy and card in "
+        f"{config.output}", highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""An environment of the model's tier whose last reward is measured: what fine-tuning learns from.
+
+The process is that of `env.measured` with two differences. Timings go through a session for each operator, so that a store
+answers what was measured before. And from each reward the mean of log(model / measured) of its operator so far is taken away:
+a constant of the task changes no policy that is optimal, while the critic, which was trained on the model, would have to learn
+it first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.roofline import CAP_OVER_FLOOR
+from gensor_gym.env.measured import reward
+from gensor_gym.env.sb3 import ConstructVecEnv
+from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.measure.store import Store
+
+
+class Timings:
+    """What was measured in a fine-tuning: a line of a file for every different kernel."""
+
+    def __init__(self, path: Path, backend: Backend, store: Store | None) -> None:
+        """Read the lines of a run that was stopped; a torn last one is dropped."""
+        self.path, self.backend, self.store = path, backend, store
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        self.rows: list[dict[str, Any]] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        if text and not text.endswith("\n"):
+            path.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+        self._known = {(row["operator"], row["schedule"]): float(row["gain"]) for row in self.rows}
+        self._sessions: dict[str, Session] = {}
+
+    @property
+    def spent(self) -> int:
+        """Different kernels measured."""
+        return len(self.rows)
+
+    def gain(self, graph: ConstructionGraph, row: np.ndarray, model_s: float) -> float:
+        """Measured less modelled R of a program, its operator's mean so far taken away."""
+        schedule, text = Schedule(row), str(graph.operator)
+        if (text, str(schedule)) not in self._known:
+            self._known[text, str(schedule)] = self._measured(graph, schedule, model_s)
+        ran = [float(known["gain"]) for known in self.rows if known["operator"] == text and known["status"] == Status.OK.value]
+        return self._known[text, str(schedule)] - (float(np.mean(ran)) if ran else 0.0)
+
+    def _measured(self, graph: ConstructionGraph, schedule: Schedule, model_s: float) -> float:
+        """Measured less modelled R; a kernel that was not measured before becomes a line."""
+        text = str(graph.operator)
+        if text not in self._sessions:
+            task = Task(graph.operator, graph.hardware, self.backend, graph.space)
+            self._sessions[text] = Session(task, Budget(), self.store)
+        session = self._sessions[text]
+        before = session.trials
+        found: Measurement = session.measure([schedule])[0]
+        modelled = max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / model_s))
+        gain = reward(graph, found) - modelled
+        if session.trials > before:
+            seconds = found.seconds if math.isfinite(found.seconds) else None
+            line = {
+                "operator": text, "schedule": str(schedule), "status": found.status.value, "seconds": seconds,
+                "model_s": model_s, "gain": gain,
+            }  # fmt: skip
+            self.rows.append(line)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        return gain
+
+
+class MeasuredVecEnv(ConstructVecEnv):
+    """`ConstructVecEnv` of the analytic tier; the reward of an episode's end is replaced by that of a measurement."""
+
+    def __init__(self, envs: ConstructVectorEnv, timings: Timings) -> None:
+        """ValueError unless `envs` is of the analytic tier."""
+        if envs.final.name != "analytic":
+            raise ValueError(f"backend {envs.final.name!r}: expected 'analytic', measurements take its place at the end")
+        super().__init__(envs)
+        self.timings = timings
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """As of the environment; `infos` of ended episodes hold the measured return."""
+        rows, graphs = self.envs.rows.copy(), self.envs.graphs  # `stop` and the horizon leave the program as it is
+        observations, rewards, ended, infos = super().step_wait()
+        over: Any = ended
+        for i in np.flatnonzero(over):
+            gain = self.timings.gain(graphs[i], rows[i], infos[i]["runtime_s"])
+            rewards[i] += gain
+            infos[i]["episode"]["r"] += gain
+        return observations, rewards, ended, infos
