@@ -23,7 +23,7 @@ from gensor_gym.env.sb3 import ConstructVecEnv
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import Backend
-from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.measure.store import Store
 
@@ -38,7 +38,7 @@ class Timings:
         self.rows: list[dict[str, Any]] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         if text and not text.endswith("\n"):
             path.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
-        self._known = {(row["operator"], row["schedule"]): float(row["gain"]) for row in self.rows}
+        self._known = {row["digest"]: row for row in self.rows}
         self._sessions: dict[str, Session] = {}
 
     @property
@@ -47,34 +47,32 @@ class Timings:
         return len(self.rows)
 
     def gain(self, graph: ConstructionGraph, row: np.ndarray, model_s: float) -> float:
-        """Measured less modelled R of a program, its operator's mean so far taken away."""
+        """Measured less modelled R of a program, the mean of its operator's kernels that ran so far taken away."""
         schedule, text = Schedule(row), str(graph.operator)
-        if (text, str(schedule)) not in self._known:
-            self._known[text, str(schedule)] = self._measured(graph, schedule, model_s)
-        ran = [float(known["gain"]) for known in self.rows if known["operator"] == text and known["status"] == Status.OK.value]
-        return self._known[text, str(schedule)] - (float(np.mean(ran)) if ran else 0.0)
+        digest = self.backend.digest(graph.operator, schedule, graph.hardware)
+        modelled = max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / model_s))
+        if digest not in self._known:
+            self._known[digest] = self._measured(graph, schedule, digest, modelled)
+        mine = [known for known in self.rows if known["operator"] == text and known["status"] == Status.OK.value]
+        ran = [known["reward"] - known["modelled"] for known in mine]
+        return float(self._known[digest]["reward"]) - modelled - (float(np.mean(ran)) if ran else 0.0)
 
-    def _measured(self, graph: ConstructionGraph, schedule: Schedule, model_s: float) -> float:
-        """Measured less modelled R; a kernel that was not measured before becomes a line."""
+    def _measured(self, graph: ConstructionGraph, schedule: Schedule, digest: str, modelled: float) -> dict[str, Any]:
+        """The line of a kernel, which is written."""
         text = str(graph.operator)
         if text not in self._sessions:
             task = Task(graph.operator, graph.hardware, self.backend, graph.space)
             self._sessions[text] = Session(task, Budget(), self.store)
-        session = self._sessions[text]
-        before = session.trials
-        found: Measurement = session.measure([schedule])[0]
-        modelled = max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / model_s))
-        gain = reward(graph, found) - modelled
-        if session.trials > before:
-            seconds = found.seconds if math.isfinite(found.seconds) else None
-            line = {
-                "operator": text, "schedule": str(schedule), "status": found.status.value, "seconds": seconds,
-                "model_s": model_s, "gain": gain,
-            }  # fmt: skip
-            self.rows.append(line)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        return gain
+        found = self._sessions[text].measure([schedule])[0]
+        line = {
+            "operator": text, "schedule": str(schedule), "digest": digest, "status": found.status.value,
+            "seconds": found.seconds if math.isfinite(found.seconds) else None, "reward": reward(graph, found),
+            "modelled": modelled,
+        }  # fmt: skip
+        self.rows.append(line)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        return line
 
 
 class MeasuredVecEnv(ConstructVecEnv):
