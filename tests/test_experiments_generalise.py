@@ -122,7 +122,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
             [
                 f"operators=['{GEMM}','{GEMV}','{DEPTHWISE}','elementwise(name=\"exp\", shape=(8, 8))']", "seeds=[0,1]",
                 "evaluations=600", "seconds=[0.01,0.1]", "processes=1", "resamples=60", f"output={folder / 'out'}",
-                f"policies.ppo.folder={folder}/p{{seed}}", "policies.ppo.best_of=4", f"strategies.markov_tuned.tuned={tuned}",
+                f"policies.ppo.folder='{folder}/p{{seed}}'", "policies.ppo.best_of=4", f"strategies.markov_tuned.tuned={tuned}",
                 "~strategies.beam", "~strategies.model_evolution",
             ],
             name="generalise",
