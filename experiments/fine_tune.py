@@ -65,7 +65,8 @@ class Until(BaseCallback):
 
 def chosen(config: DictConfig) -> list[Operator]:
     """Operators to measure, at most `most_points` loop points each; ValueError for one that is not of the train part."""
-    found = [op for op in operators.resolve(OmegaConf.to_container(config.operators)) if op.points <= config.most_points]
+    given: Any = config.operators if isinstance(config.operators, str) else list(config.operators)
+    found = [op for op in operators.resolve(given) if op.points <= config.most_points]
     others = sorted({operators.part_of(op) for op in found} - {"train"})
     if others or not found:
         raise ValueError(f"operators {config.operators}: expected operators of the train part, found {others or 'none'} as well")
@@ -75,10 +76,10 @@ def chosen(config: DictConfig) -> list[Operator]:
 def environment_of(config: DictConfig, card: dict[str, Any], folder: Path) -> MeasuredVecEnv:
     """The environments that the policy goes on in: as it was trained, on this hardware, with measured rewards."""
     before = card["config"]["env"]
-    hw = machines.get(config.hardware)
+    hw = machines.get(config.env.hardware)
     kept = {name: before[name] for name in ("space", "discount", "step_cost") if name in before}
     envs = ConstructVectorEnv(config.num_envs, operator=chosen(config), hardware=hw, autoreset_mode="SameStep", **kept)
-    backend = get_backend(config.backend, hw)
+    backend = get_backend(config.env.backend, hw)
     store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
     return MeasuredVecEnv(envs, Timings(folder / "measured.jsonl", backend, store))
 
@@ -102,7 +103,7 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
     model = load(last if resumed else source / "policy.zip", env, config)
     model.set_random_seed(config.seed + env.timings.spent)
     until = Until(env.timings, config.measurements, config.seconds, begun, spent)
-    with console.status(f"fine-tuning {source} on {env.timings.backend.device(machines.get(config.hardware))}"):
+    with console.status(f"fine-tuning {source} on {env.timings.backend.device(machines.get(config.env.hardware))}"):
         model.learn(sys.maxsize, callback=until, reset_num_timesteps=not resumed)
     model.save(begun / "policy.zip", exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
     env.close()
@@ -116,7 +117,7 @@ def _write_card(
     timings = env.timings
     found = {
         "from": str(config.checkpoint), "digest": digest_of_policy(Path(config.checkpoint)), "backend": timings.backend.name,
-        "device": timings.backend.device(machines.get(config.hardware)), "reward": "measured", "split": "v1 train",
+        "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",
         "measurements": timings.spent, "failed": sum(row["seconds"] is None for row in timings.rows),
         "operators": sorted({row["operator"] for row in timings.rows}), "seconds": round(seconds, 1), "steps": steps,
         "trained_on_model_s": card["training_seconds"], "config": OmegaConf.to_container(config),

@@ -86,7 +86,7 @@ def plan_of(config: DictConfig) -> Plan:
     asked, out = split_of([str(op) for op in ops])
     return Plan(
         part if chosen is None else "chosen", tuple(op for op in ops if str(op) in asked), tuple(out),
-        machines.get(plain["hardware"]).name, plain["space"], plain["evaluations"],
+        machines.get(plain["env"]["hardware"]).name, plain["env"]["space"], plain["evaluations"],
         _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), _numbers("seconds", plain["seconds"], None),
         tuple(int(seed) for seed in plain["seeds"]), plain["processes"], plain["nodes"], plain["resamples"],
         bool(plain["figures"]), Path(plain["output"]), policies, strategies, plain["reference"], plain,

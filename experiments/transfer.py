@@ -38,12 +38,13 @@ Policies = dict[str, Sequence[Trained]]
 def plans_of(config: DictConfig) -> dict[str, Plan]:
     """A plan for each hardware that is tested; ValueError names what is wrong, or says that one policy is expected."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    if not isinstance(plain["hardware"], list) or len(plain["hardware"]) < 2:
-        raise ValueError(f"hardware {plain['hardware']!r}: expected a list of two or more")
+    tested = plain["env"]["hardware"]
+    if not isinstance(tested, list) or len(tested) < 2:
+        raise ValueError(f"env.hardware {tested!r}: expected a list of two or more")
     if len(plain["policies"]) != 1:
         raise ValueError(f"policies {sorted(plain['policies'])}: a transfer matrix is of one kind of policy")
     rest = {"checkpoints": [plain["evaluations"]], "seconds": [1.0]}
-    return {hw: plan_of(OmegaConf.create({**plain, **rest, "hardware": hw})) for hw in plain["hardware"]}
+    return {hw: plan_of(OmegaConf.create({**plain, **rest, "env": {**plain["env"], "hardware": hw}})) for hw in tested}
 
 
 def label(learned: Learned, trained_on: str) -> str:

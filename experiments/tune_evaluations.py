@@ -44,7 +44,7 @@ class Tuning:
         """Mean regret of every setting at every number of evaluations, float64 [settings, counts]."""
         config, counts = self.config, np.array(list(self.config.counts))
         wanted = [
-            Search(short_hash(values), config.strategy, values, task, config.hardware, config.space, seed, int(counts.max()))
+            Search(short_hash(values), config.strategy, values, task, config.env.hardware, config.env.space, seed, int(counts.max()))
             for values in settings for task in tasks for seed in range(seeds)
         ]  # fmt: skip
         rows = run_missing(wanted, self.kept, config.processes, self.console)
@@ -55,7 +55,7 @@ class Tuning:
 
     def _best(self, task: str, latencies: np.ndarray) -> float:
         """What regrets are against."""
-        certificate = certificate_of(ConstructionGraph(task, self.config.hardware, self.config.space))
+        certificate = certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
         return float(latencies.min()) if certificate is None else certificate.optimum
 
 
@@ -103,7 +103,7 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
         "strategy": config.strategy,
         "values": {str(count): settings[i] for count, i in zip(counts, chosen.tolist(), strict=True)},
         "validation_regret": {str(count): float(scores[i, k]) for k, (count, i) in enumerate(zip(counts, chosen, strict=True))},
-        "hardware": config.hardware, "space": config.space, "train": train, "validation": tasks,
+        "hardware": config.env.hardware, "space": config.env.space, "train": train, "validation": tasks,
         "config": OmegaConf.to_container(config), "machine": machine(),
     }  # fmt: skip
 
