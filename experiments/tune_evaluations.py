@@ -42,9 +42,9 @@ class Tuning:
 
     def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:
         """Mean regret of every setting at every number of evaluations, float64 [settings, counts]."""
-        config, counts = self.config, np.array(list(self.config.counts))
+        config, env, counts = self.config, self.config.env, np.array(list(self.config.counts))
         wanted = [
-            Search(short_hash(values), config.strategy, values, task, config.env.hardware, config.env.space, seed, int(counts.max()))
+            Search(short_hash(values), config.strategy, values, task, env.hardware, env.space, seed, int(counts.max()))
             for values in settings for task in tasks for seed in range(seeds)
         ]  # fmt: skip
         rows = run_missing(wanted, self.kept, config.processes, self.console)
