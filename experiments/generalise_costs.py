@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments import statistics
-from experiments.generalise_plan import Learned
+from experiments.generalise_plan import Contender
 from experiments.policies import Trained
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ POINTS = 96
 """Places, evenly over the logarithm, at which it is looked whether a search is as good as the policy."""
 
 
-def break_even(study: Study, learned: Learned, trained: Sequence[Trained]) -> dict[str, Any]:
+def break_even(study: Study, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
     """Against the reference, for the policy's best of so many episodes.
 
     `evaluations` and `seconds`: what the policy needs on one operator, what the reference needs until its interquartile mean

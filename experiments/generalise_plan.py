@@ -27,20 +27,21 @@ SAMPLED = " best of "
 
 
 @dataclass(frozen=True)
-class Learned:
+class Contender:
     """A strategy that constructs by a trained policy."""
 
     name: str
     of: str
     parameters: dict[str, Any]
-    best_of: int
+    best_of: int | None
+    """Episodes of its second search; None of a strategy without episodes, of which the first round is looked at."""
     folder: str
     train: dict[str, Any]
 
     @property
     def sampled(self) -> str:
-        """Name of the search that has one round of `best_of` episodes."""
-        return f"{self.name}{SAMPLED}{self.best_of}"
+        """Name of the search that has one round of `best_of` episodes; without episodes, of the only one."""
+        return self.name if self.best_of is None else f"{self.name}{SAMPLED}{self.best_of}"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Plan:
     resamples: int
     figures: bool
     output: Path
-    policies: tuple[Learned, ...]
+    policies: tuple[Contender, ...]
     strategies: dict[str, dict[int, tuple[str, dict[str, Any]]]]
     """Name -> number of evaluations that its values are for (0 where they are for any) -> registered name, values."""
     reference: str
@@ -103,16 +104,17 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
     return kept
 
 
-def _learned(name: str, given: dict[str, Any]) -> Learned:
+def _learned(name: str, given: dict[str, Any]) -> Contender:
     """One policy of the configuration; ValueError where its strategy takes no checkpoint."""
     of, fields = given["of"], set()
     if of in STRATEGIES:
         fields = {field.name for field in dataclasses.fields(type(get_strategy(of)))}  # type: ignore[arg-type]
-    if "checkpoint" not in fields or "episodes" not in fields:
-        raise ValueError(f"policies.{name}.of {of!r}: expected a strategy with a checkpoint and episodes, such as 'ppo'")
-    if not isinstance(given["best_of"], int) or given["best_of"] < 1:
-        raise ValueError(f"policies.{name}.best_of {given['best_of']!r}: expected a number of episodes")
-    return Learned(name, of, given["parameters"] or {}, given["best_of"], given["folder"], given["train"] or {})
+    if "checkpoint" not in fields:
+        raise ValueError(f"policies.{name}.of {of!r}: expected a strategy with a checkpoint, such as 'ppo'")
+    best_of = given.get("best_of")
+    if (best_of is None) is ("episodes" in fields) or (best_of is not None and not (isinstance(best_of, int) and best_of > 0)):
+        raise ValueError(f"policies.{name}.best_of {best_of!r}: expected a number of episodes, null where {of!r} has none")
+    return Contender(name, of, given.get("parameters") or {}, best_of, given["folder"], given.get("train") or {})
 
 
 def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str, Any]]]:
@@ -149,9 +151,11 @@ def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trai
     return found
 
 
-def searches_of(learned: Learned, trained: Trained, task: str, hardware: str, space: str, evaluations: int) -> list[Search]:
+def searches_of(learned: Contender, trained: Trained, task: str, hardware: str, space: str, evaluations: int) -> list[Search]:
     """The searches of one policy on one task: until the evaluations are spent, and one round of `best_of` episodes."""
     digest = digest_of_policy(trained.folder)
-    values = {**learned.parameters, "checkpoint": str(trained.folder), "episodes": learned.best_of}
-    rest = (learned.of, values, task, hardware, space, trained.seed, evaluations)
+    values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}
+    if learned.best_of is None:
+        return [Search(learned.name, learned.of, values, task, hardware, space, trained.seed, evaluations, policy=digest)]
+    rest = (learned.of, {**values, "episodes": learned.best_of}, task, hardware, space, trained.seed, evaluations)
     return [Search(learned.name, *rest, policy=digest), Search(learned.sampled, *rest, once=True, policy=digest)]

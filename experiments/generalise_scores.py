@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments import generalise_costs, paired, statistics
-from experiments.generalise_plan import BUDGET, Learned, Plan
+from experiments.generalise_plan import BUDGET, Contender, Plan
 from experiments.policies import Trained
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -23,7 +23,7 @@ from gensor_gym.operators.types import Operator
 
 NEAR = 0.05
 """Regret within which a program is called near the optimum."""
-GREEDY = "greedy"
+GREEDY, FIRST = "greedy", "first round"
 SIZES = ("smaller", "middle", "larger")
 """Thirds of the tasks by points of their loops."""
 BELOW = 1e-9
@@ -134,8 +134,10 @@ class Study:
         worst = np.array([task.unscheduled for task in self.tasks])[:, None]
         return of["evaluations"], self._regrets(np.minimum(of["latency"], worst)), of["elapsed_s"]
 
-    def rounds(self, learned: Learned) -> dict[str, str]:
+    def rounds(self, learned: Contender) -> dict[str, str]:
         """Search by what its first round is: one greedy episode, the best of so many."""
+        if learned.best_of is None:
+            return {FIRST: learned.name}
         return {GREEDY: learned.name, f"best of {learned.best_of}": learned.sampled}
 
 
@@ -186,7 +188,7 @@ def summarise(study: Study, unknown: dict[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _policy(study: Study, learned: Learned) -> dict[str, Any]:
+def _policy(study: Study, learned: Contender) -> dict[str, Any]:
     """What is said of one policy."""
     trained = study.policies[learned.name]
     rounds = {label: _round(study, search) for label, search in study.rounds(learned).items()}

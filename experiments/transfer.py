@@ -25,7 +25,7 @@ from experiments.anytime import Search
 from experiments.arguments import readable
 from experiments.folders import make_folder
 from experiments.generalise import Kept, certified, run_missing
-from experiments.generalise_plan import Learned, Plan, plan_of, searches, searches_of
+from experiments.generalise_plan import Contender, Plan, plan_of, searches, searches_of
 from experiments.generalise_scores import Study, Task, interval, mean, task_of
 from experiments.policies import Trained, train_missing
 from experiments.results import write_text
@@ -47,7 +47,7 @@ def plans_of(config: DictConfig) -> dict[str, Plan]:
     return {hw: plan_of(OmegaConf.create({**plain, **rest, "env": {**plain["env"], "hardware": hw}})) for hw in tested}
 
 
-def label(learned: Learned, trained_on: str) -> str:
+def label(learned: Contender, trained_on: str) -> str:
     """Name of the search of a policy that was trained on a hardware."""
     return f"{learned.sampled} trained on {trained_on}"
 
@@ -60,7 +60,7 @@ def wanted(plan: Plan, texts: Sequence[str], policies: Policies) -> list[Search]
         for trained in seeds:
             for text in texts:
                 *_, sampled = searches_of(learned, trained, text, plan.hardware, plan.space, plan.evaluations)
-                found.append(dataclasses.replace(sampled, strategy=label(learned, trained_on)))
+                found.append(dataclasses.replace(sampled, strategy=label(learned, trained_on), once=True))
     return found
 
 

@@ -231,6 +231,8 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
         refused("reference=markov", "evaluations=0")
     with pytest.raises(ValueError, match="expected a strategy with a checkpoint"):
         refused("reference=markov", "policies.ppo.of=markov")
+    with pytest.raises(ValueError, match="best_of None: expected a number of episodes"):
+        refused("reference=markov", "policies.ppo.best_of=null")
     with pytest.raises(ValueError, match="no such file"):
         plan_of(compose([f"strategies.markov_tuned.tuned={tmp_path}/none.json"], name="generalise"))
     with pytest.raises(ValueError, match="expected {seed}"):

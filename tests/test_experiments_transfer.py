@@ -26,7 +26,7 @@ def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
         f"operators=['{GEMM}','{GEMV}']", "env.hardware=[h200,t4]", "seeds=[0,1]", "evaluations=400", "processes=1",
         "resamples=40", f"output={tmp_path / 'out'}", "policies.ppo.best_of=4",
         f"policies.ppo.folder='{tmp_path}/{{hardware}}{{seed}}'",
-        "strategies.markov={walkers: 1, steps: 8, refiners: 0, descents: 0}",
+        "++strategies.markov={walkers: 1, steps: 8, refiners: 0, descents: 0}",
     ]  # fmt: skip
     plans = plans_of(compose(overrides, name="transfer"))
     summary = transfer(plans, Console(quiet=True))
