@@ -22,7 +22,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     head = ("trained on", *(f"tested on {name}" for name in hardware))
     lines = [
         "# Policies between models of GPUs", "",
-        f"Policy `{summary['policy']}`, best of {summary['best_of']} episodes, space {summary['space']}, {summary['part']} part, "
+        f"Policy `{summary['policy']}`, {summary['round']}, space {summary['space']}, {summary['part']} part, "
         f"{len(summary['seeds'])} training seeds. The hardware is a model: nothing ran on a GPU. Fingerprint "
         f"{summary['fingerprint']}. {summary['date']}.", "",
         "Mean regret, log(T / T*) to the optimum certified for the tested hardware, over operators and seeds; in brackets 95 % "
@@ -86,6 +86,6 @@ def draw(summary: dict[str, Any], path: Path) -> str:
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         axes.set_xlabel("tested on the model of")
-        axes.set_title(f"mean regret, best of {summary['best_of']} episodes")
+        axes.set_title(f"mean regret, {summary['round']}")
         figure.colorbar(image, ax=axes, format="%g %%", fraction=0.04)
         return style.save(figure, path)
