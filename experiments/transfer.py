@@ -101,7 +101,8 @@ def transfer(plans: dict[str, Plan], console: Console) -> dict[str, Any]:
         "fingerprint": fingerprint(), "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "part": first.part, "space": first.space, "seeds": list(first.seeds), "policy": learned.name,
         "round": "first round" if learned.best_of is None else f"best of {learned.best_of} episodes",
-        "strategies": list(first.strategies), "hardware": list(plans), "columns": columns, "unknown": unknown, "left_out": list(first.left_out),
+        "strategies": list(first.strategies), "hardware": list(plans), "columns": columns, "unknown": unknown,
+        "left_out": list(first.left_out),
         "training_s": {name: [one.seconds for one in seeds] for name, seeds in policies.items()},
     }  # fmt: skip
     _write(first, summary)
