@@ -77,7 +77,8 @@ def _curves(summary: dict[str, Any]) -> list[str]:
         *table(("strategy", *(f"{count:,}" for count in summary["checkpoints"])), by_count), "",
         f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
         "## Regret after so much wall time", "",
-        "One thread a search, two at a time. Loading and compiling are left out, training as well (see below).", "",
+        f"One thread a search, {summary['processes']} at a time. Loading and compiling are left out, training as well (see "
+        "below).", "",
         *table(("strategy", *map(seconds_text, summary["seconds"])), by_time), "",
     ]  # fmt: skip
 

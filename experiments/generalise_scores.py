@@ -167,7 +167,7 @@ def summarise(study: Study, unknown: dict[str, str]) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "part": plan.part, "hardware": plan.hardware, "space": plan.space, "evaluations": plan.evaluations,
         "seeds": list(plan.seeds), "checkpoints": list(plan.checkpoints), "seconds": list(plan.seconds),
-        "reference": plan.reference, "left_out": list(plan.left_out), "unknown": unknown,
+        "reference": plan.reference, "processes": plan.processes, "left_out": list(plan.left_out), "unknown": unknown,
         "tasks": [
             {
                 "operator": task.text, "part": operators.part_of(task.operator), "optimum_s": task.certificate.optimum,
