@@ -12,7 +12,7 @@ import numpy as np
 from experiments import style
 from experiments.study_report import interval_text, p_text, table
 
-DARK = 0.6
+DARK = 0.45
 """Share of the colours above which numbers are written in white."""
 
 
