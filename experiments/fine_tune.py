@@ -64,9 +64,13 @@ class Until(BaseCallback):
 
 
 def chosen(config: DictConfig) -> list[Operator]:
-    """Operators to measure, at most `most_points` loop points each; ValueError for one that is not of the train part."""
+    """Operators to measure, of classes not left out, at most `most_points` loop points each.
+
+    ValueError for one that is not of the train part.
+    """
     given: Any = config.operators if isinstance(config.operators, str) else list(config.operators)
-    found = [op for op in operators.resolve(given) if op.points <= config.most_points]
+    kept = [op for op in operators.resolve(given) if op.name not in config.leave_out]
+    found = [op for op in kept if op.points <= config.most_points]
     others = sorted({operators.part_of(op) for op in found} - {"train"})
     if others or not found:
         raise ValueError(f"operators {config.operators}: expected operators of the train part, found {others or 'none'} as well")

@@ -125,7 +125,9 @@ def test_operators_of_other_parts_are_refused() -> None:
     with pytest.raises(ValueError, match="expected operators of the train part"):
         fine_tune.chosen(config)
     config = compose(["checkpoint=a", "output=b"], name="fine_tune")
-    assert {operators.part_of(op) for op in fine_tune.chosen(config)} == {"train"}
+    found = fine_tune.chosen(config)
+    assert {operators.part_of(op) for op in found} == {"train"} and len({op.name for op in found} - {"elementwise"}) >= 5
+    assert all(op.points <= config.most_points and op.name != "elementwise" for op in found)
 
 
 def test_the_live_study_is_of_the_test_part() -> None:
