@@ -18,6 +18,8 @@ FIRST = 8
 """Evaluations at which the figure begins."""
 SHORTEST = 1e-3
 """Seconds at which the other one does."""
+PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
+"""Behind a label, so that it can be read over lines."""
 LINES = ("-", "--", ":", "-.")
 
 
@@ -54,7 +56,7 @@ def _evaluations(study: Study, path: Path) -> str:
             evaluations, regret, _ = study.first(search)
             at = float(np.exp(np.log(evaluations).mean())), 100 * float(statistics.interquartile_mean(regret))
             axes.plot(*at, "*", color=looks[name][0], markersize=13, markeredgecolor="white", zorder=4)
-            axes.annotate(label, at, xytext=(6, 7), textcoords="offset points", fontsize=8, color=looks[name][0])
+            axes.annotate(label, at, xytext=(6, 7), textcoords="offset points", fontsize=8, color=looks[name][0], bbox=PAPER)
     regret_axes(axes)
     axes.set_xlabel("evaluations of the model")
     return finish(figure, axes, path)
