@@ -59,7 +59,7 @@ class Until(BaseCallback):
         episodes: Any = self.model.ep_info_buffer or []
         mean = sum(e["r"] for e in episodes) / len(episodes) if episodes else None
         point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean}
-        with (self.folder / "curve.jsonl").open("a", encoding="utf-8") as file:
+        with (self.folder / "measured_curve.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(point) + "\n")
 
 
@@ -101,7 +101,7 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
     if card["fingerprint"] != fingerprint():
         raise ValueError(f"checkpoint {source} is of fingerprint {card['fingerprint']}, this version has {fingerprint()}")
     env = environment_of(config, card, begun)
-    last, curve = begun / "last.zip", begun / "curve.jsonl"
+    last, curve = begun / "last.zip", begun / "measured_curve.jsonl"
     resumed = last.exists()
     spent = json.loads(curve.read_text().splitlines()[-1])["seconds"] if resumed else 0.0
     model = load(last if resumed else source / "policy.zip", env, config)
