@@ -27,6 +27,7 @@ from experiments.results import write_text
 from experiments.settings import short_hash
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact import Certificate
 from gensor_gym.exact.shipped import certificate_of
 
 Values = dict[str, Any]
@@ -55,8 +56,12 @@ class Tuning:
 
     def _best(self, task: str, latencies: np.ndarray) -> float:
         """What regrets are against."""
-        certificate = certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
+        certificate = self.certificate(task)
         return float(latencies.min()) if certificate is None else certificate.optimum
+
+    def certificate(self, task: str) -> Certificate | None:
+        """The certificate of a task that ships."""
+        return certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
 
 
 def best_at(row: dict[str, Any], counts: np.ndarray) -> np.ndarray:
@@ -103,6 +108,7 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
         "strategy": config.strategy,
         "values": {str(count): settings[i] for count, i in zip(counts, chosen.tolist(), strict=True)},
         "validation_regret": {str(count): float(scores[i, k]) for k, (count, i) in enumerate(zip(counts, chosen, strict=True))},
+        "certified": sum(tuning.certificate(task) is not None for task in tasks),
         "hardware": config.env.hardware, "space": config.env.space, "train": train, "validation": tasks,
         "config": OmegaConf.to_container(config), "machine": machine(),
     }  # fmt: skip
