@@ -9,8 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from experiments.report import seconds_text
 from experiments.study_report import interval_text, p_text, table
+from experiments.wording import seconds_text
 
 PARTS = {
     "test": "The test part of split v1: no operator of it, nor a near one, was trained, tuned or fitted on.",

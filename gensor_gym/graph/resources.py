@@ -16,6 +16,7 @@ from gensor_gym.graph.tables import (
     ITEM,
     LAID_OUT,
     LANES,
+    LOAD_WIDTH,
     MATRIX_A,
     MATRIX_B,
     MATRIX_K,
@@ -31,7 +32,6 @@ from gensor_gym.graph.tables import (
     STAGED,
     STRIDE,
     VECTOR_SLOT,
-    VIEW,
 )
 
 SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
@@ -87,33 +87,44 @@ def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def window_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one copy of a window's rows into shared memory (knob vector at most); 0 for a read that is no window.
+def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of one copy of a staged read into shared memory, on CUDA cores: knob vector at most, 1 where rows are not aligned.
 
-    So wide that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies apart.
+    Of a window so many that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies
+    apart; 1 where a window is gathered (convolution=3).
     """
-    last = ints[NUM_DIMS + tensor] - 1
-    at = PAIRS + (tensor * MAX_DIMS + last) * PAIR_WIDTH
-    if ints[at] < 2:
-        return 0
-    width, moving = power_value(row[VECTOR]), 0
-    while ints[VIEW + tensor * MAX_DIMS + last] % width != 0:
-        width //= 2
+    width = min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
+    if width == 1 or not is_window_row(tensor, ints):
+        return width
+    if row[CONVOLUTION] == 3:
+        return 1
+    at = PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH
     for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
-        tile, extent = row[TILE + MAX_AXES + ints[pair]], ints[EXTENT + ints[pair]]
-        if extent > 1 or tile > 1:
-            moving += 1
-        while tile < extent and tile * ints[pair + 1] % width != 0:
+        tile = row[TILE + MAX_AXES + ints[pair]]
+        while tile < ints[EXTENT + ints[pair]] and tile * ints[pair + 1] % width != 0:
             width //= 2
-    return width if moving > 1 else 0
+    return width
+
+
+@lean
+def is_window_row(tensor, ints):  # noqa: ANN001, ANN201
+    """Whether several axes longer than 1 move the innermost dimension of a tensor."""
+    at = PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH
+    moving = 0
+    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+        if ints[EXTENT + ints[pair]] > 1:
+            moving += 1
+    return moving > 1
 
 
 @lean
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
     """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
     length = box_length(row, tensor, dimension, 1, ints)
-    width = window_width(row, tensor, ints) if dimension == ints[NUM_DIMS + tensor] - 1 else 0
-    if width <= 1:
+    if dimension != ints[NUM_DIMS + tensor] - 1 or not is_window_row(tensor, ints):
+        return length
+    width = copy_width(row, tensor, ints)
+    if width == 1:
         return length
     lead = width - 1 if ints[PADDED + tensor] == 1 else 0
     return (length + lead + width - 1) // width * width

@@ -67,7 +67,8 @@ PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3
 ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
 LAID_OUT = ASYNC + 1  # 1 where a kernel before a wgmma program lays out its operands, and columns are pixels
 WIDE_WINDOWS = LAID_OUT + 1  # reads that are windows over rows which wide loads can copy
-NUM_INTS = WIDE_WINDOWS + 1
+LOAD_WIDTH = WIDE_WINDOWS + 1  # [T] elements of the widest aligned load of a read
+NUM_INTS = LOAD_WIDTH + MAX_TENSORS
 
 # floats: rates of the hardware and volumes of the operator
 CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY, LAUNCH = range(10)
@@ -93,6 +94,10 @@ class Tables:
     ints: np.ndarray
     floats: np.ndarray
     sizes: np.ndarray
+
+    def ladder(self, slot: int) -> list[int]:
+        """Sizes of tiles along the axis of a slot, ascending."""
+        return self.sizes[self.ints[SIZE_START + slot] : self.ints[SIZE_START + slot + 1]].tolist()
 
 
 def make_tables(
@@ -142,6 +147,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[FIRST_SPATIAL] = slots[0]
     ints[END_REDUCE] = slots[-1] + 1
     ints[WIDE_WINDOWS] = sum(is_aligned_window(op, read, 2) for read in op.reads)
+    ints[LOAD_WIDTH : LOAD_WIDTH + len(op.reads)] = [load_width(op, read) for read in op.reads]
     for t, access in enumerate((*op.reads, op.write)):
         _fill_access(ints, t, access, slots)
         ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
@@ -210,7 +216,7 @@ def _knob_bits(op: Operator, hardware: Hardware, index: int) -> int:
     if knob.name == "unroll" and reduction == 1:
         usable = {1}
     if knob.name == "vector":
-        usable &= {v for v in knob.values if v <= load_width(op)}
+        usable &= {v for v in knob.values if v <= max(load_width(op, read) for read in op.reads)}
     if knob.name == "raster" and len([a for a in op.spatial if op.axes[a].extent > 1]) < 2:
         usable = {1}
     if knob.name in _STAGING:
