@@ -130,8 +130,9 @@ def test_operators_of_other_parts_are_refused() -> None:
     assert all(op.points <= config.most_points and op.name != "elementwise" for op in found)
 
 
-def test_the_live_study_is_of_the_test_part() -> None:
-    config = compose(["experiment=live_policies"])
+@pytest.mark.parametrize("name, first, least", [("live_policies", "markov_ext", 12), ("gpu_policies", "markov", 6)])
+def test_studies_of_kernels_are_of_the_test_part(name: str, first: str, least: int) -> None:
+    config = compose([f"experiment={name}"])
     parts = {operators.part_of(op) for op in operators.resolve(list(config.operators))}
-    assert parts == {"test"} and len(config.operators) >= 12 and config.budget.trials == 10
-    assert next(iter(config.strategies)) == "markov_ext"
+    assert parts == {"test"} and len(config.operators) >= least and config.budget.trials == 10
+    assert next(iter(config.strategies)) == first and "checkpoint" in config.strategies.ppo
