@@ -79,14 +79,15 @@ def run_search(search: Search) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float]:
+def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
     """Search until the graph's evaluations are spent, or for one round.
 
-    Returns evaluations, latency and seconds at the end of the first round, or of the search where it ends within that.
+    Returns evaluations, latency (None where there is none yet) and wall seconds at the end of the first round, or of the search
+    where it ends within that.
     """
     graph.start()
     strategy: Any = get_strategy(search.of, **{**search.parameters, "space": graph.space})
-    first: dict[str, float] = {}
+    first: dict[str, float | None] = {}
     try:
         for found in rounds(strategy, graph, rng, search.once):
             if found.latencies:
@@ -99,12 +100,12 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
     return first or _mark(graph)
 
 
-def _mark(graph: WatchedGraph) -> dict[str, float]:
+def _mark(graph: WatchedGraph) -> dict[str, float | None]:
     """Where a search is."""
     latencies = graph.curve.latencies
     return {
         "evaluations": graph.evaluations, "elapsed_s": round(graph.elapsed, 6),
-        "latency": latencies[-1] if latencies else float("inf"),
+        "latency": latencies[-1] if latencies else None,
     }  # fmt: skip
 
 

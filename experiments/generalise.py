@@ -123,7 +123,7 @@ def run(config: DictConfig) -> None:
     try:
         plan = plan_of(config)
         summary = study(plan, console)
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, OSError) as error:
         console.print(str(error), style="red", soft_wrap=True, markup=False)
         sys.exit(2)
     generalise_report.show(console, summary)

@@ -76,6 +76,9 @@ def plan_of(config: DictConfig) -> Plan:
     for name in ("evaluations", "processes", "nodes", "resamples"):
         if not isinstance(plain[name], int) or plain[name] < 1:
             raise ValueError(f"{name} {plain[name]!r}: expected a number, 1 or more")
+    seeds = plain["seeds"]
+    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        raise ValueError(f"seeds {seeds!r}: expected a list of numbers from 0")
     policies = tuple(_learned(name, given) for name, given in (plain["policies"] or {}).items())
     strategies = {name: _variants(name, given or {}) for name, given in (plain["strategies"] or {}).items()}
     if plain["reference"] not in strategies:
@@ -89,7 +92,7 @@ def plan_of(config: DictConfig) -> Plan:
         part if chosen is None else "chosen", tuple(op for op in ops if str(op) in asked), tuple(out),
         machines.get(plain["env"]["hardware"]).name, plain["env"]["space"], plain["evaluations"],
         _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), _numbers("seconds", plain["seconds"], None),
-        tuple(int(seed) for seed in plain["seeds"]), plain["processes"], plain["nodes"], plain["resamples"],
+        tuple(dict.fromkeys(seeds)), plain["processes"], plain["nodes"], plain["resamples"],
         bool(plain["figures"]), Path(plain["output"]), policies, strategies, plain["reference"], plain,
     )  # fmt: skip
 

@@ -130,9 +130,10 @@ class Study:
     def first(self, search: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(evaluations, regret, wall seconds) at the end of a search's first round, float64 [tasks, seeds] each."""
         firsts = [[line["first"] for line in lines] for lines in self.grid(search)]
-        of = {name: np.array([[first[name] for first in line] for line in firsts]) for name in firsts[0][0]}
+        names = ("evaluations", "latency", "elapsed_s")
+        of = {name: np.array([[first[name] for first in line] for line in firsts], dtype=float) for name in names}
         worst = np.array([task.unscheduled for task in self.tasks])[:, None]
-        return of["evaluations"], self._regrets(np.minimum(of["latency"], worst)), of["elapsed_s"]
+        return of["evaluations"], self._regrets(np.fmin(of["latency"], worst)), of["elapsed_s"]  # None is nan here
 
     def rounds(self, learned: Contender) -> dict[str, str]:
         """Search by what its first round is: one greedy episode, the best of so many."""

@@ -21,6 +21,10 @@ from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
 
 
+NEEDED = ("policy.zip", "card.json")
+"""What a folder that holds a policy has."""
+
+
 @dataclass(frozen=True)
 class Trained:
     """One policy."""
@@ -51,7 +55,7 @@ def train_missing(
     ValueError for one of another fingerprint, or trained on another hardware or space; RuntimeError where training failed.
     """
     folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
-    missing = [seed for seed, folder in folders.items() if not (folder / "policy.zip").exists()]
+    missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
     commands = [command_of(folders[seed], seed, hardware, space, overrides) for seed in missing]
     with ThreadPoolExecutor(max(1, processes)) as pool:
         list(pool.map(_run, commands))

@@ -123,7 +123,7 @@ def run(config: DictConfig) -> None:
     try:
         plans = plans_of(config)
         summary = transfer(plans, console)
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, OSError) as error:
         console.print(str(error), style="red", soft_wrap=True, markup=False)
         sys.exit(2)
     for name, one in summary["columns"].items():

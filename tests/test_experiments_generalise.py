@@ -227,6 +227,8 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="reference 'nobody'"):
         refused("reference=nobody")
+    with pytest.raises(ValueError, match="seeds 3"):
+        refused("reference=markov", "seeds=3")
     with pytest.raises(ValueError, match="evaluations 0"):
         refused("reference=markov", "evaluations=0")
     with pytest.raises(ValueError, match="expected a strategy with a checkpoint"):
