@@ -20,7 +20,6 @@ from experiments.settings import ROOT
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
 
-
 NEEDED = ("policy.zip", "card.json")
 """What a folder that holds a policy has."""
 
