@@ -46,6 +46,7 @@ STRATEGIES: dict[str, str] = {
     "mcts": "agents.mcts:Mcts",
     "model_annealing": "agents.model_search:ModelAnnealing",
     "model_evolution": "agents.model_search:ModelEvolution",
+    "corrected": "agents.corrected:Corrected",
     "welder": "agents.welder:Welder",
     "tpe": "agents.tpe:Tpe",
     "flextensor": "agents.flextensor:FlexTensor",
