@@ -15,51 +15,53 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from sb3_contrib import MaskablePPO
-from stable_baselines3.common.callbacks import BaseCallback
 
-from agents.ppo import read_card
+from agents.ppo import load_policy, read_card
 from experiments.anytime import digest_of_policy
 from experiments.folders import make_folder
-from experiments.measured_reward import MeasuredVecEnv, Timings
+from experiments.measured_reward import MeasuredVectorEnv, Timings
 from experiments.results import write_text
 from gensor_gym import hardware as machines
 from gensor_gym import operators
-from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.store import Store
 from gensor_gym.operators.types import Operator
 
+CURVE = "measured_curve.jsonl"
 
-class Until(BaseCallback):
-    """Ends when so many kernels are measured or so many seconds are over; saves the policy after every rollout."""
 
-    def __init__(self, timings: Timings, measurements: int, seconds: float, folder: Path, spent: float) -> None:
+class Until:
+    """A callback of stable-baselines3 that ends learning when enough was measured, and saves the policy after every rollout."""
+
+    def __init__(self, timings: Timings, config: DictConfig, folder: Path, spent: float) -> None:
         """`spent`: seconds that earlier runs of the same command took."""
-        super().__init__()
-        self.timings, self.measurements, self.seconds, self.folder = timings, measurements, seconds, folder
-        self._begin = time.perf_counter() - spent
+        self.timings, self.config, self.folder = timings, config, folder
+        self._begin, self._saved = time.perf_counter() - spent, 0
 
     @property
     def elapsed(self) -> float:
         """Seconds of all runs of the command."""
         return time.perf_counter() - self._begin
 
-    def _on_step(self) -> bool:
-        """Whether to go on."""
-        return self.timings.spent < self.measurements and self.elapsed < self.seconds
+    def __call__(self, scope: dict[str, Any], _: dict[str, Any]) -> bool:
+        """Whether to go on; `scope` holds the variables of the loop that collects steps."""
+        model = scope["self"]
+        rollouts = model.num_timesteps // (self.config.ppo.n_steps * self.config.num_envs)
+        if rollouts > self._saved:
+            self._saved = rollouts
+            self._save(model)
+        return self.timings.spent < self.config.measurements and self.elapsed < self.config.seconds
 
-    def _on_rollout_end(self) -> None:
-        """Save; a point of the curve."""
-        self.model.save(self.folder / "last.zip")
-        episodes: Any = self.model.ep_info_buffer or []
+    def _save(self, model: Any) -> None:
+        """The policy, and a point of the curve."""
+        model.save(self.folder / "last.zip")
+        episodes = model.ep_info_buffer or []
         mean = sum(e["r"] for e in episodes) / len(episodes) if episodes else None
         point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean}
-        with (self.folder / "measured_curve.jsonl").open("a", encoding="utf-8") as file:
+        with (self.folder / CURVE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(point) + "\n")
 
 
@@ -77,21 +79,24 @@ def chosen(config: DictConfig) -> list[Operator]:
     return found
 
 
-def environment_of(config: DictConfig, card: dict[str, Any], folder: Path) -> MeasuredVecEnv:
+def environments_of(config: DictConfig, card: dict[str, Any], folder: Path) -> MeasuredVectorEnv:
     """The environments that the policy goes on in: as it was trained, on this hardware, with measured rewards."""
     before = card["config"]["env"]
     hw = machines.get(config.env.hardware)
     kept = {name: before[name] for name in ("space", "discount", "step_cost") if name in before}
-    envs = ConstructVectorEnv(config.num_envs, operator=chosen(config), hardware=hw, autoreset_mode="SameStep", **kept)
     backend = get_backend(config.env.backend, hw)
     store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
-    return MeasuredVecEnv(envs, Timings(folder / "measured.jsonl", backend, store))
+    timings = Timings(folder / "measured.jsonl", backend, store)
+    return MeasuredVectorEnv(timings, config.num_envs, operator=chosen(config), hardware=hw, **kept)
 
 
-def load(path: Path, env: MeasuredVecEnv, config: DictConfig) -> MaskablePPO:
-    """The policy with the settings of fine-tuning in place of those it was trained with."""
+def load(path: Path, envs: MeasuredVectorEnv, config: DictConfig) -> Any:
+    """The learner of a checkpoint with the settings of fine-tuning in place of those it was trained with."""
+    from gensor_gym.env.sb3 import ConstructVecEnv
+
     settings: dict[str, Any] = OmegaConf.to_container(config.ppo)  # type: ignore[assignment]
-    return MaskablePPO.load(path, env=env, device="cpu", custom_objects=settings)
+    kind = type(load_policy(str(config.checkpoint)))
+    return kind.load(path, env=ConstructVecEnv(envs), device="cpu", custom_objects=settings)
 
 
 def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
@@ -100,25 +105,24 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
     card = read_card(source)
     if card["fingerprint"] != fingerprint():
         raise ValueError(f"checkpoint {source} is of fingerprint {card['fingerprint']}, this version has {fingerprint()}")
-    env = environment_of(config, card, begun)
-    last, curve = begun / "last.zip", begun / "measured_curve.jsonl"
+    envs = environments_of(config, card, begun)
+    last, curve = begun / "last.zip", begun / CURVE
     resumed = last.exists()
     spent = json.loads(curve.read_text().splitlines()[-1])["seconds"] if resumed else 0.0
-    model = load(last if resumed else source / "policy.zip", env, config)
-    model.set_random_seed(config.seed + env.timings.spent)
-    until = Until(env.timings, config.measurements, config.seconds, begun, spent)
-    with console.status(f"fine-tuning {source} on {env.timings.backend.device(machines.get(config.env.hardware))}"):
+    model = load(last if resumed else source / "policy.zip", envs, config)
+    model.set_random_seed(config.seed + envs.timings.spent)
+    until = Until(envs.timings, config, begun, spent)
+    with console.status(f"fine-tuning {source} on {envs.timings.backend.device(machines.get(config.env.hardware))}"):
         model.learn(sys.maxsize, callback=until, reset_num_timesteps=not resumed)
     model.save(begun / "policy.zip", exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
-    env.close()
-    return _write_card(config, card, env, begun, until.elapsed, model.num_timesteps)
+    envs.close()
+    return _write_card(config, card, envs.timings, begun, until.elapsed, model.num_timesteps)
 
 
 def _write_card(
-    config: DictConfig, card: dict[str, Any], env: MeasuredVecEnv, folder: Path, seconds: float, steps: int
+    config: DictConfig, card: dict[str, Any], timings: Timings, folder: Path, seconds: float, steps: int
 ) -> dict[str, Any]:
     """The card: that of the policy it began with, and what was measured since."""
-    timings = env.timings
     found = {
         "from": str(config.checkpoint), "digest": digest_of_policy(Path(config.checkpoint)), "backend": timings.backend.name,
         "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",
@@ -136,7 +140,6 @@ def _write_card(
 @hydra.main(version_base="1.3", config_path="../conf", config_name="fine_tune")
 def main(config: DictConfig) -> None:
     """Command line."""
-    torch.set_num_threads(config.torch_threads)
     console = Console()
     try:
         card = fine_tune(config, console)

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
+from gymnasium.vector import AutoresetMode
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.env.measured import reward
-from gensor_gym.env.sb3 import ConstructVecEnv
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import Backend
@@ -75,23 +74,18 @@ class Timings:
         return line
 
 
-class MeasuredVecEnv(ConstructVecEnv):
-    """`ConstructVecEnv` of the analytic tier; the reward of an episode's end is replaced by that of a measurement."""
+class MeasuredVectorEnv(ConstructVectorEnv):
+    """`ConstructVectorEnv` of the analytic tier, reset within the step; the reward of an episode's end is a measurement's."""
 
-    def __init__(self, envs: ConstructVectorEnv, timings: Timings) -> None:
-        """ValueError unless `envs` is of the analytic tier."""
-        if envs.final.name != "analytic":
-            raise ValueError(f"backend {envs.final.name!r}: expected 'analytic', measurements take its place at the end")
-        super().__init__(envs)
+    def __init__(self, timings: Timings, num_envs: int, **arguments: Any) -> None:
+        """`arguments` as of `ConstructVectorEnv`, without `backend` and `autoreset_mode`."""
+        super().__init__(num_envs, backend="analytic", autoreset_mode=AutoresetMode.SAME_STEP, **arguments)
         self.timings = timings
 
-    def step_wait(self) -> VecEnvStepReturn:
-        """As of the environment; `infos` of ended episodes hold the measured return."""
-        rows, graphs = self.envs.rows.copy(), self.envs.graphs  # `stop` and the horizon leave the program as it is
-        observations, rewards, ended, infos = super().step_wait()
-        over: Any = ended
-        for i in np.flatnonzero(over):
-            gain = self.timings.gain(graphs[i], rows[i], infos[i]["runtime_s"])
-            rewards[i] += gain
-            infos[i]["episode"]["r"] += gain
-        return observations, rewards, ended, infos
+    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """As of the environment but for that reward."""
+        rows, graphs = self.rows.copy(), self.graphs  # `stop` and the horizon leave the program as it is
+        observation, rewards, ended, truncated, info = super().step(actions)
+        for i in np.flatnonzero(ended):
+            rewards[i] += self.timings.gain(graphs[i], rows[i], float(info["final_info"]["runtime_s"][i]))
+        return observation, rewards, ended, truncated, info

@@ -12,12 +12,11 @@ from rich.console import Console
 
 from experiments import fine_tune
 from experiments.arguments import compose
-from experiments.measured_reward import MeasuredVecEnv, Timings
+from experiments.measured_reward import MeasuredVectorEnv, Timings
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.env.sb3 import ConstructVecEnv, make_sb3
-from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.actions import STOP
 from gensor_gym.measure.analytic import AnalyticBackend
 from tests.env_backends import MadeUpBackend
@@ -26,9 +25,8 @@ from tests.test_experiments_generalise import make_policy
 GEMM = "gemm(m=256, n=128, k=128)"
 
 
-def environment(path: Path, backend: MadeUpBackend | AnalyticBackend) -> MeasuredVecEnv:
-    envs = ConstructVectorEnv(4, operator=GEMM, hardware="h200", space="gensor", autoreset_mode="SameStep")
-    return MeasuredVecEnv(envs, Timings(path, backend, None))
+def environment(path: Path, backend: MadeUpBackend | AnalyticBackend) -> ConstructVecEnv:
+    return ConstructVecEnv(MeasuredVectorEnv(Timings(path, backend, None), 4, operator=GEMM, hardware="h200", space="gensor"))
 
 
 def play(env: ConstructVecEnv, steps: int, seed: int) -> list[tuple[float, dict]]:
@@ -50,11 +48,11 @@ def test_the_last_reward_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Beside the same play on the model: what is added is the gain, and to the end of an episode alone."""
     backend, gains = MadeUpBackend(), []
     env, plain = environment(tmp_path / "m.jsonl", backend), make_sb3(4, operator=GEMM, hardware="h200", space="gensor")
-    inside = env.timings.gain
-    monkeypatch.setattr(env.timings, "gain", lambda *of: gains.append(inside(*of)) or gains[-1])
+    inside = env.envs.timings.gain
+    monkeypatch.setattr(env.envs.timings, "gain", lambda *of: gains.append(inside(*of)) or gains[-1])
     ours, theirs = play(env, 60, 1), play(plain, 60, 1)
     assert len(ours) == len(theirs) == len(gains) > 10
-    assert len(set(backend.measured)) == len(backend.measured) == env.timings.spent > 5
+    assert len(set(backend.measured)) == len(backend.measured) == env.envs.timings.spent > 5
     for (reward, info), (modelled, other), gain in zip(ours, theirs, gains, strict=True):
         assert info["runtime_s"] == other["runtime_s"] and reward - modelled == pytest.approx(gain, abs=1e-4)
         assert info["episode"]["r"] - other["episode"]["r"] == pytest.approx(gain)
@@ -82,14 +80,8 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
         file.write('{"torn')
     again = environment(tmp_path / "m.jsonl", second)
     play(again, 60, 1)
-    assert second.measured == [] and again.timings.rows == env.timings.rows
-    assert len((tmp_path / "m.jsonl").read_text().splitlines()) == env.timings.spent
-
-
-def test_only_the_models_tier_is_replaced() -> None:
-    recorded = make_sb3(operator="gemv(m=768, k=3072)", hardware="zen5_1c", space="compact", backend="recorded")
-    with pytest.raises(ValueError, match="expected 'analytic'"):
-        MeasuredVecEnv(recorded.envs, Timings(Path("nowhere"), AnalyticBackend(), None))
+    assert second.measured == [] and again.envs.timings.rows == env.envs.timings.rows
+    assert len((tmp_path / "m.jsonl").read_text().splitlines()) == env.envs.timings.spent
 
 
 def test_fine_tuning_goes_on_and_says_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
