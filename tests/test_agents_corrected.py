@@ -10,6 +10,7 @@ from rich.console import Console
 
 from agents import get_strategy
 from agents.correction import Correction, centred, features_of, load_correction
+from experiments.jobs import _training_seconds as training_seconds
 from experiments.learn_correction import learn, rank_correlation
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -48,6 +49,7 @@ def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
     strategy = get_strategy("corrected", proposer="greedy", correction=str(tmp_path / "c"))
     found = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
     assert set(found.schedules) == set(plain.schedules[:512]) and list(found.latencies) == sorted(found.latencies)
+    assert training_seconds(strategy, graph) is None  # of a proposer that learned nothing
     first = [np.mean([s.row[UNROLL] for s in of.schedules[:20]]) for of in (found, plain)]
     assert first[0] <= first[1]
 
