@@ -133,16 +133,12 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 
 @compiled
 def walk(row, seed, ints, floats, sizes, options, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """One annealed walk of `row`, in place; fills the best programs. Returns (states visited, model evaluations).
-
-    `trace` is entered what was the fastest yet and when (see `new_trace`).
-    """
+    """One annealed walk of `row`, in place; fills the best programs and `trace`. Returns (states visited, model evaluations)."""
     state = np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
-    gains, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
-    after = np.empty(NUM_ACTIONS)
+    gains, after, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
     steps = int(options[STEPS])
     cooling = (options[FINISH] / options[START]) ** (1.0 / max(1, steps - 1))
     temperature, at_level, evaluations, visited = options[START], 0, 1, 1

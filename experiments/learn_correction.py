@@ -80,7 +80,7 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
     if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
         return 0.0
     ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (ours, theirs)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="learn_correction")

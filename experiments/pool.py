@@ -19,7 +19,8 @@ from gensor_gym.measure.session import TraceRow
 ONE_THREAD = ("GENSOR_GYM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables by which the libraries that strategies use are told how many threads they may have."""
 
-Item, Found = TypeVar("Item"), TypeVar("Found")
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 Ended = tuple[Job, list[TraceRow], Outcome, str]
 """A job, its trials, its outcome, and the trace of an unexpected error."""
