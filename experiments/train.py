@@ -22,6 +22,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from agents.masked_policy import MaskedBuffer, MaskedPolicy
 from agents.ppo import Ppo
 from experiments.folders import make_folder
 from gensor_gym import operators
@@ -63,8 +64,8 @@ class Watch(BaseCallback):
 def make_model(cfg: DictConfig, env: VecEnv) -> MaskablePPO:
     """A fresh learner; gamma is the environment's discount."""
     return MaskablePPO(
-        "MlpPolicy", env, gamma=cfg.env.discount, n_steps=cfg.ppo.n_steps, batch_size=cfg.ppo.batch_size,
-        n_epochs=cfg.ppo.n_epochs, learning_rate=cfg.ppo.learning_rate, ent_coef=cfg.ppo.ent_coef,
+        MaskedPolicy, env, rollout_buffer_class=MaskedBuffer, gamma=cfg.env.discount, n_steps=cfg.ppo.n_steps,
+        batch_size=cfg.ppo.batch_size, n_epochs=cfg.ppo.n_epochs, learning_rate=cfg.ppo.learning_rate, ent_coef=cfg.ppo.ent_coef,
         gae_lambda=cfg.ppo.gae_lambda, clip_range=cfg.ppo.clip_range, target_kl=cfg.ppo.target_kl,
         policy_kwargs={"net_arch": list(cfg.ppo.net_arch)}, seed=cfg.seed, device="cpu",
     )  # fmt: skip

@@ -40,7 +40,6 @@ from gensor_gym.graph.resources import (
     box_width,
     footprint,
     fragment,
-    is_window_row,
     matrix_elements,
     power_value,
     reduce_product,
@@ -86,6 +85,7 @@ from gensor_gym.graph.tables import (
     THREADS_UNIT,
     UNITS,
     VIEW,
+    WINDOW,
 )
 
 UNBOUNDED = 1e30
@@ -180,7 +180,7 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
     alone = COPY + 4.0 * ints[PADDED + tensor]
     each = alone + (width if across else 1)
-    return max(alone + 1 if is_window_row(tensor, ints) else each, count / (threads * width) * each), waves
+    return max(alone + 1 if ints[WINDOW + tensor] == 1 else each, count / (threads * width) * each), waves
 
 
 @lean

@@ -32,6 +32,7 @@ from gensor_gym.graph.tables import (
     STAGED,
     STRIDE,
     VECTOR_SLOT,
+    WINDOW,
 )
 
 SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
@@ -94,7 +95,7 @@ def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
     apart; 1 where a window is gathered (convolution=3).
     """
     width = min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
-    if width == 1 or not is_window_row(tensor, ints):
+    if width == 1 or ints[WINDOW + tensor] == 0:
         return width
     if row[CONVOLUTION] == 3:
         return 1
@@ -107,21 +108,16 @@ def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def is_window_row(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether several axes longer than 1 move the innermost dimension of a tensor."""
-    at = PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH
-    moving = 0
-    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
-        if ints[EXTENT + ints[pair]] > 1:
-            moving += 1
-    return moving > 1
+def has_window_rows(tensor, ints):  # noqa: ANN001, ANN201
+    """Whether several axes, be they of length 1, move the innermost dimension of a read."""
+    return ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1
 
 
 @lean
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
     """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
     length = box_length(row, tensor, dimension, 1, ints)
-    if dimension != ints[NUM_DIMS + tensor] - 1 or not is_window_row(tensor, ints):
+    if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:
         return length
     width = copy_width(row, tensor, ints)
     if width == 1:
@@ -213,8 +209,7 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
         part = fragment(row, t, ints)
         if row[TENSOR_CORE] == 0:
             total += 2 * part
-            last = PAIRS + (t * MAX_DIMS + ints[NUM_DIMS + t] - 1) * PAIR_WIDTH
-            if ints[last] > 1 and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
+            if has_window_rows(t, ints) and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
                 total += WINDOW_REGISTERS
         else:  # 4-byte registers of 32 lanes; beside them high and low parts where a product is made of three
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
@@ -241,7 +236,22 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
     last = ints[NUM_DIMS + tensor] - 1
-    return footprint(row, tensor, 1, ints) // box_width(row, tensor, 1, ints) * copied_length(row, tensor, last, ints)
+    size = copied_length(row, tensor, last, ints)
+    for d in range(last):
+        size *= box_length(row, tensor, d, 1, ints)
+    return size
+
+
+@lean
+def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Rows of a staged tile: its elements over those of a row (`staged_row`)."""
+    if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
+        return matrix_elements(row, tensor, 1, ints) // staged_row(row, tensor, ints)
+    rows = 1
+    for d in range(ints[NUM_DIMS + tensor]):
+        if d != ints[SHARED_INNER + tensor]:
+            rows *= copied_length(row, tensor, d, ints)
+    return rows
 
 
 @lean
@@ -283,10 +293,10 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 0 and row[TENSOR_CORE] == 0:
             continue
-        count = staged_elements(row, t, ints)
-        rows = count // staged_row(row, t, ints) if row[SHARED_LAYOUT] == 1 else 1
-        padding = (16 if row[TENSOR_CORE] > 0 else 4 * ints[ITEM + t]) if rows > 1 else 0
-        total += (count * ints[ITEM + t] + rows * padding + 15) // 16 * 16
+        rows, length = staged_rows(row, t, ints), staged_row(row, t, ints) * ints[ITEM + t]
+        if rows > 1 and row[SHARED_LAYOUT] == 1:
+            length += 16 if row[TENSOR_CORE] > 0 else 4 * ints[ITEM + t]
+        total += (rows * length + 15) // 16 * 16
     total *= row[STAGES] + 1
     exchange = 0
     if power_value(row[REDUCE_THREADS]) > 32:

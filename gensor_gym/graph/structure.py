@@ -110,7 +110,12 @@ def is_aligned(op: Operator, read: Access, width: int) -> bool:
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
     """Whether the read is a window, several axes moving its innermost dimension, over rows of whole `width`-element loads."""
-    return len(_innermost_movers(op, read)) > 1 and read.view[-1] % width == 0
+    return is_window_row(op, read) and read.view[-1] % width == 0
+
+
+def is_window_row(op: Operator, read: Access) -> bool:
+    """Whether several axes longer than 1 move the innermost dimension of a read."""
+    return len(_innermost_movers(op, read)) > 1
 
 
 def _innermost_movers(op: Operator, read: Access) -> list[int]:
