@@ -101,10 +101,12 @@ class Markov:
             return rows, seconds
         reached, tables, ints = np.empty(len(ends)), graph.tables, self._moves(graph)
 
-        def descend(at: slice) -> int:
-            return walk.descents(ends[at], ints, tables.floats, tables.sizes, self.steps, reached[at])
+        def descend(at: slice) -> tuple[int, np.ndarray]:
+            trace = walk.new_trace()
+            return walk.descents(ends[at], ints, tables.floats, tables.sizes, self.steps, reached[at], trace), trace
 
-        graph.charge(sum(in_parts(descend, len(ends))))
+        for evaluations, trace in in_parts(descend, len(ends)):
+            graph.charge(evaluations, walk.improvements(trace))
         return np.concatenate([rows, ends]), np.concatenate([seconds, reached])
 
     def _descend_columns(
@@ -146,12 +148,14 @@ class Markov:
         seeds = rng.integers(0, 2**63, size=len(starts), dtype=np.uint64)
         tables, ints, options = graph.tables, self._moves(graph), self.options(steps, temperature)
 
-        def part(at: slice) -> tuple[int, int]:
-            return walk.walks(starts[at], seeds[at], ints, tables.floats, tables.sizes, options, rows[at], seconds[at])
+        def part(at: slice) -> tuple[tuple[int, int], np.ndarray]:
+            trace, of = walk.new_trace(), (ints, tables.floats, tables.sizes, options)
+            return walk.walks(starts[at], seeds[at], *of, rows[at], seconds[at], trace), trace
 
-        counts = in_parts(part, len(starts))
-        visited, evaluations = (sum(c[i] for c in counts) for i in (0, 1))
-        graph.charge(evaluations)
+        visited = 0
+        for (states, evaluations), trace in in_parts(part, len(starts)):
+            graph.charge(evaluations, walk.improvements(trace))
+            visited += states
         filled = np.isfinite(seconds)
         return rows[filled], seconds[filled], visited
 

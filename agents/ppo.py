@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sb3_contrib import MaskablePPO
 
+from agents.feedback import measure_with_feedback
 from agents.ranking import Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
@@ -35,10 +36,16 @@ class Ppo:
     episodes: int = 64
     """Episodes sampled at a time, the first of them greedy."""
     per_register_tile: int = 2
+    near: float | None = None
+    """Where set, what is proposed is measured as by `markov_ext`: corrected by what was measured, within so many times the best
+    (`agents.feedback`). Otherwise down the ranking of the model."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose and measure until the budget is spent or nothing new is proposed."""
-        measure_rankings(self.construct, session, rng, self.per_register_tile)
+        if self.near is None:
+            measure_rankings(self.construct, session, rng, self.per_register_tile)
+        else:
+            measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Programs proposed by the policy, fastest by the model first; no measurement."""

@@ -21,6 +21,21 @@ from gensor_gym.graph.tables import NUM_LEVELS
 
 TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, DIFFERENCE = range(10)
 NUM_OPTIONS = 10
+MOST_IMPROVEMENTS = 512
+"""Entries of a trace; when it is full its last entry is replaced."""
+
+
+def new_trace() -> np.ndarray:
+    """An empty trace float64 [1 + MOST_IMPROVEMENTS, 2]: how many evaluations had been made, and the fastest seconds then.
+
+    Row 0 is its head: the number of entries, and the evaluations made before the present walk.
+    """
+    return np.zeros((1 + MOST_IMPROVEMENTS, 2))
+
+
+def improvements(trace: np.ndarray) -> np.ndarray:
+    """The entries of a trace, float64 [N, 2], in order."""
+    return trace[1 : 1 + int(trace[0, 0])]
 
 
 @compiled
@@ -95,6 +110,20 @@ def keep(rows, seconds, row, latency):  # noqa: ANN001, ANN201
 
 
 @compiled
+def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
+    """Enter the evaluation of this number into a trace if it is the fastest yet (see `new_trace`)."""
+    if trace.shape[0] < 2:
+        return
+    filled = int(trace[0, 0])
+    if filled > 0 and seconds >= trace[filled, 1]:
+        return
+    if filled + 1 < trace.shape[0]:
+        filled += 1
+        trace[0, 0] = filled
+    trace[filled, 0], trace[filled, 1] = trace[0, 1] + evaluations, seconds
+
+
+@compiled
 def fill_gains(rows, seconds, source, action, target, ints, floats, options, gains):  # noqa: ANN001, ANN201
     """`log_benefit` of every edge source -> target [E] between states rows [S, ROW], no step spent at the level yet."""
     for e in range(source.shape[0]):
@@ -103,19 +132,19 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 
 
 @compiled
-def walk(row, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
-    """One annealed walk of `row`, in place; fills the best programs. Returns (states visited, model evaluations)."""
+def walk(row, seed, ints, floats, sizes, options, rows, seconds, trace):  # noqa: ANN001, ANN201
+    """One annealed walk of `row`, in place; fills the best programs and `trace`. Returns (states visited, model evaluations)."""
     state = np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
-    gains, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
-    after = np.empty(NUM_ACTIONS)
+    gains, after, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
     steps = int(options[STEPS])
     cooling = (options[FINISH] / options[START]) ** (1.0 / max(1, steps - 1))
     temperature, at_level, evaluations, visited = options[START], 0, 1, 1
     now = model_latency(row, ints, floats, terms)
     keep(rows, seconds, row, now)
+    note(trace, evaluations, now)
     for _ in range(steps):
         fill_mask(row, ints, sizes, scratch, mask)
         count = 0
@@ -132,6 +161,7 @@ def walk(row, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN00
             gains[count] = log_benefit(action, now, after[action], row, result, at_level, ints, floats, options)
             legal[count] = action
             keep(rows, seconds, result, after[action])
+            note(trace, evaluations, after[action])
             count += 1
         if count == 0:
             break
@@ -145,19 +175,21 @@ def walk(row, seed, ints, floats, sizes, options, rows, seconds):  # noqa: ANN00
 
 
 @compiled
-def walks(starts, seeds, ints, floats, sizes, options, rows, seconds):  # noqa: ANN001, ANN201
+def walks(starts, seeds, ints, floats, sizes, options, rows, seconds, trace):  # noqa: ANN001, ANN201
     """`walk` from every start [W, ROW]: rows [W, R, ROW], seconds [W, R]. Returns (states visited, model evaluations)."""
     visited, evaluations = 0, 0
     for w in range(seeds.shape[0]):
         seconds[w] = np.inf
-        v, e = walk(starts[w].copy(), seeds[w], ints, floats, sizes, options, rows[w], seconds[w])
+        v, e = walk(starts[w].copy(), seeds[w], ints, floats, sizes, options, rows[w], seconds[w], trace)
         visited += v
         evaluations += e
+        if trace.shape[0] > 0:
+            trace[0, 1] = evaluations
     return visited, evaluations
 
 
 @compiled
-def descend(row, ints, floats, sizes, limit):  # noqa: ANN001, ANN201
+def descend(row, ints, floats, sizes, limit, trace):  # noqa: ANN001, ANN201
     """The end of a walk at temperature zero: the best legal move by the model, in place, until none gains.
 
     Returns (seconds, model evaluations).
@@ -165,6 +197,7 @@ def descend(row, ints, floats, sizes, limit):  # noqa: ANN001, ANN201
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
     best, evaluations = model_latency(row, ints, floats, terms), 1
+    note(trace, evaluations, best)
     for _ in range(limit):
         fill_mask(row, ints, sizes, scratch, mask)
         chosen = 0
@@ -175,6 +208,7 @@ def descend(row, ints, floats, sizes, limit):  # noqa: ANN001, ANN201
             apply(result, action, ints, sizes)
             after = model_latency(result, ints, floats, terms)
             evaluations += 1
+            note(trace, evaluations, after)
             if after < best:
                 best, chosen = after, action
         if chosen == 0:
@@ -184,10 +218,12 @@ def descend(row, ints, floats, sizes, limit):  # noqa: ANN001, ANN201
 
 
 @compiled
-def descents(rows, ints, floats, sizes, limit, seconds):  # noqa: ANN001, ANN201
+def descents(rows, ints, floats, sizes, limit, seconds, trace):  # noqa: ANN001, ANN201
     """`descend` from every row [W, ROW] in place; fills seconds [W] and returns the model evaluations in all."""
     evaluations = 0
     for w in range(rows.shape[0]):
-        seconds[w], more = descend(rows[w], ints, floats, sizes, limit)
+        seconds[w], more = descend(rows[w], ints, floats, sizes, limit, trace)
         evaluations += more
+        if trace.shape[0] > 0:
+            trace[0, 1] = evaluations
     return evaluations

@@ -179,4 +179,5 @@ def _locked(folder: Path) -> IO[str]:
 def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
     """What a learned strategy cost to train, None for those that learn nothing beforehand."""
     cost = getattr(strategy, "training_seconds", None)
-    return float(cost(graph) if callable(cost) else cost) if cost is not None else None
+    seconds = cost(graph) if callable(cost) else cost
+    return None if seconds is None else float(seconds)

@@ -13,9 +13,14 @@ Line = dict[str, float]
 p_holm cannot come with so few tasks and so many names. improves, with interval."""
 
 
-def against(scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int) -> dict[str, list[Line]]:
-    """Every score [tasks, seeds, K], smaller being better, beside `other` of that shape: K lines for each name."""
-    found = {name: _differences(score, other, resamples) for name, score in scores.items()}
+def against(
+    scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False
+) -> dict[str, list[Line]]:
+    """Every score [tasks, seeds, K], smaller being better, beside `other` of that shape: K lines for each name.
+
+    `crossed`: seeds are the same thing on every task (see `statistics.bootstrap`).
+    """
+    found = {name: _differences(score, other, resamples, crossed) for name, score in scores.items()}
     for k in range(other.shape[2]):
         adjusted = statistics.holm([lines[k]["p"] for lines in found.values()])
         for lines, p in zip(found.values(), adjusted, strict=True):
@@ -29,7 +34,7 @@ def units_of(score: np.ndarray) -> int:
     return score.shape[0] if score.shape[0] > 1 else score.shape[1]
 
 
-def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int) -> list[Line]:
+def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: bool) -> list[Line]:
     """One pair of scores; see `units_of`."""
 
     def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -38,8 +43,8 @@ def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int) -> list[L
     def chance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return np.array([statistics.probability_of_improvement(ours[..., k], theirs[..., k]) for k in range(ours.shape[2])])
 
-    low, high = statistics.bootstrap(mean, ours, theirs, resamples=resamples)
-    least, most = statistics.bootstrap(chance, ours, theirs, resamples=min(resamples, 500))
+    low, high = statistics.bootstrap(mean, ours, theirs, resamples=resamples, crossed=crossed)
+    least, most = statistics.bootstrap(chance, ours, theirs, resamples=min(resamples, 500), crossed=crossed)
     means, better = mean(ours, theirs), chance(ours, theirs)
     units = (ours - theirs).mean(axis=1) if len(ours) > 1 else (ours - theirs)[0]
     return [

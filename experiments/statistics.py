@@ -75,12 +75,13 @@ def interquartile_mean(values: np.ndarray, axis: int | tuple[int, ...] = (-2, -1
 
 
 def bootstrap(
-    statistic: Callable[..., np.ndarray | float], *scores: np.ndarray, resamples: int = 2000, seed: int = 0
+    statistic: Callable[..., np.ndarray | float], *scores: np.ndarray, resamples: int = 2000, seed: int = 0, crossed: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the 95 percent percentile interval of `statistic(*scores)`, of its shape; tasks are strata, drawn as well.
 
     Each resample draws as many tasks with replacement, and within each drawn task as many seeds; the same ones for all
-    scores [tasks, seeds, ...], so that pairs stay pairs. ValueError where their shapes differ.
+    scores [tasks, seeds, ...], so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a trained policy is the
+    same one on every task, so what a seed has in common over tasks must stay together. ValueError where their shapes differ.
     """
     shapes = {score.shape[:2] for score in scores}
     if len(shapes) != 1:
@@ -90,7 +91,7 @@ def bootstrap(
     found = []
     for _ in range(resamples):
         task = rng.integers(0, tasks, size=(tasks, 1))
-        drawn = rng.integers(0, seeds, size=(tasks, seeds))
+        drawn = rng.integers(0, seeds, size=(1 if crossed else tasks, seeds))
         found.append(np.asarray(statistic(*(score[task, drawn] for score in scores))))
     low, high = np.quantile(np.stack(found), (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2), axis=0)
     return low, high

@@ -61,7 +61,7 @@ def _bands(axes: Axes, looks: dict[str, tuple[str, str]], x: np.ndarray, curves:
         )  # fmt: skip
 
 
-def _regret_axes(axes: Axes) -> None:
+def regret_axes(axes: Axes) -> None:
     """Both axes logarithmic, regret linear below one percent."""
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
@@ -71,7 +71,7 @@ def _regret_axes(axes: Axes) -> None:
     axes.set_ylabel("regret, interquartile mean")
 
 
-def _finish(figure: Figure, axes: Axes, path: Path) -> str:
+def finish(figure: Figure, axes: Axes, path: Path) -> str:
     """A legend beside the axes, the file."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return style.save(figure, path)
@@ -86,9 +86,9 @@ def _trials(scores: Scores, path: Path) -> str:
     if np.isfinite(scores.chance).all():
         zero = np.array([statistics.interquartile_best(scores.regrets, int(k)) for k in x])
         axes.plot(x, 100 * zero, color=style.INK, linestyle=DASHES, linewidth=1.3, label="drawing at random")
-    _regret_axes(axes)
+    regret_axes(axes)
     axes.set_xlabel("trials (different kernels)")
-    return _finish(figure, axes, path)
+    return finish(figure, axes, path)
 
 
 def _seconds(scores: Scores, path: Path) -> str:
@@ -97,9 +97,9 @@ def _seconds(scores: Scores, path: Path) -> str:
     x = np.geomspace(max(1e-3, float(np.quantile(ends[:, 0], 0.5))), float(ends[:, 1].max()), POINTS)
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     _bands(axes, style.look(list(scores.strategies)), x, {name: at_seconds(c, x) for name, c in scores.curves.items()})
-    _regret_axes(axes)
+    regret_axes(axes)
     axes.set_xlabel("seconds of search and recorded measurement")
-    return _finish(figure, axes, path)
+    return finish(figure, axes, path)
 
 
 def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
@@ -163,4 +163,4 @@ def _improvement(scores: Scores, summary: dict[str, Any], reference: str, path: 
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     axes.set_xlabel(f"probability of a lower regret than {reference}")
-    return _finish(figure, axes, path) if names else style.save(figure, path)
+    return finish(figure, axes, path) if names else style.save(figure, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -28,13 +29,13 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         + (f"{CHANCE.capitalize()}: uniform draws of kernels without replacement, exactly. " if summary["chance"] else "")
         + "Trials, model evaluations, and overhead (wall time of a search outside of measuring) "
         "are means over the searches; training was done beforehand.", "",
-        *_table(_regret_head(summary), _regret_rows(summary)), "",
+        *table(_regret_head(summary), _regret_rows(summary)), "",
     ]  # fmt: skip
     others = (line.get("over", {}) for line in summary["strategies"].values())
     for name in dict.fromkeys(name for over in others for name in over):
         lines += _differences(summary, name)
     lines += _hypotheses(summary)
-    lines += ["## Tasks", "", *_table(("operator", "part of the split", "kernels"), [
+    lines += ["## Tasks", "", *table(("operator", "part of the split", "kernels"), [
         (task["operator"], task["part"], str(task["kernels"])) for task in tasks
     ])]  # fmt: skip
     lines += [f"\nLeft out: {name}: {why}" for name, why in summary["broken"].items()]
@@ -57,12 +58,12 @@ def _best(summary: dict[str, Any]) -> str:
 
 def show(console: Console, summary: dict[str, Any]) -> None:
     """The table of regrets, without intervals."""
-    table = Table(title="regret after so many trials", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    found = Table(title="regret after so many trials", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for position, name in enumerate(_regret_head(summary)):
-        table.add_column(name, justify="left" if position == 0 else "right")
+        found.add_column(name, justify="left" if position == 0 else "right")
     for row in _regret_rows(summary):
-        table.add_row(*(cell.partition(" [")[0] for cell in row))
-    console.print(table)
+        found.add_row(*(cell.partition(" [")[0] for cell in row))
+    console.print(found)
     for name, why in summary["broken"].items():
         console.print(f"left out: {name}: {why}", style="yellow", markup=False, soft_wrap=True)
 
@@ -77,7 +78,7 @@ def _regret_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
     lines = sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
     rows = [
         (
-            name, *(_interval(value, 1) for value in line["regret"]), f"{line['trials']:.0f}", f"{line['evaluations']:,.0f}",
+            name, *(interval_text(value, 1) for value in line["regret"]), f"{line['trials']:.0f}", f"{line['evaluations']:,.0f}",
             seconds_text(line["overhead_s"]), seconds_text(line["training_s"]),
         )
         for name, line in lines
@@ -95,7 +96,7 @@ def _differences(summary: dict[str, Any], other: str) -> list[str]:
 
     for name, line in summary["strategies"].items():
         if (found := line.get("over", {}).get(other)) is not None:
-            cells = (f"{_interval(v, 1, sign=True)}, p {_p(v['p_holm'])}" + better(v) for v in found)
+            cells = (f"{interval_text(v, 1, sign=True)}, p {p_text(v['p_holm'])}" + better(v) for v in found)
             rows.append((name, *cells))
     if not rows:
         return []
@@ -106,8 +107,8 @@ def _differences(summary: dict[str, Any], other: str) -> list[str]:
         "Mean difference of regret with the same task and seed (negative is better), its interval; p of a sign-flip test on "
         "the tasks' means (of a single task, on its seeds), adjusted by Holm over the strategies"
         + (", against the expectation." if other == "chance" else "; the probability that a search of this strategy is ahead.")
-        + f" With so few tasks and so many strategies no p is below {_p(least)}.",
-        "", *_table(("strategy", *(f"after {k}" for k in summary["checkpoints"])), rows), "",
+        + f" With so few tasks and so many strategies no p is below {p_text(least)}.",
+        "", *table(("strategy", *(f"after {k}" for k in summary["checkpoints"])), rows), "",
     ]  # fmt: skip
 
 
@@ -120,21 +121,21 @@ def _hypotheses(summary: dict[str, Any]) -> list[str]:
         for name, said in summary["hypotheses"].items()
     ]
     head = ("variant", "beside", "expected", *(f"after {k}" for k in summary["checkpoints"]))
-    return ["## Hypotheses", "", "Written down before the run.", "", *_table(head, rows), ""]
+    return ["## Hypotheses", "", "Written down before the run.", "", *table(head, rows), ""]
 
 
-def _interval(value: dict[str, float], digits: int, sign: bool = False) -> str:
+def interval_text(value: dict[str, float], digits: int, sign: bool = False) -> str:
     """A mean with its interval, in percent."""
     plus = "+" if sign else ""
     return f"{100 * value['mean']:{plus}.{digits}f} % [{100 * value['low']:.{digits}f}, {100 * value['high']:.{digits}f}]"
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
     """A p value with what digits matter."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """A Markdown table: the first column left, the others right."""
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows]

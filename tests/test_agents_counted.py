@@ -20,6 +20,7 @@ SMALLER = {
     "mcts": {"simulations": 5, "walk": 3, "climb": 2},
     "welder": {"limit": 20},
     "droplet": {"starts": 1},
+    "corrected": {"proposer": "greedy"},
 }
 """So that Python gets through them."""
 

@@ -31,7 +31,7 @@ def sampled(count: int) -> tuple[np.ndarray, np.ndarray]:
     rows, seconds = np.empty((1, ROW), dtype=np.int32), np.empty(1)
     for i, seed in enumerate(seeds):
         seconds[0] = np.inf
-        walk.walk(last[i], seed, tables.ints, tables.floats, tables.sizes, options, rows, seconds)
+        walk.walk(last[i], seed, tables.ints, tables.floats, tables.sizes, options, rows, seconds, np.zeros((0, 2)))
         best[i] = seconds[0]
     return last, best
 

@@ -35,7 +35,10 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
     "hydra": tuple(
         f"experiments/{name}.py"
-        for name in ("arguments", "bench", "compare", "peers/tvm", "record", "reproduce", "study", "train", "tune")
+        for name in (
+            "arguments", "bench", "compare", "fine_tune", "generalise", "learn_correction", "peers/tvm", "record", "reproduce",
+            "study", "train", "transfer", "tune", "tune_evaluations",
+        )  # fmt: skip
     ),
     "torch": (
         "agents/ppo.py",
@@ -44,7 +47,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "gensor_gym/measure/torch_cuda.py",
         "gensor_gym/measure/torch_prepacked.py",
     ),
-    "xgboost": ("agents/score_model.py", "agents/tree_model.py"),
+    "xgboost": ("agents/correction.py", "agents/score_model.py", "agents/tree_model.py"),
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 

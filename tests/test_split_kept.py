@@ -60,6 +60,14 @@ def test_values_of_the_traverser_are_those_that_tuning_found(name: str) -> None:
     assert all(value in choices[key] for key, value in result["values"].items())
 
 
+def test_values_of_the_traverser_for_evaluations_come_from_train_and_validation() -> None:
+    result = _read(ROOT / "results" / "tune" / "markov_evaluations.json")
+    assert _parts(result["train"]) == {"train"} and _parts(result["validation"]) == {"validation"}
+    config: Any = OmegaConf.load(ROOT / "conf" / "tune_evaluations.yaml")
+    assert list(result["values"]) == [str(count) for count in config.counts]
+    assert all(value in config.choices[key] for values in result["values"].values() for key, value in values.items())
+
+
 def test_tuning_refuses_the_test_part() -> None:
     with pytest.raises(ValueError, match="'test'.*train and validation only"):
         tasks_of("test", OmegaConf.create({"hardware": ["h200"], "space": "gensor"}))

@@ -1,0 +1,106 @@
+"""A construction graph that is watched: the best latency after every evaluation of the model, and an end of evaluations.
+
+For comparisons at equal evaluations. Whoever asks the model through the graph is watched exactly, evaluation by evaluation;
+compiled walks, which ask it themselves, tell of what they found (`ConstructionGraph.charge`). A policy's environment asks it as
+well: its episodes count when they have ended.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.session import BudgetSpent
+from gensor_gym.operators.types import Operator
+
+
+@dataclass
+class Curve:
+    """A search so far: every improvement, in order."""
+
+    evaluations: list[int] = field(default_factory=list)
+    """Evaluations of the model, that of the improvement among them."""
+    latencies: list[float] = field(default_factory=list)
+    """Seconds by the model of the best program then."""
+    elapsed: list[float] = field(default_factory=list)
+    """Wall seconds since the search began."""
+
+    def add(self, evaluations: int, latency: float, elapsed: float) -> None:
+        """An evaluation; nothing where it is no improvement."""
+        if math.isfinite(latency) and (not self.latencies or latency < self.latencies[-1]):
+            self.evaluations.append(evaluations)
+            self.latencies.append(latency)
+            self.elapsed.append(elapsed)
+
+    def best(self, evaluations: np.ndarray | float) -> np.ndarray:
+        """Best latency after so many evaluations, of the shape asked; infinite before the first program."""
+        at = np.searchsorted(np.array(self.evaluations), evaluations, side="right")
+        return np.array([math.inf, *self.latencies])[at]
+
+    def best_within(self, seconds: np.ndarray | float) -> np.ndarray:
+        """Best latency after so many wall seconds, of the shape asked; infinite before the first program."""
+        at = np.searchsorted(np.maximum.accumulate(np.array(self.elapsed)), seconds, side="right")
+        return np.array([math.inf, *self.latencies])[at]
+
+
+class WatchedGraph(ConstructionGraph):
+    """A graph with a curve. The evaluation beyond `limit` is not made: BudgetSpent ends the search.
+
+    Compiled walks are charged when they end. What they find beyond the limit does not enter the curve.
+    """
+
+    def __init__(self, operator: Operator | str, hardware: Hardware | str, space: str, limit: int) -> None:
+        """ValueError for a limit below 1, or a task that there is not."""
+        if limit < 1:
+            raise ValueError(f"limit {limit!r}: expected a number of evaluations, 1 or more")
+        super().__init__(operator, hardware, space)
+        self.limit = limit
+        self.curve = Curve()
+        self._begun = self._last = time.perf_counter()
+
+    def start(self) -> None:
+        """Begin to count seconds now."""
+        self._begun = self._last = time.perf_counter()
+
+    @property
+    def elapsed(self) -> float:
+        """Wall seconds since `start`."""
+        return time.perf_counter() - self._begun
+
+    def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
+        """Count, and note improvements; their times are spread evenly over the time since the charge before."""
+        before, since, now = self.evaluations, self._last - self._begun, self.elapsed
+        super().charge(evaluations)
+        for at, latency in improvements if improvements is not None else ():
+            if before + at <= self.limit:
+                self.curve.add(before + int(at), float(latency), since + (now - since) * float(at) / evaluations)
+        self._last = time.perf_counter()
+        if self.evaluations > self.limit:
+            self._end()
+
+    def latencies(self, rows: np.ndarray) -> np.ndarray:
+        """As of any graph, as far as the limit goes."""
+        before = self.evaluations
+        allowed = rows[: self.limit - before]
+        seconds = super().latencies(allowed)
+        now = self.elapsed
+        least = np.minimum.accumulate(seconds) if len(seconds) else seconds
+        for i in np.flatnonzero(np.diff(least, prepend=np.inf) < 0):
+            self.curve.add(before + int(i) + 1, float(least[i]), now)
+        if len(allowed) < len(rows):
+            self._end()
+        return seconds
+
+    def note(self, latency: float) -> None:
+        """The best program that a round ended with, for searches whose evaluations were not watched one by one."""
+        self.curve.add(self.evaluations, latency, self.elapsed)
+
+    def _end(self) -> None:
+        """No evaluation is left."""
+        self.evaluations = min(self.evaluations, self.limit)
+        raise BudgetSpent(f"{self.limit} of {self.limit} model evaluations spent")

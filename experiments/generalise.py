@@ -1,0 +1,140 @@
+"""Zero-shot: trained policies beside search by the model on operators that nothing was trained on, the optimum known.
+
+`python -m experiments.generalise` (conf/generalise.yaml, docs/generalisation.md). Nothing is timed but the searches themselves.
+Every search is a line of lines.jsonl, kept as soon as it is there: a command that was stopped goes on where it was. A line stays
+valid as long as fingerprint, hyperparameters and policy are the same; delete the file to have all of them made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from experiments import generalise_report
+from experiments.anytime import Search, run_search
+from experiments.arguments import readable
+from experiments.folders import make_folder
+from experiments.generalise_plan import Plan, plan_of, searches
+from experiments.generalise_scores import Study, summarise, task_of
+from experiments.optima import optima
+from experiments.policies import Trained, train_missing
+from experiments.pool import side_by_side
+from experiments.results import write_text
+from gensor_gym.exact import Certificate
+
+
+class Kept:
+    """The lines of a file of searches, by key; a torn last line is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there."""
+        self.path = path
+        self.rows: dict[str, dict[str, Any]] = {}
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:
+            write_text(path, whole)
+        for line in whole.splitlines():
+            row = json.loads(line)
+            self.rows[row["key"]] = row
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Append a line, which the system holds when this returns."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            left = memoryview((json.dumps(row) + "\n").encode())
+            while left:
+                left = left[os.write(descriptor, left) :]
+        finally:
+            os.close(descriptor)
+        self.rows[row["key"]] = row
+
+
+def run_missing(wanted: Sequence[Search], kept: Kept, processes: int, console: Console) -> list[dict[str, Any]]:
+    """The lines of all searches, in their order; those that are not there are made, side by side."""
+    keys = [search.key for search in wanted]
+    left = [search for search, key in zip(wanted, keys, strict=True) if key not in kept.rows]
+    if len(left) < len(wanted):
+        console.print(f"{len(wanted) - len(left)} of {len(wanted)} searches were done before.")
+    columns = (TextColumn("searches"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("", total=len(left))
+        for row in side_by_side(run_search, left, processes):
+            kept.add(row)
+            progress.advance(bar)
+    return [kept.rows[key] for key in keys]
+
+
+def certified(
+    texts: Iterable[str], hardware: str, plan: Plan, console: Console
+) -> tuple[dict[str, Certificate], dict[str, str]]:
+    """Optima of operators on a hardware, certified into the study's folder where they do not ship, and why others have none."""
+    with console.status(f"certified optima on {hardware}"):
+        return optima(texts, hardware, plan.space, plan.output, plan.processes, plan.nodes)
+
+
+def study(plan: Plan, console: Console) -> dict[str, Any]:
+    """Train, certify, search what is missing; write summary, page and figures; returns the summary."""
+    make_folder(plan.output)
+    policies: dict[str, Sequence[Trained]] = {}
+    for learned in plan.policies:
+        with console.status(f"policies {learned.name}: training what is missing"):
+            policies[learned.name] = train_missing(
+                learned.folder, plan.seeds, plan.hardware, plan.space, learned.train, plan.processes
+            )
+    known, unknown = certified([str(op) for op in plan.operators], plan.hardware, plan, console)
+    if not known:
+        raise ValueError(f"no optimum is certified: {unknown}; the study needs one task with an optimum at least")
+    rows = run_missing(searches(plan, list(known), policies), Kept(plan.output / "lines.jsonl"), plan.processes, console)
+    tasks = [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known]
+    with console.status("summary and figures"):
+        found = Study(plan, tasks, rows, policies)
+        summary = summarise(found, unknown)
+        _write(found, summary)
+    return summary
+
+
+def _write(found: Study, summary: dict[str, Any]) -> None:
+    """summary.json, figures, summary.md."""
+    plan, names = found.plan, []
+    if plan.figures:
+        from experiments import generalise_figures
+
+        names = generalise_figures.draw(found, plan.output)
+    write_text(plan.output / "summary.json", json.dumps({**summary, "config": plan.config}, indent=1))
+    write_text(plan.output / "summary.md", generalise_report.markdown(summary, names))
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="generalise")
+def run(config: DictConfig) -> None:
+    """One configuration."""
+    console, begin = Console(), time.perf_counter()
+    try:
+        plan = plan_of(config)
+        summary = study(plan, console)
+    except (ValueError, RuntimeError, OSError) as error:
+        console.print(str(error), style="red", soft_wrap=True, markup=False)
+        sys.exit(2)
+    generalise_report.show(console, summary)
+    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {plan.output}", soft_wrap=True)
+
+
+def main() -> None:
+    """Command line."""
+    sys.argv[1:] = readable(sys.argv[1:])
+    run()
+
+
+if __name__ == "__main__":
+    main()

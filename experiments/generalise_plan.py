@@ -1,0 +1,164 @@
+"""What a study of generalisation is asked to do: its tasks, policies and searches, checked and resolved."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from agents import STRATEGIES, get_strategy
+from experiments.anytime import Search, digest_of_policy
+from experiments.optima import split_of
+from experiments.policies import Trained
+from experiments.settings import ROOT
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.operators.types import Operator
+
+BUDGET = "@"
+"""Before the evaluations that a variant's values were chosen for, in the name of a search."""
+SAMPLED = " best of "
+"""Before the number of episodes, in the name of a policy's search that has one round of so many."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A strategy that constructs by a trained policy."""
+
+    name: str
+    of: str
+    parameters: dict[str, Any]
+    best_of: int | None
+    """Episodes of its second search; None of a strategy without episodes, of which the first round is looked at."""
+    folder: str
+    train: dict[str, Any]
+
+    @property
+    def sampled(self) -> str:
+        """Name of the search that has one round of `best_of` episodes; without episodes, of the only one."""
+        return self.name if self.best_of is None else f"{self.name}{SAMPLED}{self.best_of}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study, resolved."""
+
+    part: str
+    operators: tuple[Operator, ...]
+    left_out: tuple[str, ...]
+    """Operators without an optimum that could be asked for."""
+    hardware: str
+    space: str
+    evaluations: int
+    checkpoints: tuple[int, ...]
+    seconds: tuple[float, ...]
+    seeds: tuple[int, ...]
+    processes: int
+    nodes: int
+    resamples: int
+    figures: bool
+    output: Path
+    policies: tuple[Contender, ...]
+    strategies: dict[str, dict[int, tuple[str, dict[str, Any]]]]
+    """Name -> number of evaluations that its values are for (0 where they are for any) -> registered name, values."""
+    reference: str
+    config: dict[str, Any]
+
+
+def plan_of(config: DictConfig) -> Plan:
+    """Resolve a configuration (conf/generalise.yaml); ValueError names what is wrong with it."""
+    plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    for name in ("evaluations", "processes", "nodes", "resamples"):
+        if not isinstance(plain[name], int) or plain[name] < 1:
+            raise ValueError(f"{name} {plain[name]!r}: expected a number, 1 or more")
+    seeds = plain["seeds"]
+    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        raise ValueError(f"seeds {seeds!r}: expected a list of numbers from 0")
+    policies = tuple(_learned(name, given) for name, given in (plain["policies"] or {}).items())
+    strategies = {name: _variants(name, given or {}) for name, given in (plain["strategies"] or {}).items()}
+    if plain["reference"] not in strategies:
+        raise ValueError(f"reference {plain['reference']!r}: expected one of the strategies, {sorted(strategies)}")
+    if twice := set(strategies) & {policy.name for policy in policies}:
+        raise ValueError(f"names {sorted(twice)} are those of a strategy and of a policy")
+    part, chosen = plain["part"], plain["operators"]
+    ops = tuple(dict.fromkeys(operators.resolve(chosen if chosen is not None else f"split/v1/{part}")))
+    asked, out = split_of([str(op) for op in ops])
+    return Plan(
+        part if chosen is None else "chosen", tuple(op for op in ops if str(op) in asked), tuple(out),
+        machines.get(plain["env"]["hardware"]).name, plain["env"]["space"], plain["evaluations"],
+        _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), _numbers("seconds", plain["seconds"], None),
+        tuple(dict.fromkeys(seeds)), plain["processes"], plain["nodes"], plain["resamples"],
+        bool(plain["figures"]), Path(plain["output"]), policies, strategies, plain["reference"], plain,
+    )  # fmt: skip
+
+
+def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
+    """Positive numbers in order, none above `most`; ValueError where none is left."""
+    if not isinstance(values, list) or not all(isinstance(v, (int, float)) and v > 0 for v in values):
+        raise ValueError(f"{name} {values!r}: expected a list of positive numbers")
+    kept = tuple(sorted({v for v in values if most is None or v <= most}))
+    if not kept:
+        raise ValueError(f"{name} {values!r}: expected at least one of at most {most}")
+    return kept
+
+
+def _learned(name: str, given: dict[str, Any]) -> Contender:
+    """One policy of the configuration; ValueError where its strategy takes no checkpoint."""
+    of, fields = given["of"], set()
+    if of in STRATEGIES:
+        fields = {field.name for field in dataclasses.fields(type(get_strategy(of)))}  # type: ignore[arg-type]
+    if "checkpoint" not in fields:
+        raise ValueError(f"policies.{name}.of {of!r}: expected a strategy with a checkpoint, such as 'ppo'")
+    best_of = given.get("best_of")
+    if (best_of is None) is ("episodes" in fields) or (best_of is not None and not (isinstance(best_of, int) and best_of > 0)):
+        raise ValueError(f"policies.{name}.best_of {best_of!r}: expected a number of episodes, null where {of!r} has none")
+    return Contender(name, of, given.get("parameters") or {}, best_of, given["folder"], given.get("train") or {})
+
+
+def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str, Any]]]:
+    """Registered name and values of a strategy by the evaluations that they are for."""
+    parameters = dict(given)
+    of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
+    if of not in STRATEGIES:
+        raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(STRATEGIES)}")
+    if tuned is None:
+        return {0: (of, parameters)}
+    path = Path(tuned) if Path(tuned).is_absolute() else ROOT / tuned
+    if not path.exists():
+        raise ValueError(f"strategies.{name}.tuned {tuned!r}: no such file; python -m experiments.tune_evaluations makes it")
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if found["strategy"] != of:
+        raise ValueError(f"strategies.{name}.tuned {tuned!r}: values of {found['strategy']!r}, not of {of!r}")
+    return {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
+
+
+def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:
+    """All searches: strategies, then policies; tasks are those with a certified optimum."""
+    found = []
+    of = (plan.hardware, plan.space)
+    for name, variants in plan.strategies.items():
+        for count, (registered, values) in variants.items():
+            label = f"{name}{BUDGET}{count}" if count else name
+            found += [
+                Search(label, registered, values, task, *of, seed, plan.evaluations) for task in tasks for seed in plan.seeds
+            ]
+    for learned in plan.policies:
+        for trained in policies[learned.name]:
+            for task in tasks:
+                found += searches_of(learned, trained, task, *of, plan.evaluations)
+    return found
+
+
+def searches_of(learned: Contender, trained: Trained, task: str, hardware: str, space: str, evaluations: int) -> list[Search]:
+    """The searches of one policy on one task: until the evaluations are spent, and one round of `best_of` episodes."""
+    digest = digest_of_policy(trained.folder)
+    values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}
+    if learned.best_of is None:
+        return [Search(learned.name, learned.of, values, task, hardware, space, trained.seed, evaluations, policy=digest)]
+    rest = (learned.of, {**values, "episodes": learned.best_of}, task, hardware, space, trained.seed, evaluations)
+    return [Search(learned.name, *rest, policy=digest), Search(learned.sampled, *rest, once=True, policy=digest)]

@@ -1,0 +1,91 @@
+"""Policies of a study: those whose folder has none are trained, a subprocess of `experiments.train` each, side by side.
+
+`experiments.train` goes on from its last checkpoint, so a training that was stopped is not lost.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.ppo import read_card
+from experiments.pool import ONE_THREAD
+from experiments.settings import ROOT
+from gensor_gym import operators
+from gensor_gym.fingerprint import fingerprint
+
+NEEDED = ("policy.zip", "card.json")
+"""What a folder that holds a policy has."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One policy."""
+
+    folder: Path
+    seed: int
+    seconds: float
+    """Wall time of its training, from its card."""
+    steps: int
+    """Steps of the environment in training."""
+
+
+def folder_of(pattern: str, seed: int, hardware: str) -> Path:
+    """The folder of a training seed: `{seed}` and `{hardware}` in the pattern are filled in.
+
+    ValueError where the pattern has no `{seed}`.
+    """
+    if "{seed}" not in pattern:
+        raise ValueError(f"folder {pattern!r}: expected {{seed}} in it, and {{hardware}} if several are trained for")
+    return Path(pattern.format(seed=seed, hardware=hardware)).resolve()
+
+
+def train_missing(
+    pattern: str, seeds: Sequence[int], hardware: str, space: str, overrides: Mapping[str, Any], processes: int
+) -> list[Trained]:
+    """The policies of all seeds, trained where the folder has none; `overrides` go to `experiments.train`.
+
+    ValueError for one of another fingerprint, or trained on another hardware or space; RuntimeError where training failed.
+    """
+    folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
+    missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
+    commands = [command_of(folders[seed], seed, hardware, space, overrides) for seed in missing]
+    with ThreadPoolExecutor(max(1, processes)) as pool:
+        list(pool.map(_run, commands))
+    return [_checked(folders[seed], seed, hardware, space) for seed in seeds]
+
+
+def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> list[str]:
+    """The command that trains one policy, on one thread."""
+    fixed = {"seed": seed, "output": folder, "env.hardware": hardware, "env.space": space, "torch_threads": 1}
+    return [sys.executable, "-m", "experiments.train", *(f"{name}={value}" for name, value in {**overrides, **fixed}.items())]
+
+
+def _run(command: list[str]) -> None:
+    """Train; what it prints goes to train.log beside the policy."""
+    folder = Path(next(word for word in command if word.startswith("output=")).removeprefix("output="))
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
+    with (folder / "train.log").open("a", encoding="utf-8") as log:
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        last = (folder / "train.log").read_text(encoding="utf-8").strip().splitlines()[-1:]
+        raise RuntimeError(f"training of {folder} failed: {' '.join(last)} (more in {folder / 'train.log'})")
+
+
+def _checked(folder: Path, seed: int, hardware: str, space: str) -> Trained:
+    """The policy of a folder, if it is what is asked for."""
+    card = read_card(folder)
+    env = card["config"]["env"]
+    found = (card["fingerprint"], env["hardware"], env["space"], card["config"]["seed"])
+    if found != (asked := (fingerprint(), hardware, space, seed)):
+        raise ValueError(f"policy {folder}: fingerprint, hardware, space and seed are {found}, asked for are {asked}")
+    if {operators.part_of(op) for op in operators.resolve(card["operators"])} != {"train"}:
+        raise ValueError(f"policy {folder} was trained on {card['operators']}: expected operators of the train part")
+    return Trained(folder, seed, float(card["training_seconds"]), int(card["training_steps"]))

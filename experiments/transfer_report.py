@@ -1,0 +1,91 @@
+"""The transfer matrix as a page and as a heat map."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from experiments import style
+from experiments.study_report import interval_text, p_text, table
+
+DARK = 0.45
+"""Share of the colours above which numbers are written in white."""
+
+
+def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+    """The summary as a page."""
+    columns, hardware = summary["columns"], summary["hardware"]
+    head = ("trained on", *(f"tested on {name}" for name in hardware))
+    lines = [
+        "# Policies between models of GPUs", "",
+        f"Policy `{summary['policy']}`, {summary['round']}, space {summary['space']}, {summary['part']} part, "
+        f"{len(summary['seeds'])} training seeds. The hardware is a model: nothing ran on a GPU. Fingerprint "
+        f"{summary['fingerprint']}. {summary['date']}.", "",
+        "Mean regret, log(T / T*) to the optimum certified for the tested hardware, over operators and seeds; in brackets 95 % "
+        "intervals of a bootstrap over operators and training seeds. Bold: trained there. Searches are stopped at the "
+        "evaluations of the policy trained there.", "",
+        *table(head, [(name, *(_cell(columns[on], name, on) for on in hardware)) for name in hardware]), "",
+        *table(("search", *head[1:]), [
+            (name, *(_cell(columns[on], name, on) for on in hardware)) for name in summary["strategies"]
+        ]), "",
+        "## What transfer costs", "",
+        "Mean regret less that of the policy trained there, same operator and seed; p of a sign-flip test on the operators' "
+        "means, adjusted by Holm within a column.", "",
+        *table(head, [
+            (name, *(_over(columns[on], name) for on in hardware)) for name in [*hardware, *summary["strategies"]]
+        ]), "",
+        "## Costs and operators", "",
+        *table(("hardware", "operators", "evaluations, trained there", "training a seed"), [
+            (
+                name, str(len(columns[name]["operators"])), f"{columns[name]['evaluations'][name]:,.0f}",
+                f"{statistics.mean(summary['training_s'][name]):.0f} s",
+            )
+            for name in hardware
+        ]), "",
+    ]  # fmt: skip
+    if summary["left_out"]:
+        lines += [f"Left out: {len(summary['left_out'])} elementwise maps, whose optima are not certified.", ""]
+    for name, unknown in summary["unknown"].items():
+        lines += [f"Left out on {name}: `{text}`: {why}\n" for text, why in unknown.items()]
+    for name in figures:
+        lines += ["", f"![{name}]({name})"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(column: dict[str, Any], name: str, tested_on: str) -> str:
+    """A mean regret with its interval."""
+    text = interval_text(column["regret"][name], 1)
+    return f"**{text}**" if name == tested_on else text
+
+
+def _over(column: dict[str, Any], name: str) -> str:
+    """A difference to the policy trained there."""
+    line = column["over_native"].get(name)
+    return "" if line is None else f"{interval_text(line, 1, sign=True)}, p {p_text(line['p_holm'])}"
+
+
+def draw(summary: dict[str, Any], path: Path) -> str:
+    """The heat map of mean regrets: trained on in rows, tested on in columns; returns the file's name."""
+    hardware, rows = summary["hardware"], [*summary["hardware"], *summary["strategies"]]
+    values = 100 * np.array([[summary["columns"][on]["regret"][name]["mean"] for on in hardware] for name in rows])
+    with plt.rc_context({**style.RC, "axes.grid": False}):
+        figure, axes = plt.subplots(figsize=(1.6 + 0.95 * len(hardware), 1.3 + 0.5 * len(rows)))
+        largest = max(float(values.max()), 1e-9)
+        image = axes.imshow(values, cmap="viridis_r", vmin=0.0, vmax=largest, aspect="auto")
+        for i, j in np.ndindex(values.shape):
+            colour = "white" if values[i, j] > DARK * largest else style.INK
+            weight = "bold" if rows[i] == hardware[j] else "normal"
+            axes.text(j, i, f"{values[i, j]:.1f} %", ha="center", va="center", color=colour, fontweight=weight)
+        axes.axhline(len(hardware) - 0.5, color="white", linewidth=4)
+        axes.set_xticks(range(len(hardware)), hardware)
+        axes.set_yticks(range(len(rows)), [f"trained on {name}" for name in hardware] + summary["strategies"])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("tested on the model of")
+        axes.set_title(f"mean regret, {summary['round']}")
+        figure.colorbar(image, ax=axes, format="%g %%", fraction=0.04)
+        return style.save(figure, path)
