@@ -1,0 +1,55 @@
+"""How good a policy is on operators it does not learn from, by the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.learners import Learner
+from agents.markov import MarkovExtended
+from agents.ppo import Ppo, rollout
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.vector import ConstructVectorEnv
+
+
+class Validation:
+    """Episodes on a list of operators, the same ones again whenever it is asked."""
+
+    def __init__(self, ops: Any, arguments: dict[str, Any], episodes: int, seed: int) -> None:
+        """`ops` as `operators.resolve` takes them; `arguments` of the environments; ValueError names a bad value."""
+        if episodes < 1:
+            raise ValueError(f"eval_episodes is {episodes}; expected 1 or more")
+        self.seed = seed
+        self.envs = [
+            ConstructVectorEnv(episodes, operator=op, autoreset_mode="Disabled", **arguments) for op in operators.resolve(ops)
+        ]
+
+    def score(self, learner: Learner, model: Any) -> dict[str, float]:
+        """Geometric mean over operators of the best program's latency over the roofline floor: 1 is the least there can be."""
+        rng = np.random.default_rng(self.seed)
+        logs = []
+        for envs in self.envs:
+            sight = learner.sight(envs, 1)
+            rollout(learner, model, sight, rng)
+            logs.append(np.log(sight.programs()[1].min() / envs.tasks.graphs[0].floor))
+        return {"validation_latency_over_floor": float(np.exp(np.mean(logs)))}
+
+    def close(self) -> None:
+        """Stop threads."""
+        for envs in self.envs:
+            envs.close()
+
+
+def against_markov(ops: Iterable[Any], folder: Path, hardware: str, space: str, episodes: int, seed: int) -> dict[str, float]:
+    """Geometric mean over operators of (best of the policy's episodes) / (best of `markov_ext`), by the model."""
+    ratios = []
+    for op in ops:
+        graph = ConstructionGraph(op, hardware, space)
+        rng = np.random.default_rng(seed)
+        ours = Ppo(space=space, checkpoint=str(folder), episodes=episodes).construct(graph, rng).latencies[0]
+        ratios.append(np.log(ours / MarkovExtended(space=space).construct(graph, rng).latencies[0]))
+    return {"validation_latency_over_markov_ext": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
