@@ -1,4 +1,4 @@
-"""A learned policy (MaskablePPO) as a strategy: it proposes programs, the model ranks them, the top is measured."""
+"""A learned policy as a strategy: its episodes propose programs, the model ranks them, the top is measured."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sb3_contrib import MaskablePPO
 
+from agents.learners import Learner, get_learner
 from agents.ranking import Construction, measure_rankings, ranked
+from agents.sight import Sight
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import Session
 
@@ -23,7 +25,7 @@ POLICIES = Path(__file__).resolve().parent.parent / "results" / "policies"
 
 @dataclass(frozen=True)
 class Ppo:
-    """Sample episodes of the policy, rank their programs by the model, measure the top.
+    """Sample episodes of the policy, rank the programs they saw by the model, measure the top.
 
     The checkpoint is a folder with `policy.zip` and `card.json`; by default the one shipped for the hardware's kind. It was
     trained on the train split on the analytic tier only.
@@ -34,6 +36,8 @@ class Ppo:
     """Folder of the policy; empty takes results/policies/ppo_<kind of hardware>."""
     episodes: int = 64
     """Episodes sampled at a time, the first of them greedy."""
+    retain: int = 4
+    """Fastest programs kept of each episode."""
     per_register_tile: int = 2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
@@ -41,17 +45,19 @@ class Ppo:
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Programs proposed by the policy, fastest by the model first; no measurement."""
-        begin = time.perf_counter()
-        model = load_policy(str(self.folder(graph)))
+        """The fastest programs that the policy's episodes saw, fastest by the model first; no measurement."""
+        begin, before = time.perf_counter(), graph.evaluations
+        learner, model = load_policy(str(self.folder(graph)))
         envs = ConstructVectorEnv(
             self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
         )
-        rows, steps = rollout(model, envs, rng)
+        sight = learner.sight(envs, self.retain)
+        steps = rollout(learner, model, sight, rng)
         envs.close()
-        graph.charge(steps)
-        schedules, latencies = ranked(rows, graph.latencies(rows), graph)
-        return Construction(schedules, latencies, steps, steps + len(rows), time.perf_counter() - begin)
+        graph.charge(sight.evaluations)
+        rows, seconds = sight.programs()
+        schedules, latencies = ranked(rows, seconds, graph)
+        return Construction(schedules, latencies, steps, graph.evaluations - before, time.perf_counter() - begin)
 
     def folder(self, graph: ConstructionGraph) -> Path:
         """Where the checkpoint lies."""
@@ -62,53 +68,49 @@ class Ppo:
         return float(read_card(self.folder(graph))["training_seconds"])
 
 
-def rollout(model: MaskablePPO, envs: ConstructVectorEnv, rng: np.random.Generator) -> tuple[np.ndarray, int]:
-    """Last schedules int32 [B, ROW] of one episode in every environment, and the steps taken in all.
+def rollout(learner: Learner, model: Any, sight: Sight, rng: np.random.Generator) -> int:
+    """One episode in every environment of the sight, which remembers the programs; returns the steps taken in all.
 
     Environment 0 takes the most probable legal action, the others sample.
     """
-    observation, _ = envs.reset(seed=int(rng.integers(2**31)))
+    envs = sight.envs
+    flat, _ = envs.reset(seed=int(rng.integers(2**31)))
     over, steps = np.zeros(envs.num_envs, dtype=bool), 0
-    last = envs.rows.copy()
-    while not over.all():
-        actions = act(model, observation, envs.action_masks(), rng)
-        steps += int(np.count_nonzero(~over))
-        observation, _, ended, _, _ = envs.step(actions)
-        fresh = ended & ~over
-        last[fresh] = envs.rows[fresh]
+    while True:
+        live = np.flatnonzero(~over)
+        seen, masks = sight.observe(flat, over)[live], envs.action_masks()[live]
+        actions = np.full(envs.num_envs, STOP)
+        actions[live] = act(learner.logits(model, seen, masks), live == 0, rng)
+        steps += len(live)
+        flat, _, ended, _, _ = envs.step(actions)
         over |= ended
-        if ended.any() and not over.all():
-            observation, _ = envs.reset(options={"reset_mask": ended})
-    return last, steps
+        if over.all():
+            return steps
+        if ended.any():
+            flat, _ = envs.reset(options={"reset_mask": ended})
 
 
-def act(model: MaskablePPO, observation: np.ndarray, masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Actions int64 [B]: greedy for the first row, drawn by `rng` from the masked distribution for the others."""
-    import torch
-
-    with torch.no_grad():
-        tensor = torch.as_tensor(observation)
-        masked: Any = model.policy.get_distribution(tensor, action_masks=masks)
-        logits = masked.distribution.logits.numpy()
-    gumbel = rng.gumbel(size=logits.shape)
-    gumbel[0] = 0.0
-    return np.where(masks, logits + gumbel, -np.inf).argmax(axis=1)
+def act(logits: np.ndarray, greedy: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Actions int64 [B] from logits [B, N]: the most probable where `greedy` [B], else drawn by `rng`."""
+    return (logits + np.where(greedy[:, None], 0.0, rng.gumbel(size=logits.shape))).argmax(axis=1)
 
 
 @lru_cache(maxsize=8)
-def load_policy(folder: str) -> MaskablePPO:
-    """The policy of a checkpoint folder; FileNotFoundError says how to train one, ValueError that its layout is another."""
+def load_policy(folder: str) -> tuple[Learner, Any]:
+    """How the policy of a checkpoint folder was learned, and its model.
+
+    FileNotFoundError says how to train one, ValueError that its layout is another.
+    """
     path = Path(folder) / "policy.zip"
     if not path.exists():
-        raise FileNotFoundError(
-            f"no policy at {path}; train one with: python -m experiments.train agent=ppo output={folder}"
-        )
+        raise FileNotFoundError(f"no policy at {path}; train one with: python -m experiments.train output={folder}")
     card = read_card(Path(folder))
     if card["layout"] != LAYOUT_VERSION:
         raise ValueError(
             f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}"
         )
-    return MaskablePPO.load(path, device="cpu")
+    learner = get_learner(card["agent"])
+    return learner, learner.load(path, None)
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -18,11 +18,13 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from agents.learners import get_learner
 from agents.ppo import Ppo
+from agents.seen import SeenVecEnv
+from agents.sight import Sight
 from experiments.folders import make_folder
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -60,16 +62,6 @@ class Watch(BaseCallback):
                 file.write(json.dumps(self.curve[-1]) + "\n")
 
 
-def make_model(cfg: DictConfig, env: VecEnv) -> MaskablePPO:
-    """A fresh learner; gamma is the environment's discount."""
-    return MaskablePPO(
-        "MlpPolicy", env, gamma=cfg.env.discount, n_steps=cfg.ppo.n_steps, batch_size=cfg.ppo.batch_size,
-        n_epochs=cfg.ppo.n_epochs, learning_rate=cfg.ppo.learning_rate, ent_coef=cfg.ppo.ent_coef,
-        gae_lambda=cfg.ppo.gae_lambda, clip_range=cfg.ppo.clip_range, target_kl=cfg.ppo.target_kl,
-        policy_kwargs={"net_arch": list(cfg.ppo.net_arch)}, seed=cfg.seed, device="cpu",
-    )  # fmt: skip
-
-
 def evaluate(cfg: DictConfig, folder: Path) -> dict[str, float]:
     """Geometric mean over the validation split of (policy's best of its episodes) / (traverser's best), by the model."""
     from agents.markov import MarkovExtended
@@ -86,7 +78,7 @@ def evaluate(cfg: DictConfig, folder: Path) -> dict[str, float]:
 def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more: object) -> None:
     """Configuration, data, cost and evaluation beside the policy."""
     card = {
-        "agent": "ppo", "config": OmegaConf.to_container(cfg), "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
+        "agent": cfg.agent.name, "config": OmegaConf.to_container(cfg), "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
         "split": "v1 train", "operators": cfg.operators, "training_seconds": round(seconds, 1), "training_steps": steps,
         "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
     }  # fmt: skip
@@ -95,15 +87,13 @@ def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more
     temporary.replace(folder / "card.json")
 
 
-def prepare(cfg: DictConfig) -> tuple[Path, VecEnv]:
+def prepare(cfg: DictConfig, sight: type[Sight]) -> tuple[Path, VecEnv]:
     """The folder, made, and the environments; ValueError names a bad argument."""
-    if cfg.agent != "ppo":
-        raise ValueError(f"no agent {cfg.agent!r}; trainable agents are ['ppo']")
     from gensor_gym.env.sb3 import make_sb3
 
     folder = make_folder(cfg.output)
     arguments: Any = OmegaConf.to_container(cfg.env)
-    return folder, make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **arguments)
+    return folder, SeenVecEnv(make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **arguments), sight)
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")
@@ -111,13 +101,14 @@ def main(cfg: DictConfig) -> None:
     """Train, save policy and card, evaluate on the validation split."""
     torch.set_num_threads(cfg.torch_threads)
     try:
-        folder, env = prepare(cfg)
+        learner = get_learner(cfg.agent.name)
+        folder, env = prepare(cfg, learner.sight)
     except ValueError as error:
         sys.exit(str(error))
     console = Console()
     last = folder / "last.zip"
     resumed = bool(cfg.resume and last.exists())
-    model = MaskablePPO.load(last, env=env, device="cpu") if resumed else make_model(cfg, env)
+    model = learner.load(last, env) if resumed else learner.make(cfg.agent, env, cfg.seed)
     begin = time.perf_counter()
     with Progress(
         "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
@@ -126,7 +117,7 @@ def main(cfg: DictConfig) -> None:
         left = max(0, cfg.steps - model.num_timesteps)
         model.learn(left, callback=watch, reset_num_timesteps=not resumed)
     seconds = time.perf_counter() - begin
-    model.save(folder / "policy.zip", exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
+    model.save(folder / "policy.zip", exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
     last.unlink(missing_ok=True)
     write_card(cfg, folder, seconds, model.num_timesteps, resumed=resumed)
     scores = evaluate(cfg, folder)

@@ -103,6 +103,11 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         return self._rows
 
     @property
+    def task_indices(self) -> np.ndarray:
+        """Number of every environment's task in `tasks`, int64 [B]; a view, valid until the next reset."""
+        return self._task
+
+    @property
     def schedules(self) -> list[Schedule]:
         """Current schedule of every environment."""
         return [Schedule(row) for row in self._rows]

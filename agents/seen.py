@@ -1,0 +1,51 @@
+"""The training environment of a policy: it shows what its sight does, and returns that begin at the same level in every task."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
+
+from agents.sight import Sight
+from gensor_gym.cost.roofline import CAP_OVER_FLOOR
+from gensor_gym.env.sb3 import ConstructVecEnv
+
+
+class SeenVecEnv(VecEnvWrapper):
+    """Observations of a `Sight`. The last reward is made smaller by a constant of the task, log(T_cap / T_start).
+
+    With shaping and discount 1 a return is then the log speed-up over the program it began with, less the step costs: a policy
+    is not changed by a constant of the task, and the critic need not learn it.
+    """
+
+    venv: ConstructVecEnv
+
+    def __init__(self, venv: ConstructVecEnv, sight: type[Sight]) -> None:
+        """`venv` must see the flat observation."""
+        self.sight = sight(venv.envs)
+        super().__init__(venv, observation_space=self.sight.space)
+        self._running = np.zeros(venv.num_envs, dtype=np.bool_)
+        tasks = venv.envs.tasks
+        starts = [graph.latency(graph.initial()) for graph in tasks.graphs]
+        self._constants = np.array(
+            [math.log(CAP_OVER_FLOOR * graph.floor / start) for graph, start in zip(tasks.graphs, starts, strict=True)]
+        )
+
+    @property
+    def discount(self) -> float:
+        """The discount of the process: gamma of an agent."""
+        return self.venv.discount
+
+    def reset(self) -> np.ndarray:
+        """Observations of the first states."""
+        return self.sight.observe(self.venv.reset(), self._running)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """As of the environment inside, the observations by the sight."""
+        played = self.venv.envs.task_indices.copy()
+        flat, rewards, ended, infos = self.venv.step_wait()
+        over: Any = ended
+        rewards = rewards - np.where(over, self._constants[played], 0.0).astype(np.float32)
+        return self.sight.observe(flat, self._running), rewards, ended, infos
