@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -23,8 +23,8 @@ class Learner:
 
     make: Callable[[Mapping[str, Any], Any, int], Any]
     """(settings, `VecEnv`, seed) -> a fresh model, which has `learn`, `save` and `num_timesteps`."""
-    load: Callable[[Path, Any], Any]
-    """(file, `VecEnv` to go on training with, or None) -> the saved model."""
+    load: Callable[[Path | BinaryIO, Any], Any]
+    """(path or open file, `VecEnv` to go on training with, or None) -> the saved model."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
     """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf where not legal."""
     values: Callable[[Any, np.ndarray], np.ndarray]
@@ -34,6 +34,9 @@ class Learner:
 
 
 LEARNERS: dict[str, str] = {
+    "a2c": "agents.masked_a2c:A2C",
+    "dqn": "agents.masked_q:DQN_LEARNER",
+    "qrdqn": "agents.masked_q:QRDQN_LEARNER",
     "ppo": "agents.masked_ppo:PPO",
     "ppo_axes": "agents.masked_ppo:PPO_AXES",
     "ppo_successors": "agents.masked_ppo:PPO_SUCCESSORS",

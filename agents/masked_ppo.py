@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -98,7 +98,7 @@ class Line:
         return self.last + (self.first - self.last) * left
 
 
-def load(path: Path, env: Any = None) -> MaskablePPO:
+def load(path: Path | BinaryIO, env: Any = None) -> MaskablePPO:
     """A saved model, on the CPU."""
     return MaskablePPO.load(path, env=env, device="cpu")
 

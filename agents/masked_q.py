@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -162,12 +162,12 @@ def _arguments(settings: Mapping[str, Any], env: Any, seed: int, more: dict[str,
     }  # fmt: skip
 
 
-def load_dqn(path: Path, env: Any = None) -> MaskedDQN:
+def load_dqn(path: Path | BinaryIO, env: Any = None) -> MaskedDQN:
     """A saved one."""
     return MaskedDQN.load(path, env=None if env is None else MaskedObservations(env), device="cpu")
 
 
-def load_qrdqn(path: Path, env: Any = None) -> MaskedQRDQN:
+def load_qrdqn(path: Path | BinaryIO, env: Any = None) -> MaskedQRDQN:
     """A saved one."""
     return MaskedQRDQN.load(path, env=None if env is None else MaskedObservations(env), device="cpu")
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,12 +33,14 @@ class Ppo:
 
     space: str = "extended"
     checkpoint: str = ""
-    """Folder of the policy; empty takes results/policies/ppo_<kind of hardware>."""
+    """Folder of the policy; empty takes results/policies/<agent>_<kind of hardware>."""
     episodes: int = 64
     """Episodes sampled at a time, the first of them greedy."""
     retain: int = 4
     """Fastest programs kept of each episode."""
     per_register_tile: int = 2
+    agent: ClassVar[str] = "ppo"
+    """Who learned the policy that is taken by default."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose and measure until the budget is spent or nothing new is proposed."""
@@ -48,9 +50,11 @@ class Ppo:
         """The fastest programs that the policy's episodes saw, fastest by the model first; no measurement."""
         begin, before = time.perf_counter(), graph.evaluations
         learner, model = load_policy(str(self.folder(graph)))
+        groups = read_card(self.folder(graph))["config"]["env"].get("observation_groups")
         envs = ConstructVectorEnv(
-            self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
-        )
+            self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, observation_groups=groups,
+            autoreset_mode="Disabled",
+        )  # fmt: skip
         sight = learner.sight(envs, self.retain)
         steps = rollout(learner, model, sight, rng)
         envs.close()
@@ -61,11 +65,32 @@ class Ppo:
 
     def folder(self, graph: ConstructionGraph) -> Path:
         """Where the checkpoint lies."""
-        return Path(self.checkpoint) if self.checkpoint else POLICIES / f"ppo_{graph.hardware.kind}"
+        return Path(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def training_seconds(self, graph: ConstructionGraph) -> float:
         """What the policy cost to train, from its card."""
         return float(read_card(self.folder(graph))["training_seconds"])
+
+
+@dataclass(frozen=True)
+class A2c(Ppo):
+    """A policy that `agent=a2c` learned."""
+
+    agent: ClassVar[str] = "a2c"
+
+
+@dataclass(frozen=True)
+class Dqn(Ppo):
+    """Values that `agent=dqn` learned: greedy first, then sampled by Boltzmann's distribution."""
+
+    agent: ClassVar[str] = "dqn"
+
+
+@dataclass(frozen=True)
+class QrDqn(Ppo):
+    """Values that `agent=qrdqn` learned, means of quantiles; as `Dqn`."""
+
+    agent: ClassVar[str] = "qrdqn"
 
 
 def rollout(learner: Learner, model: Any, sight: Sight, rng: np.random.Generator) -> int:
@@ -103,7 +128,7 @@ def load_policy(folder: str) -> tuple[Learner, Any]:
     """
     path = Path(folder) / "policy.zip"
     if not path.exists():
-        raise FileNotFoundError(f"no policy at {path}; train one with: python -m experiments.train output={folder}")
+        raise FileNotFoundError(f"no policy at {path}; train one with: python -m experiments.train agent=NAME output={folder}")
     card = read_card(Path(folder))
     if card["layout"] != LAYOUT_VERSION:
         raise ValueError(

@@ -15,9 +15,9 @@ import numpy as np
 from agents.walk import keep
 from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.env.observation import LIMIT, NUM_FEATURES, OFFSETS, fill_resources
+from gensor_gym.env.observation import LIMIT, OFFSETS, fill_resources
 from gensor_gym.env.vector import ConstructVectorEnv
-from gensor_gym.graph.actions import ACTIONS, CACHE, KNOB_UP, NUM_ACTIONS, STOP, TILE_UP, UNCACHE, VTHREAD_UP, space_actions
+from gensor_gym.graph.actions import ACTIONS, CACHE, KNOB_UP, STOP, TILE_UP, UNCACHE, VTHREAD_UP, space_actions
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.rules import apply
@@ -41,13 +41,15 @@ class Sight:
     def __init__(self, envs: ConstructVectorEnv, retain: int = 1) -> None:
         """Nothing seen yet."""
         self.envs, self.evaluations = envs, 0
+        self.features = int(np.prod(envs.single_observation_space.shape or ()))
+        """Of the flat observation, or of those groups of it that `envs` shows."""
         self.rows = np.zeros((envs.num_envs, retain, ROW), dtype=np.int32)
         self.seconds = np.full((envs.num_envs, retain), np.inf)
 
     @property
     def space(self) -> gymnasium.spaces.Box:
         """Observations of one environment."""
-        return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES + self.extra,), dtype=np.float32)
+        return gymnasium.spaces.Box(-LIMIT, LIMIT, (self.features + self.extra,), dtype=np.float32)
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
         """Observations float32 [B, O] from the flat ones [B, F]; episodes that are `over` (bool [B]) are not looked at."""
@@ -74,8 +76,8 @@ class Successors(Sight):
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
         """As of `Sight`; successors are remembered as well."""
-        out = np.zeros((len(flat), NUM_FEATURES + self.extra), dtype=np.float32)
-        out[:, :NUM_FEATURES] = flat
+        out = np.zeros((len(flat), self.features + self.extra), dtype=np.float32)
+        out[:, : self.features] = flat
         tasks = self.envs.tasks
         self.evaluations += look_ahead(
             self.envs.task_indices, self.envs.rows, over, self.envs.action_masks(), self.actions, tasks.ints, tasks.floats,

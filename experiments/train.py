@@ -1,6 +1,9 @@
-"""Train a policy on the analytic tier.
+"""Train a policy.
 
 `python -m experiments.train agent=ppo env.hardware=cascade_lake output=results/policies/ppo_cpu`
+
+On the analytic tier the same seed and configuration give the same learning curve, number for number, whether the run was
+stopped and resumed or not.
 """
 
 from __future__ import annotations
@@ -13,73 +16,32 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.logger import configure
 
 from agents.learners import get_learner
-from agents.ppo import Ppo
+from agents.ppo import read_card
 from agents.seen import SeenVecEnv
 from agents.sight import Sight
+from experiments.checkpoints import load_checkpoint
 from experiments.folders import make_folder
+from experiments.settings import WANDB_MODES
+from experiments.tracking import hint, track_training
+from experiments.validation import Validation, against_markov
+from experiments.watch import CURVE, LAST, VALIDATION, Watch, identity, read_rows
 from gensor_gym import operators
-from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 
 
-class Watch(BaseCallback):
-    """Shows progress and keeps the learning curve; saves a checkpoint now and then, from which a run resumes."""
-
-    def __init__(self, total: int, folder: Path, progress: Progress, every: int) -> None:
-        """`every` steps between checkpoints."""
-        super().__init__()
-        self.folder, self.every = folder, every
-        self.progress = progress
-        self.bar = progress.add_task("training", total=total)
-        self.curve: list[dict[str, float]] = []
-        self._next = every
-
-    def _on_step(self) -> bool:
-        """Advance the bar; save when it is time."""
-        self.progress.update(self.bar, completed=self.num_timesteps)
-        if self.num_timesteps >= self._next:
-            self.model.save(self.folder / "last.zip")
-            self._next += self.every
-        return True
-
-    def _on_rollout_end(self) -> None:
-        """One point of the learning curve per rollout."""
-        episodes: Any = self.model.ep_info_buffer or []
-        if episodes:
-            mean = float(np.mean([e["r"] for e in episodes]))
-            self.curve.append({"steps": self.num_timesteps, "mean_return": mean})
-            with (self.folder / "curve.jsonl").open("a") as file:
-                file.write(json.dumps(self.curve[-1]) + "\n")
-
-
-def evaluate(cfg: DictConfig, folder: Path) -> dict[str, float]:
-    """Geometric mean over the validation split of (policy's best of its episodes) / (traverser's best), by the model."""
-    from agents.markov import MarkovExtended
-
-    ratios = []
-    for name in operators.split("validation"):
-        graph = ConstructionGraph(operators.resolve(name)[0], cfg.env.hardware, cfg.env.space)
-        rng = np.random.default_rng(cfg.seed)
-        ours = Ppo(checkpoint=str(folder), episodes=cfg.eval_episodes).construct(graph, rng).latencies[0]
-        ratios.append(np.log(ours / MarkovExtended(space=cfg.env.space).construct(graph, rng).latencies[0]))
-    return {"validation_latency_over_markov_ext": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
-
-
-def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more: object) -> None:
+def write_card(config: dict[str, Any], folder: Path, seconds: float, steps: int, **more: object) -> None:
     """Configuration, data, cost and evaluation beside the policy."""
     card = {
-        "agent": cfg.agent.name, "config": OmegaConf.to_container(cfg), "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
-        "split": "v1 train", "operators": cfg.operators, "training_seconds": round(seconds, 1), "training_steps": steps,
+        "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
+        "split": "v1 train", "operators": config["operators"], "training_seconds": round(seconds, 1), "training_steps": steps,
         "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
     }  # fmt: skip
     temporary = folder / "card.json.tmp"
@@ -87,42 +49,99 @@ def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more
     temporary.replace(folder / "card.json")
 
 
-def prepare(cfg: DictConfig, sight: type[Sight]) -> tuple[Path, VecEnv]:
-    """The folder, made, and the environments; ValueError names a bad argument."""
+def settings_of(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as plain values, checked; ValueError names a bad one."""
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    for name in ("curve_every", "eval_every", "checkpoint_every"):
+        if not isinstance(config[name], int) or config[name] < 0:
+            raise ValueError(f"{name} is {config[name]!r}; expected a number of steps, or 0 for never")
+    if config["wandb"]["mode"] not in WANDB_MODES:
+        raise ValueError(f"wandb.mode {config['wandb']['mode']!r}: expected one of {', '.join(WANDB_MODES)}")
+    return config
+
+
+def finished(folder: Path, config: dict[str, Any]) -> bool:
+    """Whether the folder holds the policy of this very configuration, evaluated, under the present rules and model."""
+    if not (folder / "card.json").exists() or not (folder / "policy.zip").exists():
+        return False
+    card = read_card(folder)
+    same = identity(card["config"]) == identity(config)
+    return same and card["fingerprint"] == fingerprint() and "evaluation" in card
+
+
+def make_env(config: dict[str, Any], sight: type[Sight]) -> SeenVecEnv:
+    """The environments that it learns in; ValueError names a bad argument."""
     from gensor_gym.env.sb3 import make_sb3
 
-    folder = make_folder(cfg.output)
-    arguments: Any = OmegaConf.to_container(cfg.env)
-    return folder, SeenVecEnv(make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **arguments), sight)
+    return SeenVecEnv(make_sb3(num_envs=config["num_envs"], operator=config["operators"], **config["env"]), sight)
+
+
+def make_validation(config: dict[str, Any]) -> Validation | None:
+    """What is asked now and then how good the policy is; None where it never is. Always by the model."""
+    arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space", "observation_groups")}
+    if config["eval_every"] == 0:
+        return None
+    return Validation(config["validation"], arguments, config["eval_episodes"], config["seed"])
+
+
+def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, bool]:
+    """The model after all its steps, and whether an earlier run was gone on with. ValueError names a bad setting."""
+    learner = get_learner(config["agent"]["name"])
+    env, validation = make_env(config, learner.sight), make_validation(config)
+    last = folder / LAST
+    resumed = bool(config["resume"] and last.exists())
+    if resumed:
+        model = load_checkpoint(last, learner, env, identity(config))
+    else:
+        model = learner.make(config["agent"], env, config["seed"])
+    if config["tensorboard"]:
+        model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))
+    with Progress(
+        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
+    ) as progress:
+        watch = Watch(folder, progress, learner, config, validation)
+        left = max(0, config["steps"] - model.num_timesteps)
+        every = config["agent"].get("log_interval", 1)
+        model.learn(left, callback=watch, log_interval=every, reset_num_timesteps=not resumed)
+    env.close()
+    if validation is not None:
+        validation.close()
+    return model, resumed
+
+
+def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
+    """Train, save policy and card, evaluate on the validation split; the scores."""
+    begin = time.perf_counter()
+    model, resumed = learn(config, folder, console)
+    seconds = time.perf_counter() - begin
+    model.save(folder / "policy.zip", exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
+    (folder / LAST).unlink(missing_ok=True)
+    write_card(config, folder, seconds, model.num_timesteps, resumed=resumed)
+    env = config["env"]
+    scores = against_markov(
+        operators.resolve(config["validation"]), folder, env["hardware"], env["space"], config["eval_episodes"], config["seed"]
+    )
+    write_card(config, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)
+    return scores
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")
 def main(cfg: DictConfig) -> None:
-    """Train, save policy and card, evaluate on the validation split."""
+    """One run, or what is left of it."""
     torch.set_num_threads(cfg.torch_threads)
+    console = Console()
     try:
-        learner = get_learner(cfg.agent.name)
-        folder, env = prepare(cfg, learner.sight)
+        config = settings_of(cfg)
+        folder = make_folder(config["output"])
+        if config["resume"] and finished(folder, config):
+            console.print(f"{folder} holds this very policy: {read_card(folder)['evaluation']}")
+            return
+        scores = run(config, folder, console)
     except ValueError as error:
         sys.exit(str(error))
-    console = Console()
-    last = folder / "last.zip"
-    resumed = bool(cfg.resume and last.exists())
-    model = learner.load(last, env) if resumed else learner.make(cfg.agent, env, cfg.seed)
-    begin = time.perf_counter()
-    with Progress(
-        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
-    ) as progress:
-        watch = Watch(cfg.steps, folder, progress, cfg.checkpoint_every)
-        left = max(0, cfg.steps - model.num_timesteps)
-        model.learn(left, callback=watch, reset_num_timesteps=not resumed)
-    seconds = time.perf_counter() - begin
-    model.save(folder / "policy.zip", exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
-    last.unlink(missing_ok=True)
-    write_card(cfg, folder, seconds, model.num_timesteps, resumed=resumed)
-    scores = evaluate(cfg, folder)
-    write_card(cfg, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)
-    console.print(f"policy and card in {folder}: {scores}, {seconds:.0f} s")
+    tracked = track_training(config, read_rows(folder / CURVE), read_rows(folder / VALIDATION), scores, folder)
+    console.print(f"policy and card in {folder}: {scores}")
+    console.print(hint(tracked))
 
 
 if __name__ == "__main__":
