@@ -35,6 +35,8 @@ STRATEGIES: dict[str, str] = {
     "local_search": "agents.local_search:LocalSearch",
     "exhaustive": "agents.exhaustive:Exhaustive",
     "ppo": "agents.ppo:Ppo",
+    "policy_beam": "agents.policy_beam:PolicyBeam",
+    "policy_mcts": "agents.policy_mcts:PolicyMcts",
     "autotvm": "agents.autotvm:AutoTvm",
     "autotvm_small": "agents.autotvm:AutoTvmSmall",
     "random": "agents.random_search:RandomSearch",

@@ -19,13 +19,14 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnv
 
-from agents.learners import get_learner
+from agents.cloning import examples, imitate
+from agents.learners import Learner, get_learner
 from agents.ppo import Ppo
 from agents.seen import SeenVecEnv
 from agents.sight import Sight
 from experiments.folders import make_folder
+from experiments.variants import with_variants
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
@@ -87,13 +88,26 @@ def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more
     temporary.replace(folder / "card.json")
 
 
-def prepare(cfg: DictConfig, sight: type[Sight]) -> tuple[Path, VecEnv]:
+def prepare(cfg: DictConfig, sight: type[Sight]) -> tuple[Path, SeenVecEnv]:
     """The folder, made, and the environments; ValueError names a bad argument."""
     from gensor_gym.env.sb3 import make_sb3
 
     folder = make_folder(cfg.output)
     arguments: Any = OmegaConf.to_container(cfg.env)
-    return folder, SeenVecEnv(make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **arguments), sight)
+    chosen = OmegaConf.to_container(cfg.operators) if OmegaConf.is_list(cfg.operators) else cfg.operators
+    known = with_variants(list(operators.resolve(chosen)), cfg.variants, np.random.default_rng(cfg.seed))
+    return folder, SeenVecEnv(make_sb3(num_envs=cfg.num_envs, operator=known, **arguments), sight)
+
+
+def clone(cfg: DictConfig, learner: Learner, model: Any, env: SeenVecEnv) -> None:
+    """Behaviour cloning of a fresh model, where `cfg.clone` names a teacher."""
+    if cfg.clone is None:
+        return
+    begin, rng = time.perf_counter(), np.random.default_rng(cfg.seed)
+    shown = examples(learner, env.tasks, cfg.clone, cfg.cloning.ways, cfg.env.step_cost, rng)
+    losses = imitate(model, shown, cfg.cloning.epochs, cfg.cloning.batch_size, cfg.cloning.learning_rate, cfg.seed)
+    spent = time.perf_counter() - begin
+    print(f"cloned {len(shown.returns)} states of {cfg.clone}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {spent:.0f} s", flush=True)
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")
@@ -110,6 +124,8 @@ def main(cfg: DictConfig) -> None:
     resumed = bool(cfg.resume and last.exists())
     model = learner.load(last, env) if resumed else learner.make(cfg.agent, env, cfg.seed)
     begin = time.perf_counter()
+    if not resumed:
+        clone(cfg, learner, model, env)
     with Progress(
         "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
     ) as progress:
