@@ -1,4 +1,4 @@
-"""Operators near those that a policy trains on, of the train part alone: the more shapes it has seen, the less it learns by heart."""
+"""Operators near those that a policy trains on, of the train part alone: many shapes cannot be learned by heart."""
 
 from __future__ import annotations
 
