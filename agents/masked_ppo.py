@@ -16,6 +16,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
+from agents.groups import looking_at
 from agents.learners import Learner
 from agents.networks import ActorCritic
 from agents.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
@@ -53,7 +54,8 @@ class NetworkPolicy(MaskableActorCriticPolicy):
 
 def make(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
     """A flat multi-layer perceptron, fresh; gamma is the environment's discount."""
-    return make_with("MlpPolicy", {"net_arch": list(settings["net_arch"])}, settings, env, seed)
+    looking = looking_at(settings) if settings.get("groups") else {}
+    return make_with("MlpPolicy", {"net_arch": list(settings["net_arch"]), **looking}, settings, env, seed)
 
 
 def make_axes(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:

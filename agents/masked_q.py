@@ -17,10 +17,10 @@ from gymnasium import spaces
 from sb3_contrib import QRDQN
 from sb3_contrib.qrdqn.policies import QRDQNPolicy, QuantileNetwork
 from stable_baselines3 import DQN
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
+from agents.groups import looking_at
 from agents.learners import Learner
 
 ILLEGAL = -1e8
@@ -57,18 +57,6 @@ class MaskedObservations(VecEnvWrapper):
     def _with_masks(self, observations: Any) -> dict[str, Any]:
         """The pair."""
         return {"observation": observations, "mask": np.stack(self.venv.env_method("action_masks")).astype(np.int8)}
-
-
-class WithoutMask(BaseFeaturesExtractor):
-    """What the network's layers see: the observation."""
-
-    def __init__(self, observation_space: spaces.Dict) -> None:
-        """Of a space {"observation", "mask"}."""
-        super().__init__(observation_space, int(np.prod(observation_space["observation"].shape or ())))
-
-    def forward(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
-        """float32 [B, O]."""
-        return observations["observation"].flatten(1)
 
 
 class MaskedQNetwork(QNetwork):
@@ -155,7 +143,7 @@ def make_qrdqn(settings: Mapping[str, Any], env: Any, seed: int) -> MaskedQRDQN:
 
 def _arguments(settings: Mapping[str, Any], env: Any, seed: int, more: dict[str, Any]) -> dict[str, Any]:
     """What both constructors take."""
-    policy = {"net_arch": list(settings["net_arch"]), "features_extractor_class": WithoutMask, **more}
+    policy = {"net_arch": list(settings["net_arch"]), **looking_at(settings), **more}
     return {
         "env": MaskedObservations(env), "gamma": env.discount, "policy_kwargs": policy, "seed": seed, "device": "cpu",
         **{name: settings[name] for name in _SETTINGS if name in settings},

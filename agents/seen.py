@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
 
 from agents.sight import Sight
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
-from gensor_gym.env.sb3 import ConstructVecEnv
+from gensor_gym.env.tasks import TaskSet
+
+if TYPE_CHECKING:
+    from gensor_gym.env.sb3 import ConstructVecEnv
 
 
 class SeenVecEnv(VecEnvWrapper):
@@ -37,6 +40,11 @@ class SeenVecEnv(VecEnvWrapper):
     def discount(self) -> float:
         """The discount of the process: gamma of an agent."""
         return self.venv.discount
+
+    @property
+    def tasks(self) -> TaskSet:
+        """The tasks that are drawn from."""
+        return self.venv.envs.tasks
 
     def reset(self) -> np.ndarray:
         """Observations of the first states."""

@@ -8,6 +8,8 @@ evaluation, as it does for the traverser.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Protocol
 
 import gymnasium
 import numpy as np
@@ -15,8 +17,8 @@ import numpy as np
 from agents.walk import keep
 from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.env.observation import LIMIT, OFFSETS, fill_resources
-from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.env.observation import LIMIT, NUM_FEATURES, OFFSETS, fill_resources
+from gensor_gym.env.tasks import TaskSet
 from gensor_gym.graph.actions import ACTIONS, CACHE, KNOB_UP, STOP, TILE_UP, UNCACHE, VTHREAD_UP, space_actions
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW, SPATIAL_SLOTS, TILE, VTHREAD
@@ -32,31 +34,46 @@ NUM_SUCCESSOR_FEATURES = _AFTER + 1
 of the latency over the roofline floor. All zero where the action is not legal."""
 
 
+class Programs(Protocol):
+    """What a sight looks at: environments, or programs laid side by side (`agents.guide.Placed`)."""
+
+    tasks: TaskSet
+    num_envs: int
+
+    @property
+    def task_indices(self) -> np.ndarray:
+        """Task of each, int64 [B]."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Schedules int32 [B, ROW]."""
+
+    def action_masks(self) -> np.ndarray:
+        """Legal actions, bool [B, N]."""
+
+
 class Sight:
     """The flat observation of `envs`; remembers the `retain` fastest programs that every episode went through."""
 
     extra = 0
     """Values beside the flat observation."""
 
-    def __init__(self, envs: ConstructVectorEnv, retain: int = 1) -> None:
-        """Nothing seen yet."""
-        self.envs, self.evaluations = envs, 0
-        self.features = int(np.prod(envs.single_observation_space.shape or ()))
-        """Of the flat observation, or of those groups of it that `envs` shows."""
+    def __init__(self, envs: Programs, retain: int = 1, charge: Callable[[int], None] = lambda count: None) -> None:
+        """Nothing seen yet; `charge` is told how many programs the model was asked about."""
+        self.envs, self.charge = envs, charge
         self.rows = np.zeros((envs.num_envs, retain, ROW), dtype=np.int32)
         self.seconds = np.full((envs.num_envs, retain), np.inf)
 
     @property
     def space(self) -> gymnasium.spaces.Box:
         """Observations of one environment."""
-        return gymnasium.spaces.Box(-LIMIT, LIMIT, (self.features + self.extra,), dtype=np.float32)
+        return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES + self.extra,), dtype=np.float32)
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
         """Observations float32 [B, O] from the flat ones [B, F]; episodes that are `over` (bool [B]) are not looked at."""
         tasks = self.envs.tasks
-        self.evaluations += look_here(
-            self.envs.task_indices, self.envs.rows, over, tasks.ints, tasks.floats, self.rows, self.seconds
-        )
+        rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
+        self.charge(look_here(self.envs.task_indices, rows, over, *tables, self.rows, self.seconds))
         return flat
 
     def programs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -68,21 +85,22 @@ class Sight:
 class Successors(Sight):
     """The flat observation, then NUM_SUCCESSOR_FEATURES values for every action in `successor_actions` of the space."""
 
-    def __init__(self, envs: ConstructVectorEnv, retain: int = 1) -> None:
+    def __init__(self, envs: Programs, retain: int = 1, charge: Callable[[int], None] = lambda count: None) -> None:
         """Nothing seen yet."""
-        super().__init__(envs, retain)
+        super().__init__(envs, retain, charge)
         self.actions = successor_actions(envs.tasks.space)
         self.extra = len(self.actions) * NUM_SUCCESSOR_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
         """As of `Sight`; successors are remembered as well."""
-        out = np.zeros((len(flat), self.features + self.extra), dtype=np.float32)
-        out[:, : self.features] = flat
+        out = np.zeros((len(flat), NUM_FEATURES + self.extra), dtype=np.float32)
+        out[:, :NUM_FEATURES] = flat
         tasks = self.envs.tasks
-        self.evaluations += look_ahead(
+        asked = look_ahead(
             self.envs.task_indices, self.envs.rows, over, self.envs.action_masks(), self.actions, tasks.ints, tasks.floats,
             tasks.sizes, out, self.rows, self.seconds,
         )  # fmt: skip
+        self.charge(asked)
         return out
 
 

@@ -38,6 +38,8 @@ STRATEGIES: dict[str, str] = {
     "a2c": "agents.ppo:A2c",
     "dqn": "agents.ppo:Dqn",
     "qrdqn": "agents.ppo:QrDqn",
+    "policy_beam": "agents.policy_beam:PolicyBeam",
+    "policy_mcts": "agents.policy_mcts:PolicyMcts",
     "autotvm": "agents.autotvm:AutoTvm",
     "autotvm_small": "agents.autotvm:AutoTvmSmall",
     "random": "agents.random_search:RandomSearch",

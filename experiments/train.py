@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from stable_baselines3.common.logger import configure
 
-from agents.learners import get_learner
-from agents.ppo import read_card
+from agents.cloning import examples, imitate
+from agents.learned import read_card
+from agents.learners import Learner, get_learner
 from agents.seen import SeenVecEnv
 from agents.sight import Sight
 from experiments.checkpoints import load_checkpoint
@@ -31,6 +33,7 @@ from experiments.folders import make_folder
 from experiments.settings import WANDB_MODES
 from experiments.tracking import hint, track_training
 from experiments.validation import Validation, against_markov
+from experiments.variants import with_variants
 from experiments.watch import CURVE, LAST, VALIDATION, Watch, identity, read_rows
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
@@ -73,12 +76,29 @@ def make_env(config: dict[str, Any], sight: type[Sight]) -> SeenVecEnv:
     """The environments that it learns in; ValueError names a bad argument."""
     from gensor_gym.env.sb3 import make_sb3
 
-    return SeenVecEnv(make_sb3(num_envs=config["num_envs"], operator=config["operators"], **config["env"]), sight)
+    known = with_variants(
+        list(operators.resolve(config["operators"])), config["variants"], np.random.default_rng(config["seed"])
+    )
+    return SeenVecEnv(make_sb3(num_envs=config["num_envs"], operator=known, **config["env"]), sight)
+
+
+def clone(config: dict[str, Any], learner: Learner, model: Any, env: SeenVecEnv) -> None:
+    """Behaviour cloning of a fresh model, where `clone` names a teacher."""
+    if config["clone"] is None:
+        return
+    if not hasattr(model.policy, "evaluate_actions"):
+        raise ValueError(f"agent {config['agent']['name']!r} has values and no policy that could be cloned; clone must be null")
+    begin, rng, how = time.perf_counter(), np.random.default_rng(config["seed"]), config["cloning"]
+    shown = examples(learner, env.tasks, config["clone"], how["ways"], config["env"]["step_cost"], rng)
+    losses = imitate(model, shown, how["epochs"], how["batch_size"], how["learning_rate"], config["seed"])
+    spent = time.perf_counter() - begin
+    lost = f"{losses[0]:.3f} to {losses[-1]:.3f}"
+    print(f"cloned {len(shown.returns)} states of {config['clone']} in {spent:.0f} s: loss {lost}", flush=True)
 
 
 def make_validation(config: dict[str, Any]) -> Validation | None:
     """What is asked now and then how good the policy is; None where it never is. Always by the model."""
-    arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space", "observation_groups")}
+    arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
     if config["eval_every"] == 0:
         return None
     return Validation(config["validation"], arguments, config["eval_episodes"], config["seed"])
@@ -94,6 +114,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, 
         model = load_checkpoint(last, learner, env, identity(config))
     else:
         model = learner.make(config["agent"], env, config["seed"])
+        clone(config, learner, model, env)
     if config["tensorboard"]:
         model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))
     with Progress(

@@ -34,7 +34,7 @@ class Validation:
         logs = []
         for envs in self.envs:
             sight = learner.sight(envs, 1)
-            rollout(learner, model, sight, rng)
+            rollout(learner, model, envs, sight, rng)
             logs.append(np.log(sight.programs()[1].min() / envs.tasks.graphs[0].floor))
         return {"validation_latency_over_floor": float(np.exp(np.mean(logs)))}
 

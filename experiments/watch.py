@@ -91,7 +91,8 @@ class Watch(BaseCallback):
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
     """Those parts of a run's configuration that its learning curve depends on."""
-    return {name: config[name] for name in ("agent", "env", "operators", "num_envs", "seed", "steps") if name in config}
+    names = ("agent", "env", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps")
+    return {name: config[name] for name in names if name in config}
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

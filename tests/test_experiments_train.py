@@ -143,7 +143,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("agent", ["a2c", "dqn"])
 def test_a_run_leaves_policy_card_curves_and_tensorboard(agent: str, tmp_path: Path) -> None:
-    config = configuration(*SMALL[agent], "tensorboard=true", "env.observation_groups=[tiles,knobs,level,terms,operator]")
+    config = configuration(*SMALL[agent], "tensorboard=true", "agent.groups=[tiles,knobs,level,terms,operator]")
     scores = train.run(config, tmp_path, Console(quiet=True))
     card = json.loads((tmp_path / "card.json").read_text())
     assert card["evaluation"] == scores and card["agent"] == agent and card["fingerprint"] == fingerprint()

@@ -35,11 +35,29 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
     "hydra": tuple(
         f"experiments/{name}.py"
-        for name in ("arguments", "bench", "compare", "peers/tvm", "record", "reproduce", "study", "train", "tune")
+        for name in (
+            "arguments", "bench", "compare", "peers/tvm", "record", "reproduce", "study", "sweep_table", "train", "tune",
+        )
+    ),
+    "sb3_contrib": ("agents/masked_a2c.py", "agents/masked_ppo.py", "agents/masked_q.py"),
+    "stable_baselines3": (
+        "agents/groups.py",
+        "agents/masked_q.py",
+        "agents/seen.py",
+        "experiments/checkpoints.py",
+        "experiments/train.py",
+        "experiments/watch.py",
     ),
     "torch": (
-        "agents/ppo.py",
+        "agents/cloning.py",
+        "agents/groups.py",
+        "agents/masked_a2c.py",
+        "agents/masked_ppo.py",
+        "agents/masked_q.py",
+        "agents/networks.py",
         "agents/tree_gru.py",
+        "experiments/checkpoints.py",
+        "experiments/train.py",
         "gensor_gym/measure/torch_baseline.py",
         "gensor_gym/measure/torch_cuda.py",
         "gensor_gym/measure/torch_prepacked.py",
@@ -49,6 +67,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 """Heavy library -> the files that import it, where one file in each package is not enough.
 
 hydra: each program of `experiments` that takes a configuration is an entry point of its own, and its decorator is there.
+torch, stable_baselines3, sb3_contrib: every way to learn is a file of its own, imported when it is chosen by name.
 """
 HEAVY = ("cupy", "torch", "stable_baselines3", "sb3_contrib", "hydra", "wandb", "xgboost", "cuda", "ray")
 
