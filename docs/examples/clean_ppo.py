@@ -1,11 +1,7 @@
-"""PPO in one file, in CleanRL's manner: one loop to read from top to bottom, no framework.
+"""PPO (arXiv 1707.06347) in one file, in CleanRL's manner: one loop to read from top to bottom, no framework.
 
-    python docs/examples/clean_ppo.py --masks
-    python docs/examples/clean_ppo.py --env-id CartPole-v1
-
-Any id of Gymnasium with flat observations and discrete actions will do: nothing below knows this environment, but for what
-`info["action_mask"]` means, a convention of Gymnasium's own Taxi too. Schulman et al., arXiv 1707.06347; generalised advantages
-are those of arXiv 1506.02438.
+Any id of Gymnasium with flat observations and discrete actions will do, as in --env-id CartPole-v1. --masks takes legal actions
+alone, where `info["action_mask"]` says what is legal, as it does in Gymnasium's own Taxi too.
 """
 
 from __future__ import annotations
