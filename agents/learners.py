@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class Learner:
 
     make: Callable[[Mapping[str, Any], Any, int], Any]
     """(settings, `VecEnv`, seed) -> a fresh model, which has `learn`, `save` and `num_timesteps`."""
-    load: Callable[[Path | BinaryIO, Any], Any]
+    load: Callable[[Path | BufferedIOBase, Any], Any]
     """(path or open file, `VecEnv` to go on training with, or None) -> the saved model."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
     """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf where not legal."""

@@ -7,8 +7,9 @@ Masks as in Huang and Ontanon (2022), by sb3-contrib. `ppo` is a flat perceptron
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,7 +101,7 @@ class Line:
         return self.last + (self.first - self.last) * left
 
 
-def load(path: Path | BinaryIO, env: Any = None) -> MaskablePPO:
+def load(path: Path | BufferedIOBase, env: Any = None) -> MaskablePPO:
     """A saved model, on the CPU."""
     return MaskablePPO.load(path, env=env, device="cpu")
 

@@ -8,8 +8,9 @@ action is a legal one both in acting and in the target. Exploration draws among 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +40,8 @@ class MaskedObservations(VecEnvWrapper):
         actions = venv.action_space
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(f"action space {actions} has no masks; expected a Discrete one")
-        space = spaces.Dict({"observation": venv.observation_space, "mask": spaces.MultiBinary(int(actions.n))})
+        self.actions = int(actions.n)
+        space = spaces.Dict({"observation": venv.observation_space, "mask": spaces.MultiBinary(self.actions)})
         super().__init__(venv, observation_space=space)
 
     def reset(self) -> Any:
@@ -51,7 +53,7 @@ class MaskedObservations(VecEnvWrapper):
         observations, rewards, ended, infos = self.venv.step_wait()
         for i in np.flatnonzero(ended):
             last = infos[i]["terminal_observation"]
-            infos[i]["terminal_observation"] = {"observation": last, "mask": np.ones(self.action_space.n, dtype=np.int8)}
+            infos[i]["terminal_observation"] = {"observation": last, "mask": np.ones(self.actions, dtype=np.int8)}
         return self._with_masks(observations), rewards, ended, infos
 
     def _with_masks(self, observations: Any) -> dict[str, Any]:
@@ -150,12 +152,12 @@ def _arguments(settings: Mapping[str, Any], env: Any, seed: int, more: dict[str,
     }  # fmt: skip
 
 
-def load_dqn(path: Path | BinaryIO, env: Any = None) -> MaskedDQN:
+def load_dqn(path: Path | BufferedIOBase, env: Any = None) -> MaskedDQN:
     """A saved one."""
     return MaskedDQN.load(path, env=None if env is None else MaskedObservations(env), device="cpu")
 
 
-def load_qrdqn(path: Path | BinaryIO, env: Any = None) -> MaskedQRDQN:
+def load_qrdqn(path: Path | BufferedIOBase, env: Any = None) -> MaskedQRDQN:
     """A saved one."""
     return MaskedQRDQN.load(path, env=None if env is None else MaskedObservations(env), device="cpu")
 
