@@ -24,10 +24,10 @@ from agents.learners import Learner
 _MODEL, _STATE, _REPLAY = "model.zip", "state.pkl", "replay.pkl"
 
 
-def save_checkpoint(path: Path, model: Any, config: dict[str, Any]) -> None:
-    """Write the file; one that was there before stays whole until this one is complete."""
+def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: float) -> None:
+    """Write the file, with the seconds of training so far; one that was there before stays whole until this one is complete."""
     state = {
-        "config": config, "environments": model.get_env().unwrapped.state(), "observations": model._last_obs,
+        "config": config, "seconds": seconds, "environments": model.get_env().unwrapped.state(), "observations": model._last_obs,
         "torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate(),
     }  # fmt: skip
     inner = io.BytesIO()
@@ -42,10 +42,10 @@ def save_checkpoint(path: Path, model: Any, config: dict[str, Any]) -> None:
     os.replace(temporary, path)
 
 
-def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> Any:
-    """The model, environments and random streams where they were; ValueError where the configuration was another.
+def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> tuple[Any, float]:
+    """The model, and the seconds it took so far; ValueError where the configuration was another.
 
-    Sets the random streams of this process.
+    Sets `env` and the random streams of this process to where they were.
     """
     with zipfile.ZipFile(path) as file:
         if _STATE not in file.namelist():
@@ -65,4 +65,4 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
     torch.set_rng_state(state["torch"])
     np.random.set_state(state["numpy"])
     random.setstate(state["python"])
-    return model
+    return model, state["seconds"]

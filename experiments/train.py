@@ -104,45 +104,47 @@ def make_validation(config: dict[str, Any]) -> Validation | None:
     return Validation(config["validation"], arguments, config["eval_episodes"], config["seed"])
 
 
-def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, bool]:
-    """The model after all its steps, and whether an earlier run was gone on with. ValueError names a bad setting."""
+def begin(config: dict[str, Any], learner: Learner, env: SeenVecEnv, last: Path) -> tuple[Any, float, bool]:
+    """The model that `last` holds, or a fresh one, where asked for cloned; the seconds it took so far; whether it was resumed."""
+    if config["resume"] and last.exists():
+        return *load_checkpoint(last, learner, env, identity(config)), True
+    start = time.perf_counter()
+    model = learner.make(config["agent"], env, config["seed"])
+    clone(config, learner, model, env)
+    return model, time.perf_counter() - start, False
+
+
+def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, float, bool]:
+    """The model after all its steps, seconds of training, and whether it was resumed. ValueError names a bad setting."""
     learner = get_learner(config["agent"]["name"])
     env, validation = make_env(config, learner.sight), make_validation(config)
-    last = folder / LAST
-    resumed = bool(config["resume"] and last.exists())
-    if resumed:
-        model = load_checkpoint(last, learner, env, identity(config))
-    else:
-        model = learner.make(config["agent"], env, config["seed"])
-        clone(config, learner, model, env)
+    model, spent, resumed = begin(config, learner, env, folder / LAST)
     if config["tensorboard"]:
         model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))
     with Progress(
         "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
     ) as progress:
-        watch = Watch(folder, progress, learner, config, validation)
+        watch = Watch(folder, progress, learner, config, validation, spent)
         left = max(0, config["steps"] - model.num_timesteps)
         every = config["agent"].get("log_interval", 1)
         model.learn(left, callback=watch, log_interval=every, reset_num_timesteps=not resumed)
     env.close()
     if validation is not None:
         validation.close()
-    return model, resumed
+    return model, watch.seconds, resumed
 
 
 def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
     """Train, save policy and card, evaluate on the validation split; the scores."""
-    begin = time.perf_counter()
-    model, resumed = learn(config, folder, console)
-    seconds = time.perf_counter() - begin
+    model, seconds, resumed = learn(config, folder, console)
     model.save(folder / "policy.zip", exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
-    (folder / LAST).unlink(missing_ok=True)
     write_card(config, folder, seconds, model.num_timesteps, resumed=resumed)
     env = config["env"]
     scores = against_markov(
         operators.resolve(config["validation"]), folder, env["hardware"], env["space"], config["eval_episodes"], config["seed"]
     )
     write_card(config, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)
+    (folder / LAST).unlink(missing_ok=True)
     return scores
 
 

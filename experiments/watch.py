@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,24 @@ class Watch(BaseCallback):
     """
 
     def __init__(
-        self, folder: Path, progress: Progress, learner: Learner, config: dict[str, Any], validation: Validation | None
-    ) -> None:
-        """`config`: of the whole run; of it `steps`, and `curve_every`, `eval_every`, `checkpoint_every` in steps."""
+        self, folder: Path, progress: Progress, learner: Learner, config: dict[str, Any], validation: Validation | None,
+        spent: float,
+    ) -> None:  # fmt: skip
+        """`config`: of the whole run; of it `steps`, and `curve_every`, `eval_every`, `checkpoint_every` in steps.
+
+        `spent`: seconds of training before.
+        """
         super().__init__()
+        self._begin = time.perf_counter() - spent
         self.folder, self.learner, self.config, self.validation = folder, learner, config, validation
         self.progress, self.bar = progress, progress.add_task("training", total=config["steps"])
         self._curve, self._eval = Every(config["curve_every"]), Every(config["eval_every"])
         self._save = Every(config["checkpoint_every"])
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, of earlier parts of the run as well; validation and checkpoints are not training."""
+        return time.perf_counter() - self._begin
 
     def _on_training_start(self) -> None:
         """Keep of an earlier part of the run what its checkpoint knows."""
@@ -66,14 +77,15 @@ class Watch(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         """All there was has been learned from: validate, save."""
-        steps = self.model.num_timesteps
+        steps, spent = self.model.num_timesteps, self.seconds
         if self.validation is not None and self._eval(steps):
             scores = self.validation.score(self.learner, self.model)
             self._append(VALIDATION, {"steps": steps, **scores})
             for name, value in scores.items():
                 self.logger.record(f"validation/{name}", value)
         if self._save(steps):
-            save_checkpoint(self.folder / LAST, self.model, identity(self.config))
+            save_checkpoint(self.folder / LAST, self.model, identity(self.config), spent)
+        self._begin = time.perf_counter() - spent
 
     def _on_rollout_end(self) -> None:
         """A point of the learning curve: means over the last hundred episodes."""

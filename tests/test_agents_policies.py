@@ -19,7 +19,7 @@ from agents.networks import ActorCritic
 from agents.seen import SeenVecEnv
 from agents.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
 from experiments.arguments import compose
-from experiments.train import prepare, write_card
+from experiments.train import make_env, settings_of, write_card
 from experiments.variants import with_variants
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.env.observation import NUM_FEATURES
@@ -41,13 +41,12 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp(request.param)
     words = [f"agent={request.param}", "env.hardware=h200", "env.space=gensor", f"output={folder}", "num_envs=4"]
     cfg = compose([*words, "agent.n_steps=16", "agent.batch_size=32", "agent.n_epochs=1"], "train")
-    cfg.operators = SMALL
-    learner = get_learner(cfg.agent.name)
-    env = prepare(cfg, learner.sight)[1]
-    model = learner.make(cfg.agent, env, 0)
+    config = settings_of(cfg) | {"operators": SMALL}
+    learner = get_learner(request.param)
+    model = learner.make(config["agent"], make_env(config, learner.sight), 0)
     model.learn(64)
     model.save(folder / "policy.zip")
-    write_card(cfg, folder, 1.0, 64)
+    write_card(config, folder, 1.0, 64)
     return folder
 
 
