@@ -39,8 +39,8 @@ TINY = [
 SMALL = {
     "ppo": ["agent=ppo", "agent.n_steps=16", "agent.batch_size=64", "agent.net_arch=[16]"],
     "a2c": ["agent=a2c", "agent.net_arch=[16]"],
-    "dqn": ["agent=dqn", "agent.net_arch=[16]", "agent.buffer_size=600", "agent.learning_starts=200"],
-    "qrdqn": ["agent=qrdqn", "agent.net_arch=[16]", "agent.buffer_size=600", "agent.learning_starts=200"],
+    "dqn": ["agent=dqn", "agent.net_arch=[16]", "agent.buffer_size=600", "agent.learning_starts=200", "agent.batch_size=32"],
+    "qrdqn": ["agent=qrdqn", "agent.net_arch=[16]", "agent.buffer_size=600", "agent.learning_starts=200", "agent.batch_size=32"],
 }
 
 
