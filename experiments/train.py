@@ -107,7 +107,8 @@ def clone(cfg: DictConfig, learner: Learner, model: Any, env: SeenVecEnv) -> Non
     shown = examples(learner, env.tasks, cfg.clone, cfg.cloning.ways, cfg.env.step_cost, rng)
     losses = imitate(model, shown, cfg.cloning.epochs, cfg.cloning.batch_size, cfg.cloning.learning_rate, cfg.seed)
     spent = time.perf_counter() - begin
-    print(f"cloned {len(shown.returns)} states of {cfg.clone}, loss {losses[0]:.3f} to {losses[-1]:.3f}: {spent:.0f} s", flush=True)
+    lost = f"{losses[0]:.3f} to {losses[-1]:.3f}"
+    print(f"cloned {len(shown.returns)} states of {cfg.clone} in {spent:.0f} s: loss {lost}", flush=True)
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")

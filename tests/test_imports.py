@@ -38,7 +38,9 @@ HOMES: dict[str, tuple[str, ...]] = {
         for name in ("arguments", "bench", "compare", "peers/tvm", "record", "reproduce", "study", "train", "tune")
     ),
     "torch": (
-        "agents/ppo.py",
+        "agents/cloning.py",
+        "agents/masked_ppo.py",
+        "agents/networks.py",
         "agents/tree_gru.py",
         "gensor_gym/measure/torch_baseline.py",
         "gensor_gym/measure/torch_cuda.py",
