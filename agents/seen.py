@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
 
 from agents.sight import Sight
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
-from gensor_gym.env.sb3 import ConstructVecEnv
 from gensor_gym.env.tasks import TaskSet
+
+if TYPE_CHECKING:
+    from gensor_gym.env.sb3 import ConstructVecEnv
 
 
 class SeenVecEnv(VecEnvWrapper):
     """Observations of a `Sight`. The last reward is made smaller by a constant of the task, log(T_cap / T_model(s0)).
 
-    With discount 1 a return is then the log speed-up over the unscheduled program, less the step costs: a policy is not changed by
-    a constant of the task, and the critic need not learn it. On the analytic tier with shaping `stop` is left with nothing to
+    With discount 1 a return is then the log speed-up over the unscheduled program, less the step costs: a policy is not changed
+    by a constant of the task, and the critic need not learn it. On the analytic tier with shaping `stop` is left with nothing to
     pay, and so it pays nothing, also where a program is slower than T_cap and the environment's R is cut off at 0: there the
     environment would reward no progress.
     """

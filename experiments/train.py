@@ -80,12 +80,17 @@ def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more
     """Configuration, data, cost and evaluation beside the policy."""
     card = {
         "agent": cfg.agent.name, "config": OmegaConf.to_container(cfg), "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
-        "split": "v1 train", "operators": cfg.operators, "training_seconds": round(seconds, 1), "training_steps": steps,
+        "split": "v1 train", "operators": given(cfg), "training_seconds": round(seconds, 1), "training_steps": steps,
         "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
     }  # fmt: skip
     temporary = folder / "card.json.tmp"
     temporary.write_text(json.dumps(card, indent=1) + "\n")
     temporary.replace(folder / "card.json")
+
+
+def given(cfg: DictConfig) -> Any:
+    """The operators to train on as plain text or a list of it."""
+    return OmegaConf.to_container(cfg.operators) if OmegaConf.is_list(cfg.operators) else cfg.operators
 
 
 def prepare(cfg: DictConfig, sight: type[Sight]) -> tuple[Path, SeenVecEnv]:
@@ -94,8 +99,7 @@ def prepare(cfg: DictConfig, sight: type[Sight]) -> tuple[Path, SeenVecEnv]:
 
     folder = make_folder(cfg.output)
     arguments: Any = OmegaConf.to_container(cfg.env)
-    chosen = OmegaConf.to_container(cfg.operators) if OmegaConf.is_list(cfg.operators) else cfg.operators
-    known = with_variants(list(operators.resolve(chosen)), cfg.variants, np.random.default_rng(cfg.seed))
+    known = with_variants(list(operators.resolve(given(cfg))), cfg.variants, np.random.default_rng(cfg.seed))
     return folder, SeenVecEnv(make_sb3(num_envs=cfg.num_envs, operator=known, **arguments), sight)
 
 
