@@ -25,10 +25,12 @@ from agents.learners import Learner, get_learner
 from agents.ppo import Ppo
 from agents.seen import SeenVecEnv
 from agents.sight import Sight
+from agents.strategy import get_strategy
 from experiments.folders import make_folder
 from experiments.variants import with_variants
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 
@@ -64,16 +66,28 @@ class Watch(BaseCallback):
 
 
 def evaluate(cfg: DictConfig, folder: Path) -> dict[str, float]:
-    """Geometric mean over the validation split of (policy's best of its episodes) / (traverser's best), by the model."""
-    from agents.markov import MarkovExtended
+    """By the model, over the operators of `cfg.eval_operators` (the validation split).
 
+    The geometric mean of (policy's best of its episodes) / (traverser's best); and over the tasks whose optimum is certified the
+    mean regret, latency / optimum - 1, of the greedy episode and of the best of all.
+    """
+    name = "markov_ext" if cfg.env.space == "extended" else "markov"
+    ours = {"greedy": 1, "best": cfg.eval_episodes}
+    regrets: dict[str, list[float]] = {kind: [] for kind in ours}
     ratios = []
-    for name in operators.split("validation"):
-        graph = ConstructionGraph(operators.resolve(name)[0], cfg.env.hardware, cfg.env.space)
-        rng = np.random.default_rng(cfg.seed)
-        ours = Ppo(checkpoint=str(folder), episodes=cfg.eval_episodes).construct(graph, rng).latencies[0]
-        ratios.append(np.log(ours / MarkovExtended(space=cfg.env.space).construct(graph, rng).latencies[0]))
-    return {"validation_latency_over_markov_ext": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
+    for op in operators.resolve(cfg.eval_operators):
+        graph = ConstructionGraph(op, cfg.env.hardware, cfg.env.space)
+        rng, certificate = np.random.default_rng(cfg.seed), certificate_of(graph)
+        for kind, episodes in ours.items():
+            strategy = Ppo(space=cfg.env.space, checkpoint=str(folder), episodes=episodes)
+            reached = strategy.construct(graph, rng).latencies[0]
+            if certificate is not None:
+                regrets[kind].append(reached / certificate.optimum - 1)
+        traverser: Any = get_strategy(name, space=cfg.env.space)
+        ratios.append(np.log(reached / traverser.construct(graph, rng).latencies[0]))
+    known = {f"mean_regret_{kind}": float(np.mean(values)) for kind, values in regrets.items() if values}
+    scores = {f"validation_latency_over_{name}": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
+    return scores | known | {"certified": len(regrets["best"])}
 
 
 def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more: object) -> None:
