@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class SeenVecEnv(VecEnvWrapper):
-    """Observations of a `Sight`. The last reward is made smaller by a constant of the task, log(T_cap / T_start).
+    """Observations of a `Sight`. The last reward is made smaller by a constant of the task, log(T_cap / T_model(s0)).
 
-    With shaping and discount 1 a return is then the log speed-up over the program it began with, less the step costs: a policy
-    is not changed by a constant of the task, and the critic need not learn it.
+    With discount 1 a return is then the log speed-up over the unscheduled program, less the step costs: a policy is not changed
+    by a constant of the task, and the critic need not learn it. On the analytic tier with shaping `stop` is left with nothing to
+    pay, and so it pays nothing, also where a program is slower than T_cap and the environment's R is cut off at 0: there the
+    environment would reward no progress.
     """
 
     venv: ConstructVecEnv
@@ -30,7 +32,8 @@ class SeenVecEnv(VecEnvWrapper):
         self.sight = sight(venv.envs)
         super().__init__(venv, observation_space=self.sight.space)
         self._running = np.zeros(venv.num_envs, dtype=np.bool_)
-        tasks = venv.envs.tasks
+        tasks, settings = venv.envs.tasks, venv.envs.settings
+        self._paid = settings.backend == "analytic" and settings.shaping
         starts = [graph.latency(graph.initial()) for graph in tasks.graphs]
         self._constants = np.array(
             [math.log(CAP_OVER_FLOOR * graph.floor / start) for graph, start in zip(tasks.graphs, starts, strict=True)]
@@ -54,6 +57,5 @@ class SeenVecEnv(VecEnvWrapper):
         """As of the environment inside, the observations by the sight."""
         played = self.venv.envs.task_indices.copy()
         flat, rewards, ended, infos = self.venv.step_wait()
-        over: Any = ended
-        rewards = rewards - np.where(over, self._constants[played], 0.0).astype(np.float32)
-        return self.sight.observe(flat, self._running), rewards, ended, infos
+        last = np.zeros_like(rewards) if self._paid else rewards - self._constants[played].astype(np.float32)
+        return self.sight.observe(flat, self._running), np.where(ended, last, rewards), ended, infos

@@ -19,7 +19,8 @@ from experiments.statistics import bootstrap
 from experiments.watch import CURVE, read_rows
 
 _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")
-_SCORE = "validation_latency_over_markov_ext"
+_SCORE = "validation_latency_over_"
+"""Beginning of a score's name; it goes on with the traverser of the space."""
 
 
 class SweepTable(Callback):
@@ -43,10 +44,10 @@ def write_table(folder: Path) -> str:
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for run in runs:
         groups[tuple(str(run["settings"].get(name)) for name in varying)].append(run)
-    head = [*varying, "seeds", "return of the last episodes", "latency over markov_ext, validation", "training s"]
+    head = [*varying, "seeds", "return of the last episodes", "latency over the traverser's, validation", "training s"]
     lines = [_line(head), _line(["---"] * len(head))]
     for names, members in groups.items():
-        returns, ratios = [m["return"] for m in members], [m["evaluation"][_SCORE] for m in members]
+        returns, ratios = [m["return"] for m in members], [_ratio(m["evaluation"]) for m in members]
         seconds = f"{np.mean([m['seconds'] for m in members]):.0f}"
         lines.append(_line([*names, str(len(members)), _interval(returns), _interval(ratios), seconds]))
     text = "\n".join(lines) + "\n"
@@ -62,6 +63,11 @@ def _run(card: Path) -> dict[str, Any]:
     last = curve[-1]["mean_return"] if curve else float("nan")
     more = {"evaluation": facts["evaluation"]} if "evaluation" in facts else {}
     return {"settings": settings, "seconds": facts["training_seconds"], "return": last, **more}
+
+
+def _ratio(evaluation: dict[str, float]) -> float:
+    """Latency over that of the traverser of the run's space."""
+    return next(value for name, value in evaluation.items() if name.startswith(_SCORE))
 
 
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

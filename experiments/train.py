@@ -32,7 +32,7 @@ from experiments.checkpoints import load_checkpoint
 from experiments.folders import make_folder
 from experiments.settings import WANDB_MODES
 from experiments.tracking import hint, track_training
-from experiments.validation import Validation, against_markov
+from experiments.validation import Validation, evaluate
 from experiments.variants import with_variants
 from experiments.watch import CURVE, LAST, VALIDATION, Watch, identity, read_rows
 from gensor_gym import operators
@@ -101,7 +101,7 @@ def make_validation(config: dict[str, Any]) -> Validation | None:
     arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
     if config["eval_every"] == 0:
         return None
-    return Validation(config["validation"], arguments, config["eval_episodes"], config["seed"])
+    return Validation(config["eval_operators"], arguments, config["eval_episodes"], config["seed"])
 
 
 def begin(config: dict[str, Any], learner: Learner, env: SeenVecEnv, last: Path) -> tuple[Any, float, bool]:
@@ -139,10 +139,7 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
     model, seconds, resumed = learn(config, folder, console)
     model.save(folder / "policy.zip", exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
     write_card(config, folder, seconds, model.num_timesteps, resumed=resumed)
-    env = config["env"]
-    scores = against_markov(
-        operators.resolve(config["validation"]), folder, env["hardware"], env["space"], config["eval_episodes"], config["seed"]
-    )
+    scores = evaluate(config, folder)
     write_card(config, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)
     (folder / LAST).unlink(missing_ok=True)
     return scores

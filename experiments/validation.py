@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from agents.learners import Learner
-from agents.markov import MarkovExtended
 from agents.ppo import Ppo, rollout
+from agents.strategy import get_strategy
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.exact.shipped import certificate_of
 
 
 class Validation:
@@ -44,12 +44,27 @@ class Validation:
             envs.close()
 
 
-def against_markov(ops: Iterable[Any], folder: Path, hardware: str, space: str, episodes: int, seed: int) -> dict[str, float]:
-    """Geometric mean over operators of (best of the policy's episodes) / (best of `markov_ext`), by the model."""
+def evaluate(config: dict[str, Any], folder: Path) -> dict[str, float]:
+    """The policy of a folder by the model, over the operators of `eval_operators` (the validation split).
+
+    The geometric mean of (policy's best of its episodes) / (traverser's best); and over the tasks whose optimum is certified the
+    mean regret, latency / optimum - 1, of the greedy episode and of the best of all.
+    """
+    env, seed = config["env"], config["seed"]
+    name = "markov_ext" if env["space"] == "extended" else "markov"
+    ours = {"greedy": 1, "best": config["eval_episodes"]}
+    regrets: dict[str, list[float]] = {kind: [] for kind in ours}
     ratios = []
-    for op in ops:
-        graph = ConstructionGraph(op, hardware, space)
-        rng = np.random.default_rng(seed)
-        ours = Ppo(space=space, checkpoint=str(folder), episodes=episodes).construct(graph, rng).latencies[0]
-        ratios.append(np.log(ours / MarkovExtended(space=space).construct(graph, rng).latencies[0]))
-    return {"validation_latency_over_markov_ext": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
+    for op in operators.resolve(config["eval_operators"]):
+        graph = ConstructionGraph(op, env["hardware"], env["space"])
+        rng, certificate = np.random.default_rng(seed), certificate_of(graph)
+        for kind, episodes in ours.items():
+            strategy = Ppo(space=env["space"], checkpoint=str(folder), episodes=episodes)
+            reached = strategy.construct(graph, rng).latencies[0]
+            if certificate is not None:
+                regrets[kind].append(reached / certificate.optimum - 1)
+        traverser: Any = get_strategy(name, space=env["space"])
+        ratios.append(np.log(reached / traverser.construct(graph, rng).latencies[0]))
+    known = {f"mean_regret_{kind}": float(np.mean(values)) for kind, values in regrets.items() if values}
+    scores = {f"validation_latency_over_{name}": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
+    return scores | known | {"certified": len(regrets["best"])}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from agents.learners import LEARNERS, get_learner
 from agents.networks import ActorCritic
 from agents.seen import SeenVecEnv
 from agents.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
-from experiments.arguments import compose
+from experiments.arguments import CONF, compose
 from experiments.train import make_env, settings_of, write_card
 from experiments.variants import with_variants
 from gensor_gym import ConstructionGraph, operators
@@ -231,3 +233,17 @@ def test_variants_are_of_the_train_part() -> None:
 
 def test_a_card_names_its_agent(trained: Path) -> None:
     assert json.loads((trained / "card.json").read_text())["agent"] in AGENTS
+
+
+def test_training_by_command_leaves_a_policy_with_its_card(tmp_path: Path) -> None:
+    words = ["agent=ppo_successors", "agent.n_steps=16", "agent.batch_size=32", "env.hardware=h200", "env.space=compact"]
+    words += ["num_envs=4", "steps=128", "operators=common/gemm_128x768x768", "variants=3", "eval_operators=smoke/gemv"]
+    words += ["clone=markov", "cloning.ways=1", "cloning.epochs=1", "eval_episodes=3", f"output={tmp_path}"]
+    command = [sys.executable, "-m", "experiments.train", *words]
+    done = subprocess.run(command, cwd=CONF.parent, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    card = json.loads((tmp_path / "card.json").read_text())
+    assert card["agent"] == "ppo_successors" and card["training_steps"] == 128 and card["config"]["variants"] == 3
+    assert card["evaluation"]["tasks"] == 1 and card["evaluation"]["validation_latency_over_markov"] > 0
+    assert not (tmp_path / "last.zip").exists()
+    assert len((tmp_path / "curve.jsonl").read_text().splitlines()) >= 1
