@@ -171,8 +171,10 @@ def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np
 
 
 def logits(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Boltzmann's distribution over the values: a Q-learner has no other policy to sample from."""
-    return action_values(model, observations, masks) / TEMPERATURE
+    """Log-probabilities of Boltzmann's distribution over the values: a Q-learner has no other policy to sample from."""
+    scaled = action_values(model, observations, masks) / TEMPERATURE
+    above = scaled - scaled.max(axis=1, keepdims=True)
+    return above - np.log(np.exp(above).sum(axis=1, keepdims=True))
 
 
 TEMPERATURE = 0.05

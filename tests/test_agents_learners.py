@@ -76,6 +76,7 @@ def test_every_learner_has_its_settings_and_is_loaded_as_it_was(name: str, tmp_p
     seen, masks = env.reset(), np.stack(env.env_method("action_masks"))
     found = learner.logits(model, seen, masks)
     assert found.shape == masks.shape and (np.isfinite(found) == masks).all()
+    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1.0, rtol=1e-5)
     assert learner.values(model, seen).shape == (2,)
     model.save(tmp_path / "policy.zip")
     again = learner.load(tmp_path / "policy.zip", None)
