@@ -61,7 +61,9 @@ def test_ppo_in_one_file_repeats_itself(clean: Any) -> None:
     assert one == other != third
 
 
-def test_the_stock_script_runs_and_its_model_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_random_actions: float) -> None:
+def test_the_stock_script_runs_and_its_model_learns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_random_actions: float
+) -> None:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     np.random.seed(0)
