@@ -88,9 +88,20 @@ class Watch(BaseCallback):
         self._begin = time.perf_counter() - spent
 
     def _on_rollout_end(self) -> None:
-        """A point of the learning curve: means over the last hundred episodes."""
+        """A point of the learning curve, where it is time."""
+        if self._curve(self.model.num_timesteps):
+            self._point()
+
+    def _on_training_end(self) -> None:
+        """The last point."""
+        rows = read_rows(self.folder / CURVE)
+        if not rows or rows[-1]["steps"] < self.model.num_timesteps:
+            self._point()
+
+    def _point(self) -> None:
+        """Means over the last hundred episodes; nothing while there is none."""
         episodes: Any = self.model.ep_info_buffer
-        if episodes and self._curve(self.model.num_timesteps):
+        if episodes:
             means = {name: float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
             row = {"steps": self.model.num_timesteps, "mean_return": means["return"], "mean_length": means["length"]}
             self._append(CURVE, row)
