@@ -25,7 +25,6 @@ from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.graph.actions import ACTIONS, CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 
-
 MOST_STATES = 3000
 """States that the search for a way may look at: a task whose way is longer to find is left out."""
 

@@ -57,6 +57,10 @@ class Flat(nn.Module):
 class AxisSet(nn.Module):
     """Context of a state, and an embedding of every axis, equivariant over the slots of spatial and of reduce axes."""
 
+    places: torch.Tensor
+    rest: torch.Tensor
+    spatial: torch.Tensor
+
     def __init__(self, width: int) -> None:
         """`width` of the context and of the embeddings."""
         super().__init__()
@@ -87,6 +91,8 @@ class AxisSet(nn.Module):
 class ByAction(nn.Module):
     """Logits [B, N] from the context alone, or for primitives along an axis from the embedding of that axis."""
 
+    actions: torch.Tensor
+
     def __init__(self, width: int, axes: bool) -> None:
         """`axes`: whether there are embeddings."""
         super().__init__()
@@ -109,6 +115,10 @@ class BySuccessor(nn.Module):
     It sees the context of the state, the action's primitive and, where there are any, the embedding of its axis; without
     embeddings it has a vector of its own for every action. Actions that are not legal are left out.
     """
+
+    actions: torch.Tensor
+    slots: torch.Tensor
+    kinds: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
         """For successors of these actions, so many features each."""
