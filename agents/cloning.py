@@ -25,6 +25,9 @@ from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.graph.actions import ACTIONS, CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 
+MOST_STATES = 3000
+"""States that the search for a way may look at: a task whose way is longer to find is left out."""
+
 
 @dataclass(frozen=True)
 class Examples:
@@ -67,12 +70,20 @@ def examples(
     parts = []
     for graph in tasks.graphs:
         goal = TEACHERS[teacher](graph, rng)
-        if goal is not None:
-            parts.append(of_task(learner, graph, actions_to(graph, goal), ways, step_cost, rng))
+        if goal is not None and (way := way_to(graph, goal)) is not None:
+            parts.append(of_task(learner, graph, way, ways, step_cost, rng))
     if not parts:
         raise ValueError(f"teacher {teacher!r} knows none of the {len(tasks.graphs)} tasks; see python -m experiments.certify")
     joined = (np.concatenate([getattr(part, name) for part in parts]) for name in Examples.__dataclass_fields__)
     return Examples(*joined)
+
+
+def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
+    """A shortest way to a program; None where limits are in the way so often that it is not found quickly."""
+    try:
+        return actions_to(graph, goal, MOST_STATES)
+    except ValueError:
+        return None
 
 
 def of_task(

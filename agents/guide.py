@@ -61,8 +61,8 @@ class Guide:
 class Placed:
     """Any programs of one task, with what a policy sees of them: `flat` float32 [B, F]."""
 
-    def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int) -> None:
-        """`steps` left of the episode."""
+    def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
+        """`steps` left of the episode, one number or one of each program."""
         count = len(rows)
         self.tasks, self.num_envs, self.rows = tasks, count, rows
         self.task_indices = np.zeros(count, dtype=np.int64)

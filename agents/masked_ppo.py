@@ -46,7 +46,8 @@ class NetworkPolicy(MaskableActorCriticPolicy):
         self.action_net = nn.Identity()
         for last in self.mlp_extractor.last_layers():
             nn.init.orthogonal_(last.weight, 0.01)
-        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
+        optimizer: Any = self.optimizer_class
+        self.optimizer = optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         """What `save` keeps to make the policy again."""

@@ -57,6 +57,10 @@ class Flat(nn.Module):
 class AxisSet(nn.Module):
     """Context of a state, and an embedding of every axis, equivariant over the slots of spatial and of reduce axes."""
 
+    places: torch.Tensor
+    rest: torch.Tensor
+    spatial: torch.Tensor
+
     def __init__(self, width: int) -> None:
         """`width` of the context and of the embeddings."""
         super().__init__()
@@ -68,7 +72,7 @@ class AxisSet(nn.Module):
         spatial = torch.tensor([float(axis < SPATIAL_SLOTS) for axis in range(MAX_AXES)])
         self.register_buffer("spatial", spatial[:, None], persistent=False)
         self.extent = MAX_LEVELS + 1
-        self.axis = perceptron([len(places[0]) + 1 + len(rest), width, width])
+        self.axis = perceptron([len(places[0]) + 1, width, width])
         self.whole = perceptron([len(rest) + 2 * width, width, width])
         self.mixed = perceptron([2 * width, width])
 
@@ -77,8 +81,7 @@ class AxisSet(nn.Module):
         count = len(flat)
         of_axes, rest = flat[:, self.places], flat[:, self.rest]
         present = of_axes[:, :, self.extent : self.extent + 1] > 0  # an extent above 1
-        known = [of_axes, self.spatial.expand(count, -1, -1), rest[:, None].expand(-1, MAX_AXES, -1)]
-        embedded = self.axis(torch.cat(known, 2)) * present
+        embedded = self.axis(torch.cat([of_axes, self.spatial.expand(count, -1, -1)], 2)) * present
         mean = embedded.sum(1) / present.sum(1).clamp(min=1)
         most = embedded.masked_fill(~present, -1.0).amax(1)
         context = self.whole(torch.cat([rest, mean, most], 1))
@@ -87,6 +90,8 @@ class AxisSet(nn.Module):
 
 class ByAction(nn.Module):
     """Logits [B, N] from the context alone, or for primitives along an axis from the embedding of that axis."""
+
+    actions: torch.Tensor
 
     def __init__(self, width: int, axes: bool) -> None:
         """`axes`: whether there are embeddings."""
@@ -111,6 +116,10 @@ class BySuccessor(nn.Module):
     embeddings it has a vector of its own for every action. Actions that are not legal are left out.
     """
 
+    actions: torch.Tensor
+    slots: torch.Tensor
+    kinds: torch.Tensor
+
     def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
         """For successors of these actions, so many features each."""
         super().__init__()
@@ -130,16 +139,20 @@ class BySuccessor(nn.Module):
     def forward(self, seen: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
         """Logits from successors' features [B, A, F]; the first of them is 1 where an action is legal."""
         state, at = torch.nonzero(seen[:, :, 0] > 0.5, as_tuple=True)
-        hidden = self.program(seen[state, at]) + self.kind(self.kinds[at]) + self.context(context)[state]
+        # index_select: the gradient of plain indexing is far slower on a CPU
+        hidden = self.program(seen[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)
         if self.along is not None and embedded is not None:
             axes = torch.cat([self.along(embedded), torch.zeros_like(embedded[:, :1])], 1)
-            hidden = hidden + axes[state, self.slots[at]]
+            hidden = hidden + axes.flatten(0, 1).index_select(0, state * (MAX_AXES + 1) + self.slots[at])
         logits = context.new_zeros(len(seen), NUM_ACTIONS)
         return logits.index_put((state, self.actions[at]), self.last(hidden)[:, 0])
 
 
 class ActorCritic(nn.Module):
-    """What MaskablePPO calls its `mlp_extractor`: logits of all actions from one network, the critic's features from another."""
+    """What MaskablePPO calls its `mlp_extractor`: logits of all actions from one network, the critic's features from another.
+
+    The critic is flat: it is needed in training alone, and for leaves of a tree, and is the cheaper so.
+    """
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
         """`actions` with successors in the observation, none for the flat one; `features` of each."""
@@ -149,7 +162,7 @@ class ActorCritic(nn.Module):
         self.state = body(width)
         self.scores = BySuccessor(width, axes, actions, features) if actions else None
         self.logits = None if actions else ByAction(width, axes)
-        self.critic = body(width)
+        self.critic = Flat(width)
         self.ahead = perceptron([width + 2 * self.count, width]) if actions else None
         self.latent_dim_pi, self.latent_dim_vf = NUM_ACTIONS, width
 

@@ -24,6 +24,13 @@ class Ppo(Learned):
 
     episodes: int = 64
     """Episodes sampled at a time, the first of them greedy."""
+    temperature: float = 1.0
+    """Of sampling: above 1 the policy tries more, which many episodes need more than few."""
+
+    def __post_init__(self) -> None:
+        """ValueError for no episodes, or a temperature that is not above 0."""
+        if self.episodes < 1 or self.temperature <= 0:
+            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The fastest programs that the policy's episodes saw, fastest by the model first; no measurement."""
@@ -33,7 +40,7 @@ class Ppo(Learned):
             self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
         )
         sight = learner.sight(envs, self.retain, graph.charge)
-        steps = rollout(learner, model, envs, sight, rng)
+        steps = rollout(learner, model, envs, sight, rng, self.temperature)
         envs.close()
         rows, seconds = descended(graph, *sight.programs(), self.descents)
         schedules, latencies = ranked(rows, seconds, graph)
@@ -62,7 +69,7 @@ class QrDqn(Ppo):
 
 
 def rollout(
-    learner: Learner, model: Any, envs: ConstructVectorEnv, sight: Sight, rng: np.random.Generator
+    learner: Learner, model: Any, envs: ConstructVectorEnv, sight: Sight, rng: np.random.Generator, temperature: float = 1.0
 ) -> int:
     """One episode in every environment of the sight, which remembers the programs; returns the steps taken in all.
 
@@ -74,7 +81,7 @@ def rollout(
         live = np.flatnonzero(~over)
         seen, masks = sight.observe(flat, over)[live], envs.action_masks()[live]
         actions = np.full(envs.num_envs, STOP)
-        actions[live] = act(learner.logits(model, seen, masks), live == 0, rng)
+        actions[live] = act(learner.logits(model, seen, masks) / temperature, live == 0, rng)
         steps += len(live)
         flat, _, ended, _, _ = envs.step(actions)
         over |= ended

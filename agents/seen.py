@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
@@ -51,11 +51,13 @@ class SeenVecEnv(VecEnvWrapper):
 
     def reset(self) -> np.ndarray:
         """Observations of the first states."""
-        return self.sight.observe(self.venv.reset(), self._running)
+        flat: Any = self.venv.reset()
+        return self.sight.observe(flat, self._running)
 
     def step_wait(self) -> VecEnvStepReturn:
         """As of the environment inside, the observations by the sight."""
         played = self.venv.envs.task_indices.copy()
-        flat, rewards, ended, infos = self.venv.step_wait()
+        stepped: Any = self.venv.step_wait()
+        flat, rewards, ended, infos = stepped
         last = np.zeros_like(rewards) if self._paid else rewards - self._constants[played].astype(np.float32)
         return self.sight.observe(flat, self._running), np.where(ended, last, rewards), ended, infos

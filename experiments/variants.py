@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -
 
 def variant(op: Operator, rng: np.random.Generator) -> Operator | None:
     """The operator with other extents; None where these make none (a window that does not fit)."""
-    changed = {name: _other(name, value, rng) for name, value in op.arguments}
+    changed: dict[str, Any] = {name: _other(name, value, rng) for name, value in op.arguments}
     values = [changed.pop("name")] if "name" in changed else []
     shape = changed.pop("shape", ())
     try:
