@@ -79,11 +79,15 @@ def examples(
 
 
 def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
-    """A shortest way to a program; None where limits are in the way so often that it is not found quickly."""
+    """A shortest way to a program.
+
+    None where it is longer than an episode, or limits are in the way so often that it is not found quickly.
+    """
     try:
-        return actions_to(graph, goal, MOST_STATES)
+        way = actions_to(graph, goal, MOST_STATES)
     except ValueError:
         return None
+    return way if len(way) < graph.horizon else None
 
 
 def of_task(

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from agents import get_strategy
-from agents.cloning import examples, imitate, of_task, optimum
+from agents.cloning import examples, imitate, of_task, optimum, way_to
 from agents.guide import Guide
 from agents.learned import Learned, load_policy
 from agents.learners import LEARNERS, get_learner
@@ -30,7 +30,9 @@ from gensor_gym.env.tasks import TaskSet
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.env.views import successor_features
 from gensor_gym.exact import append_certificate, certify
+from gensor_gym.exact.paths import actions_to
 from gensor_gym.graph.actions import ACTIONS, CACHE, STOP, UNCACHE
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
 
 SMALL = ["gemm(m=4, n=16, k=8)", "conv2d(n=1, c=4, h=8, w=8, k=8, r=3, s=3, padding=1)"]
@@ -217,6 +219,14 @@ def test_a_way_that_shuffling_blocks_ends_legally() -> None:
     graph, learner = ConstructionGraph(SMALL[0], "h200"), get_learner("ppo")
     shown = of_task(learner, graph, [CACHE, UNCACHE, 4], 2, 0.0, np.random.default_rng(0))
     assert not (shown.targets[~shown.masks] > 0).any()
+
+
+def test_ways_longer_than_an_episode_are_left_out() -> None:
+    graph = ConstructionGraph("reduce_sum(m=1, k=65536)", "h200")
+    tiles = "tile[1x1x1x1x1x1024x1x1" + " 1x1x1x1x1x65536x1x1" * 3 + "]"
+    goal = Schedule.parse(f"{tiles} vthread[1x1x1x1x1x1x1x1] level=1 vector=4 unroll=4")
+    assert len(actions_to(graph, goal)) >= graph.horizon and way_to(graph, goal) is None
+    assert way_to(graph, graph.initial()) == []
 
 
 def test_variants_are_of_the_train_part() -> None:
