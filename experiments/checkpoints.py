@@ -28,7 +28,8 @@ _MODEL, _STATE, _REPLAY = "model.zip", "state.pkl", "replay.pkl"
 def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: float) -> None:
     """Write the file, with the seconds of training so far; one that was there before stays whole until this one is complete."""
     state = {
-        "config": config | {"fingerprint": fingerprint()}, "seconds": seconds, "environments": model.get_env().unwrapped.state(), "observations": model._last_obs,
+        "config": config | {"fingerprint": fingerprint()}, "seconds": seconds,
+        "environments": model.get_env().unwrapped.state(), "observations": model._last_obs,
         "torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate(),
     }  # fmt: skip
     inner = io.BytesIO()
