@@ -8,18 +8,17 @@ What the sources leave open (benefit exponents, annealing, retention, top-k) is 
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from agents import walk
 from agents.columns import Columns
+from agents.descents import descended
 from agents.feedback import measure_with_feedback
+from agents.parts import in_parts
 from agents.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, measure_rankings, ranked
 from agents.starts import starts as starts_of
 from gensor_gym.construction import ConstructionGraph
@@ -86,33 +85,16 @@ class Markov:
             more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             visited += more[2]
-        rows, seconds = self._descend(graph, rows, seconds)
+        rows, seconds = descended(graph, rows, seconds, self.descents, self.steps, self._moves(graph))
         if self.columns > 0:
             rows, seconds = self._descend_columns(graph, rows, seconds)
         schedules, latencies = ranked(rows, seconds, graph)
         return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
 
-    def _descend(
-        self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The programs with the ends of descents from the best of them added: (rows, seconds)."""
-        ends = best_of_each(REGISTER_TILE, rows, seconds)[: self.descents].copy()
-        if not len(ends):
-            return rows, seconds
-        reached, tables, ints = np.empty(len(ends)), graph.tables, self._moves(graph)
-
-        def descend(at: slice) -> tuple[int, np.ndarray]:
-            trace = walk.new_trace()
-            return walk.descents(ends[at], ints, tables.floats, tables.sizes, self.steps, reached[at], trace), trace
-
-        for evaluations, trace in in_parts(descend, len(ends)):
-            graph.charge(evaluations, walk.improvements(trace))
-        return np.concatenate([rows, ends]), np.concatenate([seconds, reached])
-
     def _descend_columns(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `_descend`, by whole columns (`agents.columns`), from the best program of each structure, which stays."""
+        """As `descended`, by whole columns (`agents.columns`), from the best program of each structure, which stays."""
         columns = Columns(graph, STRUCTURE)
         ends = [columns.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
         found, reached = zip(*ends, strict=True)
@@ -209,16 +191,3 @@ class MarkovExtended(Markov):
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, then measure what is predicted to be best, which what was measured corrects (`agents.feedback`)."""
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
-
-
-def in_parts(work: Callable[[slice], Any], count: int) -> list[Any]:
-    """Results of `work` on even parts of range(count), one thread a part; compiled work does not hold the GIL."""
-    edges = np.linspace(0, count, min(threads(), count) + 1).astype(int)
-    parts = [slice(low, high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return list(pool.map(work, parts))
-
-
-def threads() -> int:
-    """Threads that walk: GENSOR_GYM_THREADS or the usable cores."""
-    return int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))

@@ -48,38 +48,42 @@ class Mcts:
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """All programs seen in a tree of its own, by the model."""
-        begin = time.perf_counter()
-        search = _Search(self, graph, rng)
+        begin, before = time.perf_counter(), graph.evaluations
+        search = Search(self, graph, rng)
         for _ in range(self.simulations):
             search.simulate()
         rows = np.frombuffer(b"".join(search.seen), dtype=np.int32).reshape(len(search.seen), -1)
         schedules, latencies = ranked(rows, np.fromiter(search.seen.values(), float), graph)
-        return Construction(schedules, latencies, len(rows), search.evaluations, time.perf_counter() - begin)
+        return Construction(schedules, latencies, len(rows), graph.evaluations - before, time.perf_counter() - begin)
 
 
 @dataclass
-class _Node:
+class Node:
     """A place in the tree. `untried` holds successors in the order in which they become children, the last first."""
 
     row: np.ndarray
-    untried: list[np.ndarray] | None = None
-    children: list[_Node] = field(default_factory=list)
+    low: float = math.inf
+    """Log of the latency in seconds: of the program, or of the best known near it."""
+    prior: float = 1.0
+    depth: int = 0
+    untried: list[Node] | None = None
+    children: list[Node] = field(default_factory=list)
     visits: int = 0
     total: float = 0.0
 
 
-class _Search:
-    """One tree."""
+class Search:
+    """One tree. Another search may order children, bound and value them in its own way (see `agents.policy_mcts`)."""
 
     def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
         """A root."""
         self.settings, self.graph, self.rng = settings, graph, rng
         self.seen: dict[bytes, float] = {}
         """Seconds by row."""
-        self.evaluations = 0
-        self.root = _Node(graph.initial().row)
+        self.root = Node(graph.initial().row)
         self.tree = {self.root.row.tobytes()}
-        self.worst = self.best = math.log(self._latencies(self.root.row[None])[0])
+        self.root.low = self.first_low()
+        self.worst = self.best = self.root.low
 
     def simulate(self) -> None:
         """Descend, add a child, roll out, give the value back along the way."""
@@ -91,42 +95,51 @@ class _Search:
             path.append(child)
             if added:
                 break
-        low = min([math.log(self.seen[node.row.tobytes()]) for node in path] + [self._rollout(path[-1].row)])
+        low = min(self.leaf(path[-1]), *(node.low for node in path))
         self.best = min(self.best, low)
         for node in path:
             node.visits += 1
             node.total += low
 
-    def _next(self, node: _Node) -> tuple[_Node | None, bool]:
+    def _next(self, node: Node) -> tuple[Node | None, bool]:
         """(a child, whether it is new); None where no successor is left that the tree does not hold elsewhere."""
         if node.untried is None:
-            rows = successors(self.graph, node.row[None])
-            fresh = [row for row in rows if row.tobytes() not in self.tree]
-            times = self._latencies(np.array(fresh, dtype=np.int32).reshape(len(fresh), rows.shape[1]))
-            # better ones are likelier to come early: by the model, blurred
-            order = np.argsort(-(np.log(times) + 0.3 * self.rng.standard_normal(len(fresh))), kind="stable")
-            node.untried = [fresh[i] for i in order]
-            self.tree.update(row.tobytes() for row in fresh)
+            node.untried = self.expand(node)
+            self.tree.update(child.row.tobytes() for child in node.untried)
         limit = self.settings.widening * max(1, node.visits) ** self.settings.exponent
         if node.untried and len(node.children) < limit:
-            node.children.append(_Node(node.untried.pop()))
+            node.children.append(node.untried.pop())
             return node.children[-1], True
         if not node.children:
             return None, False
-        return max(node.children, key=lambda child: self._bound(node, child)), False
+        return max(node.children, key=lambda child: self.bound(node, child)), False
 
-    def _bound(self, node: _Node, child: _Node) -> float:
+    def first_low(self) -> float:
+        """`low` of the root."""
+        return math.log(self._latencies(self.root.row[None])[0])
+
+    def expand(self, node: Node) -> list[Node]:
+        """Successors that the tree does not hold, those to become children early last: by the model, blurred."""
+        rows = successors(self.graph, node.row[None])
+        fresh = [row for row in rows if row.tobytes() not in self.tree]
+        lows = np.log(self._latencies(np.array(fresh, dtype=np.int32).reshape(len(fresh), rows.shape[1])))
+        order = np.argsort(-(lows + 0.3 * self.rng.standard_normal(len(fresh))), kind="stable")
+        return [Node(fresh[i], float(lows[i]), depth=node.depth + 1) for i in order]
+
+    def bound(self, node: Node, child: Node) -> float:
         """Upper confidence bound of a child's value."""
         if not child.visits:
             return math.inf
-        span = max(self.worst - self.best, 1e-9)
-        value = (self.worst - child.total / child.visits) / span
-        return value + self.settings.exploration * math.sqrt(math.log(node.visits) / child.visits)
+        return self.value(child) + self.settings.exploration * math.sqrt(math.log(node.visits) / child.visits)
 
-    def _rollout(self, row: np.ndarray) -> float:
-        """Log of the best latency: a random walk, then steps to the best neighbour while that gains."""
+    def value(self, node: Node) -> float:
+        """Mean of the simulations, from 0 for the root's program to 1 for the best so far."""
+        return (self.worst - node.total / node.visits) / max(self.worst - self.best, 1e-9)
+
+    def leaf(self, node: Node) -> float:
+        """Log of the best latency of a rollout: a random walk, then steps to the best neighbour while that gains."""
         steps = int(self.rng.integers(0, self.settings.walk + 1))
-        now = self.graph.random_schedule(self.rng, steps, Schedule(row)).row[None]
+        now = self.graph.random_schedule(self.rng, steps, Schedule(node.row)).row[None]
         best = float(self._latencies(now)[0])
         for _ in range(self.settings.climb):
             after = successors(self.graph, now)
@@ -139,6 +152,5 @@ class _Search:
     def _latencies(self, rows: np.ndarray) -> np.ndarray:
         """Model seconds [B], remembered."""
         seconds = self.graph.latencies(rows)
-        self.evaluations += len(rows)
         self.seen.update(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
         return seconds

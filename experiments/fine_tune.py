@@ -18,7 +18,8 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from agents.ppo import load_policy, read_card
+from agents.learned import load_policy, read_card
+from agents.seen import SeenVecEnv
 from experiments.anytime import digest_of_policy
 from experiments.folders import make_folder
 from experiments.measured_reward import MeasuredVectorEnv, Timings
@@ -91,12 +92,18 @@ def environments_of(config: DictConfig, card: dict[str, Any], folder: Path) -> M
 
 
 def load(path: Path, envs: MeasuredVectorEnv, config: DictConfig) -> Any:
-    """The learner of a checkpoint with the settings of fine-tuning in place of those it was trained with."""
+    """The model of a checkpoint with the settings of fine-tuning in place of those it was trained with.
+
+    ValueError for a policy that PPO did not learn.
+    """
     from gensor_gym.env.sb3 import ConstructVecEnv
 
     settings: dict[str, Any] = OmegaConf.to_container(config.ppo)  # type: ignore[assignment]
-    kind = type(load_policy(str(config.checkpoint)))
-    return kind.load(path, env=ConstructVecEnv(envs), device="cpu", custom_objects=settings)
+    learner, model = load_policy(str(config.checkpoint))
+    if not hasattr(model, "clip_range"):
+        raise ValueError(f"checkpoint {config.checkpoint} holds a {type(model).__name__}: expected a policy that PPO learned")
+    env = SeenVecEnv(ConstructVecEnv(envs), learner.sight, measured=True)
+    return type(model).load(path, env=env, device="cpu", custom_objects=settings)
 
 
 def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.ppo import read_card
+from agents.learned import read_card
 from experiments.pool import ONE_THREAD
 from experiments.settings import ROOT
 from gensor_gym import operators

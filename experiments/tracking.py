@@ -14,13 +14,9 @@ def track(
     """Log trials, summary and figures as one run in `folder`; returns the run's folder, None when `disabled`."""
     if mode == "disabled":
         return None
-    os.environ.setdefault("WANDB_SILENT", "true")
+    run = _begin(mode, project, summary["config"], folder)
     import wandb
 
-    settings = wandb.Settings(console="off", disable_git=True, disable_code=True, x_disable_stats=True)
-    run = wandb.init(
-        mode=mode, project=project, dir=str(folder), name=folder.name, config=summary["config"], settings=settings
-    )
     _log_trials(run, trials)
     run.log({"summary": _table(summary["rows"]), **{Path(name).stem: wandb.Image(str(folder / name)) for name in figures}})
     for line in summary["strategies"]:
@@ -29,6 +25,32 @@ def track(
     path = Path(run.dir).parent
     run.finish()
     return path
+
+
+def track_training(
+    config: dict[str, Any], curve: Sequence[dict], validation: Sequence[dict], scores: dict, folder: Path
+) -> Path | None:
+    """Log a training's curves and scores as one run in `folder`; returns the run's folder, None when `disabled`."""
+    mode = config["wandb"]["mode"]
+    if mode == "disabled":
+        return None
+    run = _begin(mode, config["wandb"]["project"], config, folder)
+    run.define_metric("*", step_metric="steps")
+    for row in sorted([*curve, *validation], key=lambda row: row["steps"]):
+        run.log(dict(row))
+    run.summary.update(scores)
+    path = Path(run.dir).parent
+    run.finish()
+    return path
+
+
+def _begin(mode: Any, project: str, config: dict, folder: Path) -> Any:
+    """A run in `folder`."""
+    os.environ.setdefault("WANDB_SILENT", "true")
+    import wandb
+
+    settings = wandb.Settings(console="off", disable_git=True, disable_code=True, x_disable_stats=True)
+    return wandb.init(mode=mode, project=project, dir=str(folder), name=folder.name, config=config, settings=settings)
 
 
 def _table(rows: Sequence[dict]) -> Any:

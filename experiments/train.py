@@ -1,6 +1,9 @@
-"""Train a policy on the analytic tier.
+"""Train a policy.
 
 `python -m experiments.train agent=ppo env.hardware=cascade_lake output=results/policies/ppo_cpu`
+
+On the analytic tier the same seed and configuration give the same learning curve, number for number, whether the run was
+stopped and resumed or not.
 """
 
 from __future__ import annotations
@@ -18,77 +21,30 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from sb3_contrib import MaskablePPO
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.logger import configure
 
-from agents.masked_policy import MaskedBuffer, MaskedPolicy
-from agents.ppo import Ppo
+from agents.cloning import examples, imitate
+from agents.learned import read_card
+from agents.learners import Learner, get_learner
+from agents.seen import SeenVecEnv
+from agents.sight import Sight
+from experiments.checkpoints import load_checkpoint
 from experiments.folders import make_folder
+from experiments.settings import WANDB_MODES
+from experiments.tracking import hint, track_training
+from experiments.validation import Validation, evaluate
+from experiments.variants import with_variants
+from experiments.watch import CURVE, LAST, VALIDATION, Watch, identity, read_rows
 from gensor_gym import operators
-from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 
 
-class Watch(BaseCallback):
-    """Shows progress and keeps the learning curve; saves a checkpoint now and then, from which a run resumes."""
-
-    def __init__(self, total: int, folder: Path, progress: Progress, every: int) -> None:
-        """`every` steps between checkpoints."""
-        super().__init__()
-        self.folder, self.every = folder, every
-        self.progress = progress
-        self.bar = progress.add_task("training", total=total)
-        self.curve: list[dict[str, float]] = []
-        self._next = every
-
-    def _on_step(self) -> bool:
-        """Advance the bar; save when it is time."""
-        self.progress.update(self.bar, completed=self.num_timesteps)
-        if self.num_timesteps >= self._next:
-            self.model.save(self.folder / "last.zip")
-            self._next += self.every
-        return True
-
-    def _on_rollout_end(self) -> None:
-        """One point of the learning curve per rollout."""
-        episodes: Any = self.model.ep_info_buffer or []
-        if episodes:
-            mean = float(np.mean([e["r"] for e in episodes]))
-            self.curve.append({"steps": self.num_timesteps, "mean_return": mean})
-            with (self.folder / "curve.jsonl").open("a") as file:
-                file.write(json.dumps(self.curve[-1]) + "\n")
-
-
-def make_model(cfg: DictConfig, env: VecEnv) -> MaskablePPO:
-    """A fresh learner; gamma is the environment's discount."""
-    return MaskablePPO(
-        MaskedPolicy, env, rollout_buffer_class=MaskedBuffer, gamma=cfg.env.discount, n_steps=cfg.ppo.n_steps,
-        batch_size=cfg.ppo.batch_size, n_epochs=cfg.ppo.n_epochs, learning_rate=cfg.ppo.learning_rate, ent_coef=cfg.ppo.ent_coef,
-        gae_lambda=cfg.ppo.gae_lambda, clip_range=cfg.ppo.clip_range, target_kl=cfg.ppo.target_kl,
-        policy_kwargs={"net_arch": list(cfg.ppo.net_arch)}, seed=cfg.seed, device="cpu",
-    )  # fmt: skip
-
-
-def evaluate(cfg: DictConfig, folder: Path) -> dict[str, float]:
-    """Geometric mean over the validation split of (policy's best of its episodes) / (traverser's best), by the model."""
-    from agents.markov import MarkovExtended
-
-    ratios = []
-    for name in operators.split("validation"):
-        graph = ConstructionGraph(operators.resolve(name)[0], cfg.env.hardware, cfg.env.space)
-        rng = np.random.default_rng(cfg.seed)
-        ours = Ppo(checkpoint=str(folder), episodes=cfg.eval_episodes).construct(graph, rng).latencies[0]
-        ratios.append(np.log(ours / MarkovExtended(space=cfg.env.space).construct(graph, rng).latencies[0]))
-    return {"validation_latency_over_markov_ext": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
-
-
-def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more: object) -> None:
+def write_card(config: dict[str, Any], folder: Path, seconds: float, steps: int, **more: object) -> None:
     """Configuration, data, cost and evaluation beside the policy."""
     card = {
-        "agent": "ppo", "config": OmegaConf.to_container(cfg), "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
-        "split": "v1 train", "operators": cfg.operators, "training_seconds": round(seconds, 1), "training_steps": steps,
+        "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
+        "split": "v1 train", "operators": config["operators"], "training_seconds": round(seconds, 1), "training_steps": steps,
         "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
     }  # fmt: skip
     temporary = folder / "card.json.tmp"
@@ -96,43 +52,116 @@ def write_card(cfg: DictConfig, folder: Path, seconds: float, steps: int, **more
     temporary.replace(folder / "card.json")
 
 
-def prepare(cfg: DictConfig) -> tuple[Path, VecEnv]:
-    """The folder, made, and the environments; ValueError names a bad argument."""
-    if cfg.agent != "ppo":
-        raise ValueError(f"no agent {cfg.agent!r}; trainable agents are ['ppo']")
+def settings_of(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as plain values, checked; ValueError names a bad one."""
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    for name in ("curve_every", "eval_every", "checkpoint_every"):
+        if not isinstance(config[name], int) or config[name] < 0:
+            raise ValueError(f"{name} is {config[name]!r}; expected a number of steps, or 0 for never")
+    if config["wandb"]["mode"] not in WANDB_MODES:
+        raise ValueError(f"wandb.mode {config['wandb']['mode']!r}: expected one of {', '.join(WANDB_MODES)}")
+    return config
+
+
+def finished(folder: Path, config: dict[str, Any]) -> bool:
+    """Whether the folder holds the policy of this very configuration, evaluated, under the present rules and model."""
+    if not (folder / "card.json").exists() or not (folder / "policy.zip").exists():
+        return False
+    card = read_card(folder)
+    same = identity(card["config"]) == identity(config)
+    return same and card["fingerprint"] == fingerprint() and "evaluation" in card
+
+
+def make_env(config: dict[str, Any], sight: type[Sight]) -> SeenVecEnv:
+    """The environments that it learns in; ValueError names a bad argument."""
     from gensor_gym.env.sb3 import make_sb3
 
-    folder = make_folder(cfg.output)
-    arguments: Any = OmegaConf.to_container(cfg.env)
-    return folder, make_sb3(num_envs=cfg.num_envs, operator=cfg.operators, **arguments)
+    known = with_variants(
+        list(operators.resolve(config["operators"])), config["variants"], np.random.default_rng(config["seed"])
+    )
+    return SeenVecEnv(make_sb3(num_envs=config["num_envs"], operator=known, **config["env"]), sight)
+
+
+def clone(config: dict[str, Any], learner: Learner, model: Any, env: SeenVecEnv) -> None:
+    """Behaviour cloning of a fresh model, where `clone` names a teacher."""
+    if config["clone"] is None:
+        return
+    if not hasattr(model.policy, "evaluate_actions"):
+        raise ValueError(f"agent {config['agent']['name']!r} has values and no policy that could be cloned; clone must be null")
+    begin, rng, how = time.perf_counter(), np.random.default_rng(config["seed"]), config["cloning"]
+    shown = examples(learner, env.tasks, config["clone"], how["ways"], config["env"]["step_cost"], rng)
+    losses = imitate(model, shown, how["epochs"], how["batch_size"], how["learning_rate"], config["seed"])
+    spent = time.perf_counter() - begin
+    lost = f"{losses[0]:.3f} to {losses[-1]:.3f}"
+    print(f"cloned {len(shown.returns)} states of {config['clone']} in {spent:.0f} s: loss {lost}", flush=True)
+
+
+def make_validation(config: dict[str, Any]) -> Validation | None:
+    """What is asked now and then how good the policy is; None where it never is. Always by the model."""
+    arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
+    if config["eval_every"] == 0:
+        return None
+    return Validation(config["eval_operators"], arguments, config["eval_episodes"], config["seed"])
+
+
+def begin(config: dict[str, Any], learner: Learner, env: SeenVecEnv, last: Path) -> tuple[Any, float, bool]:
+    """The model that `last` holds, or a fresh one, where asked for cloned; the seconds it took so far; whether it was resumed."""
+    if config["resume"] and last.exists():
+        return *load_checkpoint(last, learner, env, identity(config)), True
+    start = time.perf_counter()
+    model = learner.make(config["agent"], env, config["seed"])
+    clone(config, learner, model, env)
+    return model, time.perf_counter() - start, False
+
+
+def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, float, bool]:
+    """The model after all its steps, seconds of training, and whether it was resumed. ValueError names a bad setting."""
+    learner = get_learner(config["agent"]["name"])
+    env, validation = make_env(config, learner.sight), make_validation(config)
+    model, spent, resumed = begin(config, learner, env, folder / LAST)
+    if config["tensorboard"]:
+        model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))
+    with Progress(
+        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
+    ) as progress:
+        watch = Watch(folder, progress, learner, config, validation, spent)
+        left = max(0, config["steps"] - model.num_timesteps)
+        every = config["agent"].get("log_interval", 1)
+        model.learn(left, callback=watch, log_interval=every, reset_num_timesteps=not resumed)
+    env.close()
+    if validation is not None:
+        validation.close()
+    return model, watch.seconds, resumed
+
+
+def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
+    """Train, save policy and card, evaluate on the validation split; the scores."""
+    model, seconds, resumed = learn(config, folder, console)
+    model.save(folder / "policy.zip", exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
+    write_card(config, folder, seconds, model.num_timesteps, resumed=resumed)
+    scores = evaluate(config, folder)
+    write_card(config, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)
+    (folder / LAST).unlink(missing_ok=True)
+    return scores
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")
 def main(cfg: DictConfig) -> None:
-    """Train, save policy and card, evaluate on the validation split."""
+    """One run, or what is left of it."""
     torch.set_num_threads(cfg.torch_threads)
+    console = Console()
     try:
-        folder, env = prepare(cfg)
+        config = settings_of(cfg)
+        folder = make_folder(config["output"])
+        if config["resume"] and finished(folder, config):
+            console.print(f"{folder} holds this very policy: {read_card(folder)['evaluation']}")
+            return
+        scores = run(config, folder, console)
     except ValueError as error:
         sys.exit(str(error))
-    console = Console()
-    last = folder / "last.zip"
-    resumed = bool(cfg.resume and last.exists())
-    model = MaskablePPO.load(last, env=env, device="cpu") if resumed else make_model(cfg, env)
-    begin = time.perf_counter()
-    with Progress(
-        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
-    ) as progress:
-        watch = Watch(cfg.steps, folder, progress, cfg.checkpoint_every)
-        left = max(0, cfg.steps - model.num_timesteps)
-        model.learn(left, callback=watch, reset_num_timesteps=not resumed)
-    seconds = time.perf_counter() - begin
-    model.save(folder / "policy.zip", exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
-    last.unlink(missing_ok=True)
-    write_card(cfg, folder, seconds, model.num_timesteps, resumed=resumed)
-    scores = evaluate(cfg, folder)
-    write_card(cfg, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)
-    console.print(f"policy and card in {folder}: {scores}, {seconds:.0f} s")
+    tracked = track_training(config, read_rows(folder / CURVE), read_rows(folder / VALIDATION), scores, folder)
+    console.print(f"policy and card in {folder}: {scores}")
+    console.print(hint(tracked))
 
 
 if __name__ == "__main__":

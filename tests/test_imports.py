@@ -37,12 +37,32 @@ HOMES: dict[str, tuple[str, ...]] = {
         f"experiments/{name}.py"
         for name in (
             "arguments", "bench", "compare", "fine_tune", "generalise", "learn_correction", "peers/tvm", "record", "reproduce",
-            "study", "train", "transfer", "tune", "tune_evaluations",
+            "study", "sweep_table", "train", "transfer", "tune", "tune_evaluations",
         )  # fmt: skip
     ),
+    "sb3_contrib": (
+        "agents/masked_a2c.py", "agents/masked_policy.py", "agents/masked_ppo.py", "agents/masked_q.py",
+        "experiments/benches/learning.py",
+    ),  # fmt: skip
+    "stable_baselines3": (
+        "agents/groups.py",
+        "agents/masked_q.py",
+        "agents/seen.py",
+        "experiments/checkpoints.py",
+        "experiments/fine_tune.py",
+        "experiments/train.py",
+        "experiments/watch.py",
+    ),
     "torch": (
-        "agents/ppo.py",
+        "agents/cloning.py",
+        "agents/groups.py",
+        "agents/masked_a2c.py",
+        "agents/masked_ppo.py",
+        "agents/masked_q.py",
+        "agents/networks.py",
         "agents/tree_gru.py",
+        "experiments/checkpoints.py",
+        "experiments/train.py",
         "gensor_gym/measure/torch_baseline.py",
         "gensor_gym/measure/torch_cuda.py",
         "gensor_gym/measure/torch_prepacked.py",
@@ -52,6 +72,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 """Heavy library -> the files that import it, where one file in each package is not enough.
 
 hydra: each program of `experiments` that takes a configuration is an entry point of its own, and its decorator is there.
+torch, stable_baselines3, sb3_contrib: every way to learn is a file of its own, imported when it is chosen by name.
 """
 HEAVY = ("cupy", "torch", "stable_baselines3", "sb3_contrib", "hydra", "wandb", "xgboost", "cuda", "ray")
 

@@ -94,6 +94,15 @@ class ConstructVecEnv(VecEnv):
         """Stop threads and workers."""
         self.envs.close()
 
+    def state(self) -> dict[str, Any]:
+        """A copy of the running episodes, as of `ConstructVectorEnv.state`, with the sums of their rewards and steps."""
+        return {"envs": self.envs.state(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where another one with the same arguments gave its `state`; no `reset` is needed."""
+        self.envs.restore(state["envs"])
+        self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
+
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Attribute of every environment asked for; what all share is repeated. AttributeError if unknown."""
         chosen = self._chosen(indices)

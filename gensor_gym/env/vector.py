@@ -24,6 +24,8 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 
 ALL = slice(None)
+_EPISODES = ("_task", "_rows", "_scalars", "_masks", "_obs", "_over")
+"""Attributes that hold the running episodes."""
 FEWEST_PER_THREAD = 128
 """Environments below which handing a part to another thread costs more than it saves."""
 
@@ -100,6 +102,11 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
     def rows(self) -> np.ndarray:
         """Current schedules as rows, int32 [B, ROW]; a view, valid until the next step."""
         return self._rows
+
+    @property
+    def task_indices(self) -> np.ndarray:
+        """Number of every environment's task in `tasks`, int64 [B]; a view, valid until the next reset."""
+        return self._task
 
     @property
     def schedules(self) -> list[Schedule]:
@@ -271,6 +278,25 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         views = tuple(self.view.single(*state) for state in states)
         return views if self.settings.observation == "graph" else np.stack(views)
 
+    def state(self) -> dict[str, Any]:
+        """A copy of the running episodes and of the random streams: what `restore` goes on from.
+
+        Not what a measured tier remembers or how much of a recording's noise was drawn.
+        """
+        streams = [None if rng is None else rng.bit_generator.state for rng in self._rngs]
+        return {"streams": streams} | {name: getattr(self, name).copy() for name in _EPISODES}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where an environment with the same arguments gave its `state`; ValueError where the numbers differ."""
+        if len(state["streams"]) != self.num_envs or state["_task"].max() >= len(self.tasks.graphs):
+            raise ValueError(
+                f"state of {len(state['streams'])} environments and {state['_task'].max() + 1} tasks or more; these are "
+                f"{self.num_envs} environments and {len(self.tasks.graphs)} tasks"
+            )
+        for name in _EPISODES:
+            getattr(self, name)[:] = state[name]
+        self._rngs = [None if stream is None else _stream(stream) for stream in state["streams"]]
+
     def render(self) -> tuple[Any, ...] | None:
         """Frame of every environment, as `ConstructEnv.render`; None without a render_mode."""
         if self.render_mode is None:
@@ -290,6 +316,13 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
             self._pool.shutdown()
         self._pool = None
         self.final.close()
+
+
+def _stream(state: dict[str, Any]) -> np.random.Generator:
+    """The random stream in this state (Gymnasium's are PCG64)."""
+    rng = np.random.Generator(np.random.PCG64())
+    rng.bit_generator.state = state
+    return rng
 
 
 def _thread_count(threads: int | None) -> int:

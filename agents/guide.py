@@ -1,0 +1,85 @@
+"""A learned policy asked about any programs of a task: its actions, its value, and the best programs seen on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.learners import Learner
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.env import process
+from gensor_gym.env.observation import NUM_FEATURES
+from gensor_gym.env.tasks import TaskSet
+from gensor_gym.graph.actions import NUM_ACTIONS
+from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.layout import ROW
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a policy says of programs."""
+
+    chances: np.ndarray
+    """Log-probabilities of actions float [B, N]; -inf where one is not legal."""
+    values: np.ndarray
+    """Expected returns from there on, float [B], in the scale of `agents.seen`."""
+    seconds: np.ndarray
+    """Of the programs themselves by the model, float [B]."""
+    nearest: np.ndarray
+    """Seconds of the fastest program seen from each, itself among them, float [B]."""
+
+
+class Guide:
+    """A policy on one task. What the model is asked on the way is charged to the graph."""
+
+    def __init__(self, learner: Learner, model: object, graph: ConstructionGraph, retain: int = 4) -> None:
+        """Keeps the `retain` fastest programs seen from every program asked about."""
+        self.learner, self.model, self.graph, self.retain = learner, model, graph, retain
+        self.tasks = TaskSet(graph.operator, graph.hardware, graph.space)
+        self._rows: list[np.ndarray] = []
+        self._seconds: list[np.ndarray] = []
+
+    def ask(self, rows: np.ndarray, steps: int) -> Answer:
+        """Of programs [B, ROW] with so many steps left of an episode."""
+        placed = Placed(self.tasks, rows, steps)
+        sight = self.learner.sight(placed, self.retain, self.graph.charge)
+        seen = sight.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
+        found, seconds = sight.programs()
+        self._rows.append(found)
+        self._seconds.append(seconds)
+        logits = self.learner.logits(self.model, seen, placed.action_masks())
+        chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        return Answer(chances, self.learner.values(self.model, seen), placed.seconds, sight.seconds[:, 0])
+
+    def programs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All that was kept: rows int32 [P, ROW], model seconds [P]."""
+        return np.concatenate(self._rows), np.concatenate(self._seconds)
+
+
+class Placed:
+    """Any programs of one task, with what a policy sees of them: `flat` float32 [B, F]."""
+
+    def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
+        """`steps` left of the episode, one number or one of each program."""
+        count = len(rows)
+        self.tasks, self.num_envs, self.rows = tasks, count, rows
+        self.task_indices = np.zeros(count, dtype=np.int64)
+        self.flat, self._masks = np.zeros((count, NUM_FEATURES), dtype=np.float32), np.zeros((count, NUM_ACTIONS), np.int8)
+        scalars = np.zeros((count, process.NUM_SCALARS))
+        scalars[:, process.REMAINING] = steps
+        self.seconds = scalars[:, process.LATENCY]
+        observe_all(rows, scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, self._masks, self.flat)
+
+    def action_masks(self) -> np.ndarray:
+        """Legal actions, bool [B, N]."""
+        return self._masks.astype(bool)
+
+
+@compiled
+def observe_all(rows, scalars, ints, floats, sizes, static, masks, obs):  # noqa: ANN001, ANN201
+    """`process.observe` of rows [B, ROW] of task 0."""
+    scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS)
+    for b in range(rows.shape[0]):
+        process.observe(0, rows[b], scalars[b], ints, floats, sizes, static, scratch, terms, masks[b], obs[b])

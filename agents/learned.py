@@ -1,0 +1,91 @@
+"""Strategies with a learned policy: where its checkpoint lies, how it is loaded, what it cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agents.feedback import measure_with_feedback
+from agents.learners import Learner, get_learner
+from agents.ranking import Construction, measure_rankings
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import LAYOUT_VERSION
+from gensor_gym.measure.session import Session
+
+POLICIES = Path(__file__).resolve().parent.parent / "results" / "policies"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A search with a policy. The programs it saw are ranked by the model, and the top is measured.
+
+    The checkpoint is a folder with `policy.zip` and `card.json`; by default the one shipped for the hardware's kind. It was
+    trained on the train split on the analytic tier only.
+    """
+
+    space: str = "extended"
+    checkpoint: str = ""
+    """Folder of the policy; empty takes results/policies/<agent>_<kind of hardware>."""
+    retain: int = 4
+    """Fastest programs kept of each episode, or of what is seen from each program asked about."""
+    descents: int = 0
+    """Best programs, of different register tiles, from which descents by the model go on, as the traverser's do."""
+    per_register_tile: int = 2
+    """Programs of one register tile that are measured before others."""
+    agent: ClassVar[str] = "ppo"
+    """Who learned the policy that is taken by default."""
+
+    near: float | None = None
+    """Where set, what is proposed is measured as by `markov_ext`: corrected by what was measured, within so many times the best
+    (`agents.feedback`). Otherwise down the ranking of the model."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Propose and measure until the budget is spent or nothing new is proposed."""
+        if self.near is None:
+            measure_rankings(self.construct, session, rng, self.per_register_tile)
+        else:
+            measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The fastest programs seen, fastest by the model first; no measurement."""
+        raise NotImplementedError(f"{type(self).__name__} is no search of its own")
+
+    def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
+        """How the policy for a task was learned, and its model."""
+        return load_policy(str(self.folder(graph)))
+
+    def folder(self, graph: ConstructionGraph) -> Path:
+        """Where the checkpoint lies."""
+        return Path(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
+
+    def training_seconds(self, graph: ConstructionGraph) -> float:
+        """What the policy cost to train, from its card."""
+        return float(read_card(self.folder(graph))["training_seconds"])
+
+
+@lru_cache(maxsize=8)
+def load_policy(folder: str) -> tuple[Learner, Any]:
+    """How the policy of a checkpoint folder was learned, and its model.
+
+    FileNotFoundError says how to train one, ValueError that its layout is another.
+    """
+    path = Path(folder) / "policy.zip"
+    if not path.exists():
+        raise FileNotFoundError(f"no policy at {path}; train one with: python -m experiments.train agent=NAME output={folder}")
+    card = read_card(Path(folder))
+    if card["layout"] != LAYOUT_VERSION:
+        raise ValueError(
+            f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}"
+        )
+    learner = get_learner(card["agent"])
+    return learner, learner.load(path, None)
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a checkpoint: configuration, data, cost and evaluation."""
+    return json.loads((folder / "card.json").read_text())

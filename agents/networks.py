@@ -1,0 +1,195 @@
+"""Networks of policies: a loop nest as a set of axes, and scores of actions by the programs they lead to.
+
+Set networks as in Zaheer et al. (2017, Deep Sets): one perceptron for every axis, pooled by mean and maximum. What is
+computed of an axis does not depend on its slot, so that exchanging two slots exchanges their scores.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from gensor_gym.env.observation import NUM_FEATURES, OFFSETS
+from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
+from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
+
+_MOVES = 6
+"""Features of an axis in the group `operator` beside its extent: whether it moves each of three tensors, and contiguously."""
+_OF_AXES = ("tile", "inverse_tile", "set_vthread", "inverse_vthread")
+PRIMITIVES = tuple(dict.fromkeys(action.primitive for action in ACTIONS))
+
+
+def axis_places() -> list[list[int]]:
+    """Places [A, P] in the flat observation of what is known of every axis slot."""
+    tiles, operator = OFFSETS["tiles"], OFFSETS["operator"]
+    return [
+        [
+            *(tiles + level * MAX_AXES + axis for level in range(MAX_LEVELS + 1)),  # the last are virtual threads
+            operator + axis,
+            *(operator + MAX_AXES + move * MAX_AXES + axis for move in range(_MOVES)),
+        ]
+        for axis in range(MAX_AXES)
+    ]
+
+
+def perceptron(sizes: list[int]) -> nn.Sequential:
+    """Linear layers of these sizes, each followed by a hyperbolic tangent."""
+    layers: list[nn.Module] = []
+    for before, after in zip(sizes, sizes[1:], strict=False):
+        layers += [nn.Linear(before, after), nn.Tanh()]
+    return nn.Sequential(*layers)
+
+
+class Flat(nn.Module):
+    """Context of a state by a perceptron over the flat observation; axes are not told apart."""
+
+    def __init__(self, width: int) -> None:
+        """`width` of both layers and of the context."""
+        super().__init__()
+        self.width = width
+        self.body = perceptron([NUM_FEATURES, width, width])
+
+    def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Context [B, W] of observations [B, F], and no embeddings of axes."""
+        return self.body(flat), None
+
+
+class AxisSet(nn.Module):
+    """Context of a state, and an embedding of every axis, equivariant over the slots of spatial and of reduce axes."""
+
+    places: torch.Tensor
+    rest: torch.Tensor
+    spatial: torch.Tensor
+
+    def __init__(self, width: int) -> None:
+        """`width` of the context and of the embeddings."""
+        super().__init__()
+        self.width = width
+        places = axis_places()
+        rest = sorted(set(range(NUM_FEATURES)) - {place for axis in places for place in axis})
+        self.register_buffer("places", torch.tensor(places), persistent=False)
+        self.register_buffer("rest", torch.tensor(rest), persistent=False)
+        spatial = torch.tensor([float(axis < SPATIAL_SLOTS) for axis in range(MAX_AXES)])
+        self.register_buffer("spatial", spatial[:, None], persistent=False)
+        self.extent = MAX_LEVELS + 1
+        self.axis = perceptron([len(places[0]) + 1, width, width])
+        self.whole = perceptron([len(rest) + 2 * width, width, width])
+        self.mixed = perceptron([2 * width, width])
+
+    def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Context [B, W] and embeddings [B, A, W] of observations [B, F]."""
+        count = len(flat)
+        of_axes, rest = flat[:, self.places], flat[:, self.rest]
+        present = of_axes[:, :, self.extent : self.extent + 1] > 0  # an extent above 1
+        embedded = self.axis(torch.cat([of_axes, self.spatial.expand(count, -1, -1)], 2)) * present
+        mean = embedded.sum(1) / present.sum(1).clamp(min=1)
+        most = embedded.masked_fill(~present, -1.0).amax(1)
+        context = self.whole(torch.cat([rest, mean, most], 1))
+        return context, self.mixed(torch.cat([embedded, context[:, None].expand(-1, MAX_AXES, -1)], 2))
+
+
+class ByAction(nn.Module):
+    """Logits [B, N] from the context alone, or for primitives along an axis from the embedding of that axis."""
+
+    actions: torch.Tensor
+
+    def __init__(self, width: int, axes: bool) -> None:
+        """`axes`: whether there are embeddings."""
+        super().__init__()
+        self.others = nn.Linear(width, NUM_ACTIONS)
+        self.along = nn.Linear(width, len(_OF_AXES)) if axes else None
+        along = [n for primitive in _OF_AXES for n, action in enumerate(ACTIONS) if action.primitive == primitive]
+        self.register_buffer("actions", torch.tensor(along), persistent=False)
+
+    def forward(self, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
+        """Logits of all actions."""
+        logits = self.others(context)
+        if self.along is None or embedded is None:
+            return logits
+        return logits.index_copy(1, self.actions, self.along(embedded).transpose(1, 2).flatten(1))
+
+
+class BySuccessor(nn.Module):
+    """Logits [B, N] by one small perceptron for every action, from the features of the program it leads to.
+
+    It sees the context of the state, the action's primitive and, where there are any, the embedding of its axis; without
+    embeddings it has a vector of its own for every action. Actions that are not legal are left out.
+    """
+
+    actions: torch.Tensor
+    slots: torch.Tensor
+    kinds: torch.Tensor
+
+    def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
+        """For successors of these actions, so many features each."""
+        super().__init__()
+        self.features = features
+        slots = [MAX_AXES if (axis := ACTIONS[n].axis) is None else axis for n in actions]
+        self.register_buffer("actions", torch.tensor(actions), persistent=False)
+        self.register_buffer("slots", torch.tensor(slots), persistent=False)
+        kinds = [PRIMITIVES.index(ACTIONS[n].primitive) for n in actions] if axes else list(range(len(actions)))
+        self.register_buffer("kinds", torch.tensor(kinds), persistent=False)
+        self.kind = nn.Embedding(len(PRIMITIVES) if axes else len(actions), width)
+        self.context = nn.Linear(width, width)
+        self.along = nn.Linear(width, width, bias=False) if axes else None
+        self.program = nn.Linear(features, width)
+        self.last = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        nn.init.normal_(self.kind.weight, std=0.1)
+
+    def forward(self, seen: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
+        """Logits from successors' features [B, A, F]; the first of them is 1 where an action is legal."""
+        state, at = torch.nonzero(seen[:, :, 0] > 0.5, as_tuple=True)
+        # index_select: the gradient of plain indexing is far slower on a CPU
+        hidden = self.program(seen[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)
+        if self.along is not None and embedded is not None:
+            axes = torch.cat([self.along(embedded), torch.zeros_like(embedded[:, :1])], 1)
+            hidden = hidden + axes.flatten(0, 1).index_select(0, state * (MAX_AXES + 1) + self.slots[at])
+        logits = context.new_zeros(len(seen), NUM_ACTIONS)
+        return logits.index_put((state, self.actions[at]), self.last(hidden)[:, 0])
+
+
+class ActorCritic(nn.Module):
+    """What MaskablePPO calls its `mlp_extractor`: logits of all actions from one network, the critic's features from another.
+
+    The critic is flat: it is needed in training alone, and for leaves of a tree, and is the cheaper so.
+    """
+
+    def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
+        """`actions` with successors in the observation, none for the flat one; `features` of each."""
+        super().__init__()
+        self.count, self.features = len(actions), features
+        body = AxisSet if axes else Flat
+        self.state = body(width)
+        self.scores = BySuccessor(width, axes, actions, features) if actions else None
+        self.logits = None if actions else ByAction(width, axes)
+        self.critic = Flat(width)
+        self.ahead = perceptron([width + 2 * self.count, width]) if actions else None
+        self.latent_dim_pi, self.latent_dim_vf = NUM_ACTIONS, width
+
+    def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(logits [B, N], the critic's features [B, W])."""
+        return self.forward_actor(observation), self.forward_critic(observation)
+
+    def forward_actor(self, observation: torch.Tensor) -> torch.Tensor:
+        """Logits of all actions."""
+        context, embedded = self.state(observation[:, :NUM_FEATURES])
+        if self.scores is None:
+            assert self.logits is not None
+            return self.logits(context, embedded)
+        return self.scores(self._successors(observation), context, embedded)
+
+    def forward_critic(self, observation: torch.Tensor) -> torch.Tensor:
+        """The critic's features: of the state, and of what every successor gains."""
+        context = self.critic(observation[:, :NUM_FEATURES])[0]
+        if self.ahead is None:
+            return context
+        return self.ahead(torch.cat([context, self._successors(observation)[:, :, :2].flatten(1)], 1))
+
+    def last_layers(self) -> list[nn.Linear]:
+        """The layers that give logits."""
+        layers = [self.scores.last[-1]] if self.scores is not None else [self.logits.others, self.logits.along]  # type: ignore[union-attr]
+        return [layer for layer in layers if isinstance(layer, nn.Linear)]
+
+    def _successors(self, observation: torch.Tensor) -> torch.Tensor:
+        """The successors' part of observations, [B, A, F]."""
+        return observation[:, NUM_FEATURES:].view(-1, self.count, self.features)

@@ -1,0 +1,63 @@
+"""Operators near those that a policy trains on, of the train part alone: many shapes cannot be learned by heart."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gensor_gym import operators
+from gensor_gym.operators.text import FACTORIES
+from gensor_gym.operators.types import Operator
+
+_FIXED = ("r", "s", "stride", "padding", "dilation", "groups", "dtype", "name")
+"""Arguments that stay: they make the kind of operator, not its size."""
+_GRAIN = (1, 2, 4, 7, 8, 12, 14, 16, 28, 32, 64, 100, 128)
+"""Numbers that extents are made a multiple of; published shapes are, of one of these."""
+
+
+def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -> list[Operator]:
+    """The operators given and `count` others, each one of them with other extents: half to twice as long on every axis.
+
+    `operators.part_of` says of every one of them that it belongs to the train part. ValueError for operators given that do not.
+    """
+    wrong = [str(op) for op in given if count and operators.part_of(op) != "train"]
+    if wrong:
+        raise ValueError(f"variants are of operators of the train part, not of {wrong[:3]}")
+    found = dict.fromkeys(given)
+    for _ in range(50 * count):
+        if len(found) >= len(given) + count:
+            break
+        op = variant(given[int(rng.integers(len(given)))], rng)
+        if op is not None and operators.part_of(op) == "train":
+            found[op] = None
+    return list(found)
+
+
+def variant(op: Operator, rng: np.random.Generator) -> Operator | None:
+    """The operator with other extents; None where these make none (a window that does not fit)."""
+    changed: dict[str, Any] = {name: _other(name, value, rng) for name, value in op.arguments}
+    values = [changed.pop("name")] if "name" in changed else []
+    shape = changed.pop("shape", ())
+    try:
+        return FACTORIES[op.name](*values, *shape, **changed).with_epilogue(*(stage.name for stage in op.epilogue))
+    except ValueError:
+        return None
+
+
+def _other(name: str, value: object, rng: np.random.Generator) -> object:
+    """Another value of an argument."""
+    if isinstance(value, tuple) and name == "shape":
+        return tuple(_length(extent, rng) for extent in value)
+    if name in _FIXED or isinstance(value, bool) or not isinstance(value, int) or value == 1:
+        return value
+    return _length(value, rng)
+
+
+def _length(extent: int, rng: np.random.Generator) -> int:
+    """An extent half to twice as long, in three of four cases a multiple of a common number."""
+    longer = extent * math.exp2(rng.uniform(-1.0, 1.0))
+    fitting = [grain for grain in _GRAIN if grain <= longer]
+    grain = fitting[int(rng.integers(len(fitting)))] if fitting and rng.random() < 0.75 else 1
+    return max(1, round(longer / grain) * grain)
