@@ -8,9 +8,10 @@ import numpy as np
 
 from agents.learners import Learner
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.cpu_caches import WALK
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env import process
-from gensor_gym.env.observation import NUM_FEATURES
+from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.compiled import compiled
@@ -69,8 +70,10 @@ class Placed:
         self.flat, self._masks = np.zeros((count, NUM_FEATURES), dtype=np.float32), np.zeros((count, NUM_ACTIONS), np.int8)
         scalars = np.zeros((count, process.NUM_SCALARS))
         scalars[:, process.REMAINING] = steps
+        scalars[:, process.START_LATENCY] = tasks.starts[0]
         self.seconds = scalars[:, process.LATENCY]
-        observe_all(rows, scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, self._masks, self.flat)
+        self.flat[:, NUM_DYNAMIC:] = tasks.static[0]
+        observe_all(rows, scalars, tasks.ints, tasks.floats, tasks.sizes, self._masks, self.flat)
 
     def action_masks(self) -> np.ndarray:
         """Legal actions, bool [B, N]."""
@@ -78,8 +81,8 @@ class Placed:
 
 
 @compiled
-def observe_all(rows, scalars, ints, floats, sizes, static, masks, obs):  # noqa: ANN001, ANN201
+def observe_all(rows, scalars, ints, floats, sizes, masks, obs):  # noqa: ANN001, ANN201
     """`process.observe` of rows [B, ROW] of task 0."""
-    scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS)
+    scratch, walk, terms = np.empty(ROW, dtype=np.int32), np.empty(WALK), np.empty(NUM_TERMS)
     for b in range(rows.shape[0]):
-        process.observe(0, rows[b], scalars[b], ints, floats, sizes, static, scratch, terms, masks[b], obs[b])
+        process.observe(0, rows[b], scalars[b], ints, floats, sizes, scratch, walk, terms, masks[b], obs[b])
