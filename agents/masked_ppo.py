@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
-from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
 from agents.learners import Learner
+from agents.masked_policy import MaskedBuffer, MaskedPolicy
 from agents.networks import ActorCritic
 from agents.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
 
@@ -26,7 +26,7 @@ _OF_PPO = (
 )  # fmt: skip
 
 
-class NetworkPolicy(MaskableActorCriticPolicy):
+class NetworkPolicy(MaskedPolicy):
     """Actor and critic are an `ActorCritic`, whose output are logits."""
 
     def __init__(self, *args: Any, network: dict[str, Any], **kwargs: Any) -> None:
@@ -54,7 +54,7 @@ class NetworkPolicy(MaskableActorCriticPolicy):
 
 def make(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
     """A flat multi-layer perceptron, fresh; gamma is the environment's discount."""
-    return make_with("MlpPolicy", {"net_arch": list(settings["net_arch"])}, settings, env, seed)
+    return make_with(MaskedPolicy, {"net_arch": list(settings["net_arch"])}, settings, env, seed)
 
 
 def make_axes(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
@@ -76,8 +76,8 @@ def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any],
     """MaskablePPO with a policy class and the arguments of its network."""
     chosen = {name: settings[name] for name in _OF_PPO if name in settings}
     return MaskablePPO(
-        policy, env, gamma=env.discount, learning_rate=schedule(settings), policy_kwargs=network, seed=seed, device="cpu",
-        **chosen,
+        policy, env, rollout_buffer_class=MaskedBuffer, gamma=env.discount, learning_rate=schedule(settings),
+        policy_kwargs=network, seed=seed, device="cpu", **chosen,
     )  # fmt: skip
 
 

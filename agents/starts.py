@@ -28,7 +28,6 @@ from gensor_gym.graph.tables import (
     MATRIX_K,
     MATRIX_M,
     MATRIX_N,
-    SIZE_START,
     Tables,
 )
 
@@ -69,16 +68,10 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
     return row
 
 
-def _ladder(tables: Tables, axis: int) -> list[int]:
-    """Sizes of tiles along an axis slot, ascending."""
-    start = tables.ints[SIZE_START + axis]
-    return [int(size) for size in tables.sizes[start : tables.ints[SIZE_START + axis + 1]]]
-
-
 def _columns(tables: Tables) -> list[dict[int, int]]:
     """Columns of the first wgmma programs that the ladder of axis n has; its longest where it has none of them."""
     n = int(tables.ints[MATRIX_N])
-    ladder = [size for size in _ladder(tables, n) if size % 8 == 0]
+    ladder = [size for size in tables.ladder(n) if size % 8 == 0]
     return [{n: size} for size in WGMMA_COLUMNS if size in ladder] or [{n: max(s for s in ladder if s <= WGMMA_COLUMNS[0])}]
 
 
@@ -91,9 +84,9 @@ def _pixels(tables: Tables) -> list[dict[int, int]]:
             if axis == ints[MATRIX_M]:
                 continue
             if axis == ints[MATRIX_N]:
-                sizes = [size for size in _ladder(tables, axis) if size % 8 == 0]
+                sizes = [size for size in tables.ladder(axis) if size % 8 == 0]
             else:
-                sizes = [size for size in _ladder(tables, axis) if size <= ints[EXTENT + axis]]
+                sizes = [size for size in tables.ladder(axis) if size <= ints[EXTENT + axis]]
             tile[axis] = max(size for size in sizes if size <= left)
             left //= tile[axis]
         if tile not in found:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from experiments import report
+from experiments import wording
 from experiments.arguments import readable
 from experiments.jobs import DONE, Jobs, Outcome
 from experiments.results import write_text
@@ -72,7 +72,7 @@ def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
     def on_trial(row: TraceRow) -> None:
         nonlocal best
         best = min(best, row.seconds)
-        progress.update(bar, advance=1, best=report.seconds_text(best) if best < float("inf") else "")
+        progress.update(bar, advance=1, best=wording.seconds_text(best) if best < float("inf") else "")
 
     outcome = jobs.run(job, on_trial)
     progress.remove_task(bar)
@@ -84,7 +84,7 @@ def _line(job: Job, outcome: Outcome) -> str:
     name = f"[bold]{job.strategy}[/] seed {job.seed} on {job.operator}"
     if outcome.status != DONE:
         return f"[yellow]{outcome.status}[/] {name}: {outcome.error}"
-    return f"{name}: {report.seconds_text(outcome.seconds)} after {outcome.trials} trials, {outcome.elapsed_s:.1f} s"
+    return f"{name}: {wording.seconds_text(outcome.seconds)} after {outcome.trials} trials, {outcome.elapsed_s:.1f} s"
 
 
 def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) -> dict[str, Comparison]:
@@ -108,7 +108,7 @@ def _write(settings: Settings, summary: dict, trials: list[dict], console: Conso
 
     with console.status("writing summary and figures"):
         names = figures.draw(summary, trials, settings.output) if settings.figures else []
-        write_text(settings.output / "summary.md", report.markdown(summary, names))
+        write_text(settings.output / "summary.md", wording.markdown(summary, names))
         run = tracking.track(settings.wandb_mode, settings.wandb_project, summary, trials, names, settings.output)
         summary["jobs"] = short_hash([job.key for job in settings.jobs])
         write_text(settings.output / "summary.json", json.dumps(summary, indent=1, default=str))
@@ -139,7 +139,7 @@ def run(config: DictConfig) -> None:
         console.print(str(error), style="red", soft_wrap=True, markup=False)
         sys.exit(2)
     summary = compare(settings, jobs, console)
-    report.show(console, summary)
+    wording.show(console, summary)
     console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {Path(settings.output)}", soft_wrap=True)
 
 

@@ -8,8 +8,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from experiments.report import seconds_text
 from experiments.tables.table import Stamp
+from experiments.wording import seconds_text
 
 CHANCE = "drawing at random"
 

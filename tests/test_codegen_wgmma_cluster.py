@@ -13,7 +13,7 @@ import pytest
 from gensor_gym import operators
 from gensor_gym.codegen import nvrtc, sass
 from gensor_gym.measure.emulator import EmulatedKernels
-from tests.wgmma_kernels import TINY, check_caught, faults, faults_of, gemm, legal_kernels, wgmma_kernel
+from tests.wgmma_kernels import TINY, assert_compiles_well, check_caught, faults, faults_of, gemm, legal_kernels, wgmma_kernel
 
 CASES = {
     "even": [  # two tiles along m, or four
@@ -159,9 +159,7 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not
 @pytest.mark.parametrize("name", MENU)
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """Tiles as in the libraries' menus, with multicast."""
-    compiled = nvrtc.compile_cubin(MENU[name], cache=False)
-    assert compiled.spill_bytes == 0 and compiled.loss == ""
-    assert compiled.warnings == () and "arning" not in compiled.log
+    assert_compiles_well(MENU[name])
 
 
 @needs_nvrtc

@@ -21,7 +21,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.cuda_schedules import make_schedule
-from tests.wgmma_kernels import H200, TINY, faults, faults_of
+from tests.wgmma_kernels import H200, TINY, assert_compiles_well, faults, faults_of
 
 
 def conv(n: int, c: int, h: int, w: int, k: int, r: int, s: int, *stages: str, **more: Any) -> Operator:
@@ -209,9 +209,7 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not
 @pytest.mark.parametrize("name", MENU)
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """Tiles as wide as a gemm's."""
-    compiled = nvrtc.compile_cubin(MENU[name], cache=False)
-    assert compiled.spill_bytes == 0 and compiled.loss == ""
-    assert compiled.warnings == () and "arning" not in compiled.log
+    assert_compiles_well(MENU[name])
 
 
 @needs_nvrtc

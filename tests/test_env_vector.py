@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode
 from gensor_gym import operators
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from tests.env_backends import MadeUpBackend
 from tests.graph_walks import OPERATORS, choose
 
@@ -236,3 +237,26 @@ def test_step_before_reset_and_bad_counts() -> None:
     for threads in (0, "x"):
         with pytest.raises(ValueError, match="threads is"):
             ConstructVectorEnv(2, GEMM, "h200", threads=threads)
+
+
+@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_steps_are_transitions_by_their_definition(operator: str, machine: str) -> None:
+    """Rows, masks and rewards are the graph's, worked out from nothing, whatever the action: illegal and out of range too."""
+    envs = ConstructVectorEnv(8, operator, machine, space="extended", discount=0.97)
+    envs.reset(seed=0)
+    rng, graph = np.random.default_rng(3), envs.graphs[0]
+    start = graph.latency(graph.initial())
+    every = np.tile(np.arange(NUM_ACTIONS), 8)
+    for _ in range(30):
+        before = envs.rows.copy()
+        actions = choose(envs.action_masks(), rng)
+        actions[actions == STOP] = NUM_ACTIONS - 1
+        actions[0] = rng.choice([-1, NUM_ACTIONS])
+        after, _ = graph.transitions(before, actions)
+        _, rewards, ended, _, _ = envs.step(actions)
+        assert np.array_equal(envs.rows, after) and not ended.any()
+        potentials = [np.log(start / graph.latencies(rows)) for rows in (before, after)]
+        assert np.allclose(rewards, 0.97 * potentials[1] - potentials[0] - 0.001, rtol=0.0, atol=1e-12)
+        _, legal = graph.transitions(np.repeat(after, NUM_ACTIONS, axis=0), every)
+        assert np.array_equal(envs.action_masks(), legal.reshape(8, NUM_ACTIONS))

@@ -21,7 +21,11 @@ from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
 
 TINY = {
-    "env": ["env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]"],
+    "env": [
+        "env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]",
+        "env.hardware=[h200]", "env.learning.operator=gemm(m=64, n=48, k=40)", "env.learning.num_envs=8",
+        "env.learning.steps=32", "env.learning.batch_size=16", "env.learning.rounds=2",
+    ],  # fmt: skip
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
     "measure": [
@@ -57,12 +61,18 @@ def test_all_suites_have_arguments() -> None:
         bench(compose(["suite=nothing"], "bench"))
 
 
-def test_env(tmp_path: Path) -> None:
+def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = _run("env", tmp_path)
-    assert [(row["kind"], row["num_envs"]) for row in rows] == [("single", 1), ("vector", 8)] * 2
+    forms = [("single", 1), ("vector", 8)] * 2 + [("learning", 8)] * 2
+    assert [(row["kind"], row["num_envs"]) for row in rows] == forms
     for row in rows:
-        assert row["steps"] > 0 and 0 <= row["stolen"] <= 1
-        assert row["steps_per_second"]["low"] <= row["steps_per_second"]["median"] <= row["steps_per_second"]["high"]
+        assert row["steps"] > 0 and 0 <= row["stolen"] <= 1 and row["calibration_loop_per_second"]["low"] > 1e5
+        for what in ("steps_per_second", "cpu_us_per_step"):
+            assert 0 < row[what]["low"] <= row[what]["median"] <= row[what]["high"]
+    assert [row["policy"] for row in rows[-2:]] == ["MlpPolicy", "MaskedPolicy"]
+    assert all(0 < row["environment_share"] < 1 for row in rows[-2:])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-7].startswith("form") and "MaskedPolicy x8" in shown[-1]
 
 
 def test_construct(tmp_path: Path) -> None:

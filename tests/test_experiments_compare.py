@@ -21,9 +21,9 @@ from experiments.arguments import CONF, compose
 from experiments.compare import compare
 from experiments.jobs import Jobs
 from experiments.paired import against
-from experiments.report import show
 from experiments.results import FIELDS, Results
 from experiments.settings import Settings, settings_of
+from experiments.wording import show
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.session import Session, TraceRow
 from gensor_gym.measure.store import Store

@@ -35,6 +35,11 @@ def test_every_file_composes(group: str, name: str) -> None:
         assert name == "ppo" or get_strategy(name, **hyperparameters)
 
 
+@pytest.mark.parametrize("name", ["config", "record", "reproduce"])
+def test_hardware_is_chosen_by_name(name: str) -> None:
+    assert compose(["hardware=rtx4090"], name).hardware == "rtx4090" and compose([], name).hardware == "host"
+
+
 def test_there_is_a_file_for_everything_registered() -> None:
     assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == {*hardware.names(), *hardware.recorded_names()}
     assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", "recorded", *BACKENDS}

@@ -46,6 +46,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "gensor_gym/measure/torch_cuda.py",
         "gensor_gym/measure/torch_prepacked.py",
     ),
+    "sb3_contrib": ("agents/masked_policy.py", "agents/masked_ppo.py"),
     "xgboost": ("agents/score_model.py", "agents/tree_model.py"),
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from gensor_gym import hardware, operators
-from gensor_gym.codegen import generate
+from gensor_gym.codegen import generate, nvrtc
 from gensor_gym.codegen.cuda_codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
@@ -81,3 +81,10 @@ def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: i
             assert kernel.launches[0].block[0] == threads_of(schedule.row, graph.tables.ints)
             kernels.append(kernel)
     return kernels
+
+
+def assert_compiles_well(kernel: Kernel) -> None:
+    """NVRTC neither spills registers nor serialises wgmma, and warns of nothing."""
+    compiled = nvrtc.compile_cubin(kernel, cache=False)
+    assert compiled.spill_bytes == 0 and compiled.loss == ""
+    assert compiled.warnings == () and "arning" not in compiled.log

@@ -1,4 +1,4 @@
-"""Steps per second of the environment, single and vector.
+"""Steps per second of the environment, single and vector, and of learning on it.
 
 Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so
 that what is timed is stepping alone: transition, mask, observation, reward, and the resets between episodes.
@@ -6,6 +6,7 @@ that what is timed is stepping alone: transition, mask, observation, reward, and
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -13,19 +14,24 @@ import gymnasium
 import numpy as np
 from omegaconf import DictConfig
 
+from experiments.benches import learning
 from experiments.benches.lines import Lines, Steal, calibration, machine, spread
 from gensor_gym.graph.actions import STOP
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for every operator, space and form."""
+    """One line for every hardware, operator, space and form; then those of learning, and all as a table."""
     settings = config.env
     emit(kind="machine", **machine())
-    for space in settings.spaces:
-        for operator in settings.operators:
-            arguments = {"operator": operator, "hardware": settings.hardware, "space": space}
-            _single(arguments, settings, config.seed, emit)
-            _vector(arguments, settings, config.seed, emit)
+    for hardware in settings.hardware:
+        for space in settings.spaces:
+            for operator in settings.operators:
+                arguments = {"operator": operator, "hardware": hardware, "space": space}
+                _single(arguments, settings, config.seed, emit)
+                _vector(arguments, settings, config.seed, emit)
+        if settings.learning.rounds > 0:
+            learning.run(settings, hardware, config.seed, emit)
+    sys.stdout.write(table(emit.rows))
 
 
 def _single(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
@@ -34,13 +40,11 @@ def _single(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> No
     episodes = _play(env, settings.single_steps, seed)
     steps = sum(map(len, episodes))
 
-    def repeat() -> float:
-        begin = time.perf_counter()
+    def repeat() -> None:
         for actions in episodes:
             env.reset(seed=seed)
             for action in actions:
                 env.step(action)
-        return steps / (time.perf_counter() - begin)
 
     _emit(emit, "single", 1, arguments, steps, repeat, settings.repeats)
     env.close()
@@ -51,29 +55,46 @@ def _vector(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> No
     envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=settings.num_envs, **arguments)
     actions, steps = _play_vector(envs, settings.vector_steps, seed)
 
-    def repeat() -> float:
+    def repeat() -> None:
         envs.reset(seed=seed)
-        begin = time.perf_counter()
         for row in actions:
             envs.step(row)
-        return steps / (time.perf_counter() - begin)
 
     _emit(emit, "vector", settings.num_envs, arguments, steps, repeat, settings.repeats)
     envs.close()
 
 
-def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repeat: Callable[[], float], repeats: int) -> None:
-    """Time the repeats, each with the machine's own speed beside it."""
+def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repeat: Callable[[], None], repeats: int) -> None:
+    """Time the repeats, each with the machine's own speed beside it: wall time, and processor time of all threads."""
     repeat()
     steal = Steal()
-    rates, loops = [], []
+    rates, loops, busy = [], [], []
     for _ in range(repeats):
         loops.append(calibration())
-        rates.append(repeat())
+        wall, cpu = time.perf_counter(), time.process_time()
+        repeat()
+        busy.append((time.process_time() - cpu) / steps * 1e6)
+        rates.append(steps / (time.perf_counter() - wall))
     emit(
         kind=form, num_envs=count, **arguments, steps=steps, steps_per_second=spread(rates), rates=rates,
-        calibration_loop_per_second=spread(loops), stolen=steal.share(),
+        cpu_us_per_step=spread(busy), calibration_loop_per_second=spread(loops), stolen=steal.share(),
     )  # fmt: skip
+
+
+def table(rows: list[dict]) -> str:
+    """Medians of all lines as text; the calibration loop is in millions of rounds a second, stolen time in percent."""
+    lines = ["form                hardware      space     operator           steps/s  CPU us/step  env %   loop  stolen"]
+    for row in rows:
+        if row["kind"] == "machine":
+            continue
+        form = row.get("policy", row["kind"]) + f" x{row['num_envs']}"
+        share = f"{100 * row['environment_share']:5.1f}" if "environment_share" in row else "     "
+        lines.append(
+            f"{form:<20}{row['hardware']:<14}{row['space']:<10}{str(row['operator']).partition('(')[0]:<15}"
+            f"{row['steps_per_second']['median']:>11,.0f}{row['cpu_us_per_step']['median']:>13.2f}  {share}"
+            f"{row['calibration_loop_per_second']['median'] / 1e6:>7.0f}{100 * row['stolen']:>8.1f}"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:

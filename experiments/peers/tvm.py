@@ -31,10 +31,10 @@ from experiments.peers.processes import Stopped, run_process
 from experiments.peers.runs import OURS, TVM, Plan, Run, Runs
 from experiments.peers.tvm_environment import PACKAGE, TvmEnvironment, compilers, environment, requirements
 from experiments.peers.tvm_kernel import tvm_kernel
-from experiments.report import seconds_text
 from experiments.results import write_text
 from experiments.retime import Comparison, Retimer
 from experiments.settings import ROOT, code_digest
+from experiments.wording import seconds_text
 from gensor_gym import hardware, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware

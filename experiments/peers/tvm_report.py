@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.peers.runs import Run
-from experiments.report import BUSY, seconds_text, spread
 from experiments.retime import TORCH, Comparison
 from experiments.statistics import bootstrap
 from experiments.summary import geometric_mean, interval, ratio
+from experiments.wording import BUSY, seconds_text, spread
 from gensor_gym.measure.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
 

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from experiments.jobs import DONE, Jobs, Outcome
 from experiments.pool import attempts
-from experiments.report import seconds_text
 from experiments.retime import Comparison, Retimer
 from experiments.settings import Job
 from experiments.tables.table import Stamp
+from experiments.wording import seconds_text
 from gensor_gym import hardware as machines
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend

@@ -105,11 +105,11 @@ def latency_cpu(written, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`."""
     row = np.empty(ROW, dtype=np.int32)
     walk = np.empty(WALK, dtype=np.float64)
-    return _latency(written, ints, floats, terms, row, walk)
+    return latency_cpu_in(written, ints, floats, terms, row, walk)
 
 
 @lean
-def _latency(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
+def latency_cpu_in(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
     """As `latency_cpu`, with room for the row whose tiles the code has and for the walk through the caches."""
     slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
     fill_effective(written, slot, ints, row)

@@ -205,18 +205,24 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
                 _stretch(t, axis, size - before, ints, walk)
             _weigh(t, ints, floats, walk)
         occupied += walk[OCCUPIED + t]
-    trips = size / before
     for c in range(int(walk[LEVELS])):
-        fits = _fitting(c, occupied, walk)
-        for t in range(tensors):
-            at = c * MAX_TENSORS + t
-            bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]
-            if moved >> t & 1:
-                again = bytes_in * trips
-                walk[TRAFFIC + at] = fits * min(walk[HELD + t], again) + (1.0 - fits) * again
+        _bring_in(c, moved, size / before, _fitting(c, occupied, walk), tensors, walk)
+
+
+@lean
+def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
+    """Traffic into a cache after a loop of so many trips that moves the tensors whose bits are set."""
+    for t in range(tensors):
+        at = cache * MAX_TENSORS + t
+        bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]
+        if moved >> t & 1:
+            again = bytes_in * trips
+            walk[TRAFFIC + at] = min(walk[HELD + t], again)
+            if fits < 1.0:
+                walk[TRAFFIC + at] = fits * walk[TRAFFIC + at] + (1.0 - fits) * again
                 walk[STILL + at] = still * fits
-            elif still < 1.0:
-                walk[TRAFFIC + at] = bytes_in * (1.0 + (1.0 - fits) * (1.0 - still) * (trips - 1.0))
+        elif fits < 1.0 and still < 1.0:
+            walk[TRAFFIC + at] = bytes_in * (1.0 + (1.0 - fits) * (1.0 - still) * (trips - 1.0))
 
 
 @lean

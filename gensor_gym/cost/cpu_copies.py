@@ -19,6 +19,8 @@ from gensor_gym.graph.tables import (
     NUM_DIMS,
     NUM_READS,
     STRIDE,
+    WHOLE_BOX,
+    WHOLE_ROW,
 )
 
 
@@ -36,26 +38,7 @@ def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
         tile = row[TILE + TASK * MAX_AXES + axis]
         repeated = repeated or (ints[STRIDE + tensor * MAX_AXES + axis] == 0 and tile < ints[EXTENT + axis])
     limit = ints[L3_BYTES] if ints[L3_BYTES] > 0 else 4 * ints[L2_BYTES]
-    return repeated and whole_box(tensor, ints) * ints[ITEM + tensor] <= limit
-
-
-@lean
-def whole_length(tensor, dimension, ints):  # noqa: ANN001, ANN201
-    """Length along a dimension of what the whole operator reads of a tensor, padding included."""
-    reach = 1
-    at = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
-    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
-        reach += ints[at + axis] * (ints[EXTENT + axis] - 1)
-    return reach
-
-
-@lean
-def whole_box(tensor, ints):  # noqa: ANN001, ANN201
-    """Elements that the whole operator reads of a tensor, padding included."""
-    size = 1
-    for d in range(ints[NUM_DIMS + tensor]):
-        size *= whole_length(tensor, d, ints)
-    return size
+    return repeated and ints[WHOLE_BOX + tensor] * ints[ITEM + tensor] <= limit
 
 
 @lean
@@ -67,8 +50,7 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
             continue
         last = ints[NUM_DIMS + t] - 1
         if is_shared(row, t, ints):
-            copies, box = 1.0, whole_box(t, ints) * 1.0
-            width = whole_length(t, last, ints)
+            copies, box, width = 1.0, ints[WHOLE_BOX + t] * 1.0, ints[WHOLE_ROW + t]
         else:
             copies = tiles_of(row, TASK, ints) * reduce_steps(row, TASK, ints) * 1.0
             box, width = footprint(row, t, TASK, ints) * 1.0, box_length(row, t, last, TASK, ints)

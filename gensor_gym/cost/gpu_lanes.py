@@ -14,15 +14,31 @@ from gensor_gym.graph.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARE
 @lean
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
     """Threads of one warp that differ along a spatial axis: its patch (warp_tile), else the innermost axis fills first."""
+    left = lanes_to_place(row)
+    for at in range(SPATIAL_SLOTS - 1, axis, -1):
+        left //= threads_along(row, at)
+    return placed_along(row, axis, left)
+
+
+@lean
+def lanes_to_place(row):  # noqa: ANN001, ANN201
+    """Lanes of a warp that do not share a reduction."""
+    return max(1, 32 >> row[REDUCE_THREADS])
+
+
+@lean
+def placed_along(row, axis, left):  # noqa: ANN001, ANN201
+    """`lanes_along`, with `left` lanes that axes inside this one have no place for."""
     rows = warp_rows(row[WARP_TILE])
     if rows > 0:
         return 32 // rows if axis == SPATIAL_SLOTS - 1 else rows if axis == SPATIAL_SLOTS - 2 else 1
-    left = 32
-    if row[REDUCE_THREADS] > 0:
-        left = max(1, 32 >> row[REDUCE_THREADS])
-    for at in range(SPATIAL_SLOTS - 1, axis, -1):
-        left //= max(1, row[TILE + MAX_AXES + at] // row[TILE + at])
-    return max(1, min(left, row[TILE + MAX_AXES + axis] // row[TILE + axis]))
+    return max(1, min(left, threads_along(row, axis)))
+
+
+@lean
+def threads_along(row, axis):  # noqa: ANN001, ANN201
+    """Register tiles of a block tile along an axis."""
+    return max(1, row[TILE + MAX_AXES + axis] // row[TILE + axis])
 
 
 @lean
@@ -77,18 +93,19 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     distinct, stride_words = 1, 1
     pitch = staged_row(row, tensor, ints) + (4 if row[SHARED_LAYOUT] == 1 else 0)
     last = COEF + (tensor * MAX_DIMS + ints[SHARED_INNER + tensor]) * MAX_AXES
+    left = lanes_to_place(row)
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
-        if ints[STRIDE + tensor * MAX_AXES + axis] == 0:
-            continue
-        lanes = lanes_along(row, axis, ints)
-        if lanes > 1:
+        lanes = placed_along(row, axis, left)
+        left //= threads_along(row, axis)
+        if lanes > 1 and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             if distinct == 1:
                 inner = row[TILE + axis] // row[VTHREAD + axis]
                 step = 1 if row[CONVOLUTION] == 3 else ints[last + axis]
                 stride_words = inner * (step if step > 0 else pitch)
             distinct *= lanes
     words = distinct * run
-    reach = 32 // math.gcd(max(stride_words, 1), 32) * run
+    stride_words = max(stride_words, 1)
+    reach = 32 // min(stride_words & -stride_words, 32) * run  # over the greatest common divisor with 32 banks
     conflict = max(1.0, min(distinct, 32 // run) * run / min(32, max(reach, run)))
     if row[SHARED_LAYOUT] == 2:
         conflict = 1.0

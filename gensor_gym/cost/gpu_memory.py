@@ -16,6 +16,7 @@ from gensor_gym.graph.resources import (
     TENSOR_CORE,
     VECTOR,
     box_width,
+    copy_width,
     footprint,
     fragment,
     matrix_elements,
@@ -182,6 +183,14 @@ def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]
-    run = power_value(row[VECTOR]) if staged else max(1, min(4, contiguous_run(row, tensor, ints)))
-    issued = threads_of(row, ints) * run * 4.0 * min(8.0, max(1.0, fragment(row, tensor, ints) * 1.0))
-    return min(per_step, issued)
+    if row[TENSOR_CORE] > 0:
+        run = power_value(row[VECTOR])
+    else:
+        run = copy_width(row, tensor, ints) if staged else max(1, min(4, contiguous_run(row, tensor, ints)))
+    return min(per_step, issued_bytes(row, tensor, run, ints))
+
+
+@lean
+def issued_bytes(row, tensor, run, ints):  # noqa: ANN001, ANN201
+    """Bytes of a read that the threads of a block can have under way by loads of `run` elements each."""
+    return threads_of(row, ints) * run * 4.0 * min(8.0, max(1.0, fragment(row, tensor, ints) * 1.0))

@@ -18,15 +18,14 @@ from gensor_gym.graph.resources import (
     REGISTER_BUFFER,
     SHARED_LAYOUT,
     UNROLL,
-    VECTOR,
     box_width,
+    copy_width,
     fragment,
     power_value,
     reduce_product,
     spatial_product,
     staged_elements,
     threads_of,
-    window_width,
 )
 from gensor_gym.graph.tables import ITEM, LANES, NUM_DIMS, NUM_READS, PADDED, SHARED_INNER, STAGED, STRIDE
 
@@ -74,9 +73,7 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     item = ints[ITEM + tensor]
     if row[CONVOLUTION] == 3 and is_window(tensor, ints):
         return math.ceil(count / threads) * GATHER, count * item / 128.0
-    width = window_width(row, tensor, ints)
-    if width == 0:
-        width = power_value(row[VECTOR])
+    width = copy_width(row, tensor, ints)
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
     stores = width if across else 1
     each = COPY + stores + 4.0 * ints[PADDED + tensor]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.cost.cpu import latency_cpu
+from gensor_gym.cost.cpu import latency_cpu, latency_cpu_in
 from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables import IS_CPU
 
@@ -17,6 +17,14 @@ def latency(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal row; `terms` [NUM_TERMS] receives the parts."""
     if ints[IS_CPU] == 1:
         return latency_cpu(row, ints, floats, terms)
+    return latency_gpu(row, ints, floats, terms)
+
+
+@lean
+def latency_in(row, ints, floats, terms, tiles, walk):  # noqa: ANN001, ANN201
+    """As `latency`, with the room that the model of a CPU needs: tiles int32 [ROW], walk float64 [WALK]."""
+    if ints[IS_CPU] == 1:
+        return latency_cpu_in(row, ints, floats, terms, tiles, walk)
     return latency_gpu(row, ints, floats, terms)
 
 

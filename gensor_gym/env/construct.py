@@ -120,7 +120,7 @@ class ConstructEnv(TextSpec, gymnasium.Env):
         self._row[:] = row
         process.begin_range(
             np.zeros(1, dtype=np.int64), np.array([task]), self._row[None], self._scalars[None], self.tasks.ints,
-            self.tasks.floats, self.tasks.sizes, self.tasks.static, self.tasks.initial, self._mask[None], self._obs[None],
+            self.tasks.floats, self.tasks.sizes, self.tasks.static, self.tasks.starts, self._mask[None], self._obs[None],
         )  # fmt: skip
         return self._observation(), {"action_mask": self._mask.copy()}
 
@@ -130,7 +130,7 @@ class ConstructEnv(TextSpec, gymnasium.Env):
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
         tasks = self.tasks
         reward, terminated = process.step_one(
-            self._task, self._row, self._scalars, int(action), tasks.ints, tasks.floats, tasks.sizes, tasks.static, self._vector,
+            self._task, self._row, self._scalars, int(action), tasks.ints, tasks.floats, tasks.sizes, self._vector,
             self._mask, self._obs,
         )  # fmt: skip
         info: dict[str, Any] = {"action_mask": self._mask.copy()}

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD, slot_of
 from gensor_gym.graph.resources import (
@@ -63,28 +63,42 @@ _TILES, _KNOBS, _LEVEL = OFFSETS["tiles"], OFFSETS["knobs"], OFFSETS["level"]
 _RESOURCES, _TERMS, _REMAINING = OFFSETS["resources"], OFFSETS["terms"], OFFSETS["remaining"]
 _KNOB_SPAN = np.array([max(1, len(knob.values) - 1) for knob in KNOBS], dtype=np.float64)
 _NUM_KNOBS = len(KNOBS)
+_LEAST = 1e-3
+_LOG_LEAST = math.log10(_LEAST)
 
 
-@compiled
+@lean
 def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: ANN001, ANN201
     """Write the dynamic features of one schedule into out [>= NUM_DYNAMIC]."""
-    for i in range(MAX_LEVELS * MAX_AXES):
-        out[_TILES + i] = math.log2(row[TILE + i]) / 8.0
-    for a in range(MAX_AXES):
-        out[_TILES + MAX_LEVELS * MAX_AXES + a] = math.log2(row[VTHREAD + a]) / 4.0
+    for axis in range(MAX_AXES):
+        _fill_tiles(row, axis, out)
     for k in range(_NUM_KNOBS):
         out[_KNOBS + k] = row[KNOB + k] / _KNOB_SPAN[k]
     for level in range(MAX_LEVELS):
         out[_LEVEL + level] = 1.0 if row[LEVEL] == level else 0.0
     fill_resources(row, ints, out)
     for t in range(NUM_TERMS):
-        out[_TERMS + t] = max(-LIMIT, min(LIMIT, math.log10(terms[t] / floats[FLOOR] + 1e-3)))
+        share = math.log10(terms[t] / floats[FLOOR] + _LEAST) if terms[t] > 0.0 else _LOG_LEAST  # many terms are 0
+        out[_TERMS + t] = max(-LIMIT, min(LIMIT, share))
     out[_TERMS + NUM_TERMS] = max(-LIMIT, min(LIMIT, math.log10(latency / floats[FLOOR])))
     out[_REMAINING] = remaining / ints[HORIZON]
     out[_REMAINING + 1] = math.log2(remaining + 1.0) / 8.0
 
 
-@compiled
+@lean
+def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
+    """Sizes along one axis; a logarithm is taken only where a tile is not the one inside it, as most are."""
+    inside, feature = 1, 0.0
+    for level in range(MAX_LEVELS):
+        tile = row[TILE + level * MAX_AXES + axis]
+        if tile != inside:
+            inside, feature = tile, math.log2(tile) / 8.0
+        out[_TILES + level * MAX_AXES + axis] = feature
+    threads = row[VTHREAD + axis]
+    out[_TILES + MAX_LEVELS * MAX_AXES + axis] = math.log2(threads) / 4.0 if threads > 1 else 0.0
+
+
+@lean
 def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
     """Fractions of limits. GPU: threads, registers, shared memory, code. CPU: vector registers, L1, L2, code."""
     for i in range(6):
@@ -96,12 +110,13 @@ def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
         out[_RESOURCES + 2] = min(LIMIT, tile_bytes(row, 2, ints) / ints[L2_BYTES])
         out[_RESOURCES + 3] = math.log2(1.0 + accumulators * reduce_product(row, 0, ints)) / 9.0
         return
-    out[_RESOURCES] = threads_of(row, ints) / ints[THREADS_BLOCK]
+    threads = threads_of(row, ints)
+    out[_RESOURCES] = threads / ints[THREADS_BLOCK]
     out[_RESOURCES + 1] = registers_of(row, ints) / ints[REGS_THREAD]
     out[_RESOURCES + 2] = shared_bytes_of(row, ints) / ints[SHARED_BLOCK]
     out[_RESOURCES + 3] = math.log2(1.0 + spatial_product(row, 0, ints) * reduce_product(row, 0, ints)) / 12.0
-    out[_RESOURCES + 4] = threads_of(row, ints) % 32 / 32.0
-    out[_RESOURCES + 5] = math.log2(threads_of(row, ints)) / 10.0
+    out[_RESOURCES + 4] = threads % 32 / 32.0
+    out[_RESOURCES + 5] = math.log2(threads) / 10.0
 
 
 def static_features(op: Operator, hardware: Hardware) -> np.ndarray:

@@ -10,131 +10,139 @@ import math
 
 import numpy as np
 
-from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.cpu_caches import WALK
+from gensor_gym.cost.model import latency_in
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.layout import ROW
-from gensor_gym.graph.rules import fill_mask, transition
+from gensor_gym.graph.rules import apply, fill_mask
 from gensor_gym.graph.tables import FLOOR, HORIZON
 
-LATENCY, START_LATENCY, REMAINING, STEPS = range(4)
-NUM_SCALARS = 4
-"""Float64 state of an episode beside its row: model latency now and at the start (of s0), steps left, steps paid for."""
+LATENCY, START_LATENCY, REMAINING, STEPS, POTENTIAL = range(5)
+NUM_SCALARS = 5
+"""Float64 state of an episode beside its row: model latency now and at the start (of s0), steps left, steps paid for, Phi."""
 
 MODEL_REWARD = 1
 REMAINING_AT = OFFSETS["remaining"]
 
 
-@compiled
-def observe(task, row, scalars, ints, floats, sizes, static, scratch, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Model, mask and observation of a state; the model's latency is kept in `scalars`."""
-    latency = model_latency(row, ints[task], floats[task], terms)
+@lean
+def observe(task, row, scalars, ints, floats, sizes, scratch, walk, terms, mask, obs):  # noqa: ANN001, ANN201
+    """Model, mask and dynamic features of a state; the model's latency and the potential are kept in `scalars`.
+
+    `scratch` int32 [ROW], `walk` float64 [WALK] and `terms` float64 [NUM_TERMS] are room to work in.
+    """
+    latency = latency_in(row, ints[task], floats[task], terms, scratch, walk)
     scalars[LATENCY] = latency
+    scalars[POTENTIAL] = math.log(scalars[START_LATENCY] / latency)
     if scalars[REMAINING] <= 1:
-        for action in range(NUM_ACTIONS):
-            mask[action] = action == STOP
+        leave_stop(mask)
     else:
         fill_mask(row, ints[task], sizes[task], scratch, mask)
     fill_dynamic(row, latency, terms, scalars[REMAINING], ints[task], floats[task], obs)
+
+
+@lean
+def leave_stop(mask):  # noqa: ANN001, ANN201
+    """Only `stop` is legal."""
+    for action in range(NUM_ACTIONS):
+        mask[action] = action == STOP
+
+
+@lean
+def begin(task, row, scalars, ints, floats, sizes, static, starts, scratch, walk, terms, mask, obs):  # noqa: ANN001, ANN201
+    """Start an episode at `row`; potentials are relative to `starts` [K], the latency of the task's unscheduled program."""
+    scalars[START_LATENCY] = starts[task]
+    scalars[REMAINING] = ints[task, HORIZON]
+    scalars[STEPS] = 0
+    observe(task, row, scalars, ints, floats, sizes, scratch, walk, terms, mask, obs)
     for i in range(NUM_DYNAMIC, NUM_FEATURES):
         obs[i] = static[task, i - NUM_DYNAMIC]
 
 
-@compiled
-def begin(task, row, scalars, ints, floats, sizes, static, initial, scratch, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Start an episode at `row`; potentials are relative to the task's unscheduled program."""
-    scalars[START_LATENCY] = model_latency(initial[task], ints[task], floats[task], terms)
-    scalars[REMAINING] = ints[task, HORIZON]
-    scalars[STEPS] = 0
-    observe(task, row, scalars, ints, floats, sizes, static, scratch, terms, mask, obs)
-
-
-@compiled
-def advance(task, row, scalars, action, ints, floats, sizes, static, settings, scratch, result, terms, mask, obs):  # noqa: ANN001, ANN201
+@lean
+def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, walk, terms, mask, obs):  # noqa: ANN001, ANN201
     """One step in place: (reward, terminated). settings = [discount, step_cost, shaping, reward tier is the model].
 
-    Where the tier is not the model, the reward of `stop` lacks R. An illegal action is a no-op that costs its step; with
-    one step left whatever is chosen counts as `stop`.
+    `mask` is that of `row`, so what is legal is not worked out again. Where the tier is not the model, the reward of `stop`
+    lacks R. An illegal action is a no-op that costs its step; with one step left whatever is chosen counts as `stop`.
     """
     discount, step_cost, shaping = settings[0], settings[1], settings[2]
-    before = shaping * math.log(scalars[START_LATENCY] / scalars[LATENCY])
+    before = shaping * scalars[POTENTIAL]
     if action == STOP or scalars[REMAINING] <= 1:
         gain = 0.0
         if settings[3] == MODEL_REWARD:
             gain = max(0.0, math.log(CAP_OVER_FLOOR * floats[task, FLOOR] / scalars[LATENCY]))
-        for i in range(NUM_ACTIONS):
-            mask[i] = i == STOP
+        leave_stop(mask)
         scalars[REMAINING] -= 1
-        fill_dynamic_remaining(scalars, ints[task], obs)
+        fill_remaining(scalars, ints[task], obs)
         return gain - before, True
     scalars[REMAINING] -= 1
     scalars[STEPS] += 1
-    if transition(row, action, ints[task], sizes[task], scratch, result):
-        for i in range(ROW):
-            row[i] = result[i]
-        observe(task, row, scalars, ints, floats, sizes, static, scratch, terms, mask, obs)
+    if 0 <= action < NUM_ACTIONS and mask[action] == 1:
+        apply(row, action, ints[task], sizes[task])
+        observe(task, row, scalars, ints, floats, sizes, scratch, walk, terms, mask, obs)
     else:
-        fill_dynamic_remaining(scalars, ints[task], obs)
+        fill_remaining(scalars, ints[task], obs)
         if scalars[REMAINING] <= 1:
-            for i in range(NUM_ACTIONS):
-                mask[i] = i == STOP
-    after = shaping * math.log(scalars[START_LATENCY] / scalars[LATENCY])
-    return discount * after - before - step_cost, False
+            leave_stop(mask)
+    return discount * (shaping * scalars[POTENTIAL]) - before - step_cost, False
 
 
-@compiled
-def fill_dynamic_remaining(scalars, ints, obs):  # noqa: ANN001, ANN201
+@lean
+def fill_remaining(scalars, ints, obs):  # noqa: ANN001, ANN201
     """Refresh only the steps left in an observation."""
     obs[REMAINING_AT] = scalars[REMAINING] / ints[HORIZON]
     obs[REMAINING_AT + 1] = math.log2(scalars[REMAINING] + 1.0) / 8.0
 
 
 @compiled
-def step_one(task, row, scalars, action, ints, floats, sizes, static, settings, mask, obs):  # noqa: ANN001, ANN201
-    """`advance` with its own scratch, for a single environment."""
+def step_one(task, row, scalars, action, ints, floats, sizes, settings, mask, obs):  # noqa: ANN001, ANN201
+    """`advance` with its own room, for a single environment."""
     scratch = np.empty(ROW, dtype=np.int32)
-    result = np.empty(ROW, dtype=np.int32)
+    walk = np.empty(WALK, dtype=np.float64)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
-    return advance(task, row, scalars, action, ints, floats, sizes, static, settings, scratch, result, terms, mask, obs)
+    return advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, walk, terms, mask, obs)
 
 
 @compiled
 def step_range(
-    low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, static, settings, masks, obs, rewards, ended
+    low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended
 ):  # noqa: ANN001, ANN201
     """`advance` of environments low..high-1; those with skip set are left alone with reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
-    result = np.empty(ROW, dtype=np.int32)
+    walk = np.empty(WALK, dtype=np.float64)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
+    _step_each(
+        low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended, scratch,
+        walk, terms,
+    )  # fmt: skip
+
+
+@lean
+def _step_each(
+    low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended, scratch,
+    walk, terms
+):  # noqa: ANN001, ANN202  # fmt: skip
+    """`step_range` with room given."""
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False
-        if skip[b]:
-            continue
-        rewards[b], ended[b] = advance(
-            tasks[b],
-            rows[b],
-            scalars[b],
-            actions[b],
-            ints,
-            floats,
-            sizes,
-            static,
-            settings,
-            scratch,
-            result,
-            terms,
-            masks[b],
-            obs[b],
-        )
+        if not skip[b]:
+            rewards[b], ended[b] = advance(
+                tasks[b], rows[b], scalars[b], actions[b], ints, floats, sizes, settings, scratch, walk, terms, masks[b], obs[b]
+            )
 
 
 @compiled
-def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, initial, masks, obs):  # noqa: ANN001, ANN201
+def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, starts, masks, obs):  # noqa: ANN001, ANN201
     """`begin` of every environment in `chosen`."""
     scratch = np.empty(ROW, dtype=np.int32)
+    walk = np.empty(WALK, dtype=np.float64)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     for b in chosen:
-        begin(tasks[b], rows[b], scalars[b], ints, floats, sizes, static, initial, scratch, terms, masks[b], obs[b])
+        begin(
+            tasks[b], rows[b], scalars[b], ints, floats, sizes, static, starts, scratch, walk, terms, masks[b], obs[b]
+        )

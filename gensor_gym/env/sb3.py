@@ -69,28 +69,26 @@ class ConstructVecEnv(VecEnv):
         self._returns += rewards
         self._lengths += 1
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for i in np.flatnonzero(ended):
-            infos[i] = self._end(int(i), info)
+        if ended.any():
+            self._end(np.flatnonzero(ended), info, infos)
         return observations, rewards.astype(np.float32), ended, infos
 
-    def _end(self, index: int, info: dict[str, Any]) -> dict[str, Any]:
-        """Info of an episode that ended in this step; its sums begin again."""
-        facts = info["final_info"]
-        episode = {
-            "r": float(self._returns[index]),
-            "l": int(self._lengths[index]),
-            "t": round(time.time() - self._begun, 6),
-        }
-        self._returns[index], self._lengths[index] = 0.0, 0
-        self.reset_infos[index] = {"action_mask": info["action_mask"][index]}
-        return {
-            "episode": episode,
-            "terminal_observation": info["final_obs"][index],
-            "TimeLimit.truncated": False,
-            "runtime_s": float(facts["runtime_s"][index]),
-            "status": facts["status"][index],
-            "steps": int(facts["steps"][index]),
-        }
+    def _end(self, ended: np.ndarray, info: dict[str, Any], infos: list[dict[str, Any]]) -> None:
+        """Write infos of the episodes that ended in this step; their sums begin again."""
+        facts, elapsed = info["final_info"], round(time.time() - self._begun, 6)
+        columns = (self._returns, self._lengths, facts["runtime_s"], facts["status"], facts["steps"])
+        rows = zip(ended.tolist(), *(column[ended].tolist() for column in columns), strict=True)
+        for i, returned, length, runtime, status, steps in rows:
+            infos[i] = {
+                "episode": {"r": returned, "l": length, "t": elapsed},
+                "terminal_observation": info["final_obs"][i],
+                "TimeLimit.truncated": False,
+                "runtime_s": runtime,
+                "status": status,
+                "steps": steps,
+            }
+            self.reset_infos[i] = {"action_mask": info["action_mask"][i]}
+        self._returns[ended], self._lengths[ended] = 0.0, 0
 
     def close(self) -> None:
         """Stop threads and workers."""
@@ -121,7 +119,7 @@ class ConstructVecEnv(VecEnv):
         chosen = self._chosen(indices)
         if method_name == "action_masks":
             masks = self.envs.action_masks()
-            return [masks[i] for i in chosen]
+            return list(masks) if indices is None else [masks[i] for i in chosen]
         frames = self.envs.render()
         return [None if frames is None else frames[i] for i in chosen]
 
@@ -135,6 +133,8 @@ class ConstructVecEnv(VecEnv):
 
     def _chosen(self, indices: VecEnvIndices) -> list[int]:
         """Indices as a list."""
+        if indices is None:
+            return list(range(self.num_envs))
         found: Iterable[int] = self._get_indices(indices)
         return [int(i) for i in found]
 

@@ -9,6 +9,8 @@ import numpy as np
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.model import latency
+from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import static_features
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
@@ -20,7 +22,7 @@ class TaskSet:
     """Construction graphs of one or many operators on one hardware, as stacked arrays.
 
     ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static float32 [K, F],
-    initial int32 [K, ROW].
+    initial int32 [K, ROW], starts float64 [K]: the model's latency of the unscheduled program.
     """
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str) -> None:
@@ -32,6 +34,7 @@ class TaskSet:
         self._index: dict[Operator, int] = {}
         for op in self.operators:
             self._append(op)
+        self._choices = [self._index[op] for op in self.operators]
         self._stack()
 
     def add(self, op: Operator) -> int:
@@ -56,8 +59,10 @@ class TaskSet:
         self.sizes = np.stack([np.pad(t.sizes, (0, width - len(t.sizes))) for t in tables])
         self.static = np.stack([static_features(g.operator, g.hardware) for g in self.graphs])
         self.initial = np.stack([g.initial().row for g in self.graphs])
+        terms = np.empty(NUM_TERMS)
+        self.starts = np.array([latency(g.initial().row, g.tables.ints, g.tables.floats, terms) for g in self.graphs])
 
     def draw(self, rng: np.random.Generator) -> int:
         """Index of a task drawn uniformly from the operators given; no random number is used where there is one."""
-        count = len(self.operators)
-        return 0 if count == 1 else self._index[self.operators[int(rng.integers(count))]]
+        count = len(self._choices)
+        return 0 if count == 1 else self._choices[rng.integers(count)]

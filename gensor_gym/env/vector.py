@@ -23,6 +23,7 @@ from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 
+ALL = slice(None)
 FEWEST_PER_THREAD = 128
 """Environments below which handing a part to another thread costs more than it saves."""
 
@@ -156,12 +157,16 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
 
     def _begin(self, chosen: np.ndarray, options: dict[str, Any] | None) -> None:
         """Put the chosen environments at the start of an episode."""
-        for i in chosen:
-            self._task[i], self._rows[i] = starting_state(self.tasks, options, lambda i=i: self._draw(i))
-        self._over[chosen] = False
         tasks = self.tasks
+        if options:
+            for i in chosen:
+                self._task[i], self._rows[i] = starting_state(tasks, options, lambda i=i: self._draw(i))
+        else:
+            self._task[chosen] = [self._draw(i) for i in chosen]
+            self._rows[chosen] = tasks.initial[self._task[chosen]]
+        self._over[chosen] = False
         process.begin_range(
-            chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
+            chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.starts,
             self._masks, self._obs,
         )  # fmt: skip
 
@@ -199,8 +204,8 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         """Step all environments, split evenly over the threads."""
         tasks = self.tasks
         rest = (
-            self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
-            self._vector, self._masks, self._obs, self._rewards, self._ended,
+            self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, self._vector,
+            self._masks, self._obs, self._rewards, self._ended,
         )  # fmt: skip
         parts = max(1, min(self._threads, self.num_envs // FEWEST_PER_THREAD))
         if parts == 1:
@@ -224,30 +229,28 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
             return {}
         graphs = [self.tasks.graphs[self._task[i]] for i in ended]
         outcomes = self.final.of(graphs, [self._rows[i] for i in ended], self._scalars[ended, process.LATENCY].tolist())
-        runtime, status = np.zeros(self.num_envs), np.full(self.num_envs, None, dtype=object)
-        steps, present = np.zeros(self.num_envs, dtype=np.int64), np.zeros(self.num_envs, dtype=np.bool_)
-        regret = np.full(self.num_envs, np.nan)
-        for i, (gain, facts) in zip(ended, outcomes, strict=True):
-            self._rewards[i] += gain
-            runtime[i], status[i], steps[i], present[i] = (
-                facts["runtime_s"],
-                facts["status"],
-                self._scalars[i, STEPS],
-                True,
-            )
-            regret[i] = facts.get("regret", np.nan)
+        gains, facts = zip(*outcomes, strict=True)
+        self._rewards[ended] += gains
+        present, steps = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.int64)
+        runtime, regret = np.zeros(self.num_envs), np.full(self.num_envs, np.nan)
+        status = np.full(self.num_envs, None, dtype=object)
+        present[ended], steps[ended] = True, self._scalars[ended, STEPS]
+        runtime[ended] = [fact["runtime_s"] for fact in facts]
+        status[ended] = [fact["status"] for fact in facts]
+        regret[ended] = [fact.get("regret", np.nan) for fact in facts]
         named = {"runtime_s": runtime, "status": status, "steps": steps}
         known = {} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)}
         return named | {f"_{key}": present.copy() for key in named} | known
 
     def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
         """SAME_STEP: move the last observation and info aside and begin the next episode."""
-        last = self._observation()
+        chosen = np.flatnonzero(ended)
+        last = self._observation(chosen)
         final_obs = np.full(self.num_envs, None, dtype=object)
-        for i in np.flatnonzero(ended):
-            final_obs[i] = {k: v[i] for k, v in last.items()} if isinstance(last, dict) else last[i]
+        for at, i in enumerate(chosen):
+            final_obs[i] = {k: v[at] for k, v in last.items()} if isinstance(last, dict) else last[at]
         final_info = facts | {"action_mask": self._masks.copy(), "_action_mask": ended.copy()}
-        self._begin(np.flatnonzero(ended), None)
+        self._begin(chosen, None)
         self._over[:] = False
         return {
             "final_obs": final_obs,
@@ -264,11 +267,12 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         """Legal actions, bool [B, N]."""
         return self._masks.astype(bool)
 
-    def _observation(self) -> Any:
-        """The chosen view of all environments."""
+    def _observation(self, chosen: np.ndarray | slice = ALL) -> Any:
+        """The chosen view of all environments, or of some."""
         if self.settings.observation in ("flat", "dict"):
-            return self.view.batch(self._obs)
-        states = zip(self._obs, self.graphs, self._rows, self._masks, strict=True)
+            return self.view.batch(self._obs[chosen])
+        graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
+        states = zip(self._obs[chosen], graphs, self._rows[chosen], self._masks[chosen], strict=True)
         views = tuple(self.view.single(*state) for state in states)
         return views if self.settings.observation == "graph" else np.stack(views)
 

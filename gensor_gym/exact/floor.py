@@ -13,7 +13,16 @@ import math
 
 from gensor_gym.cost.gpu import BARRIER, OVERLAP, blocks_per_unit, tile_bytes_out
 from gensor_gym.cost.gpu_lanes import contiguous_run, lanes_along, word_run
-from gensor_gym.cost.gpu_memory import SECTOR, block_bytes, flying_bytes, grid_blocks, sectors, tensor_bytes, wave_bytes
+from gensor_gym.cost.gpu_memory import (
+    SECTOR,
+    block_bytes,
+    flying_bytes,
+    grid_blocks,
+    issued_bytes,
+    sectors,
+    tensor_bytes,
+    wave_bytes,
+)
 from gensor_gym.cost.gpu_simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, stalls
 from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
 from gensor_gym.graph.compiled import lean
@@ -58,6 +67,7 @@ from gensor_gym.graph.tables import (
     L2_LATENCY,
     LANES,
     LAUNCH,
+    LOAD_WIDTH,
     NUM_DIMS,
     NUM_READS,
     PADDED,
@@ -75,6 +85,7 @@ from gensor_gym.graph.tables import (
     THREADS_UNIT,
     UNITS,
     VIEW,
+    WINDOW,
 )
 
 UNBOUNDED = 1e30
@@ -165,10 +176,17 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     waves = count * ints[ITEM + tensor] / 128.0
     if matrix and is_window(tensor, ints):
         return max(GATHER, count / threads * GATHER), waves
-    width = power_value(row[VECTOR])
+    width = widest_copy(row, tensor, ints)
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
-    each = COPY + (width if across else 1) + 4.0 * ints[PADDED + tensor]
-    return max(each, count / (threads * width) * each), waves
+    alone = COPY + 4.0 * ints[PADDED + tensor]
+    each = alone + (width if across else 1)
+    return max(alone + 1 if ints[WINDOW + tensor] == 1 else each, count / (threads * width) * each), waves
+
+
+@lean
+def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
+    """`copy_width` is never more, whatever the reduction's tiles."""
+    return min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
 
 
 @lean
@@ -193,7 +211,9 @@ def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN2
             item = ints[ITEM + tensor]
             ratio = sectors(width, item, ints[PADDED + tensor] == 0) / (width * item)
     asked = least_box(row, tensor, False, ints) * ints[ITEM + tensor] * ratio * tiles
-    return small * ratio, asked, UNBOUNDED if row[STAGES] > 0 else flying_bytes(row, tensor, UNBOUNDED, ints)
+    if row[STAGES] > 0:
+        return small * ratio, asked, UNBOUNDED
+    return small * ratio, asked, issued_bytes(row, tensor, widest_copy(row, tensor, ints), ints)
 
 
 @lean

@@ -63,17 +63,23 @@ def _descend(row, chains, offsets, knobs, ints, floats):  # noqa: ANN001, ANN202
                 trial[VTHREAD + axis] = chains[c, MAX_LEVELS]
                 if fits_gpu(trial, ints):
                     evaluations += 1
-                    seconds = latency_gpu(trial, ints, floats, terms)
-                    if seconds < best:
-                        best, gained = seconds, True
-                        row[:] = trial
+                    seconds = _taken_if_better(trial, best, row, ints, floats, terms)
+                    gained, best = gained or seconds < best, seconds
         for i in range(knobs.shape[0]):
             trial[:] = row
             trial[KNOB + knobs[i, 0]] = knobs[i, 1]
             if fits_gpu(trial, ints):
                 evaluations += 1
-                seconds = latency_gpu(trial, ints, floats, terms)
-                if seconds < best:
-                    best, gained = seconds, True
-                    row[:] = trial
+                seconds = _taken_if_better(trial, best, row, ints, floats, terms)
+                gained, best = gained or seconds < best, seconds
     return best, evaluations
+
+
+@compiled
+def _taken_if_better(trial, best, row, ints, floats, terms):  # noqa: ANN001, ANN202
+    """The lower of `best` and the trial's seconds; `row` becomes a trial that is faster."""
+    seconds = latency_gpu(trial, ints, floats, terms)
+    if seconds < best:
+        row[:] = trial
+        return seconds
+    return best

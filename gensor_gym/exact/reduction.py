@@ -9,7 +9,7 @@ import numpy as np
 
 from gensor_gym.graph.layout import MAX_AXES, SPATIAL_SLOTS
 from gensor_gym.graph.resources import CODE_LIMIT_GPU
-from gensor_gym.graph.tables import SIZE_START, Tables
+from gensor_gym.graph.tables import Tables
 
 
 def reduction_tiles(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
@@ -17,7 +17,7 @@ def reduction_tiles(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
 
     `longest[r, c]` is the largest product, at most c, of register tiles on the ladders that divide block tile r.
     """
-    ladders = [_ladder(tables, axis) for axis in range(SPATIAL_SLOTS, MAX_AXES)]
+    ladders = [tables.ladder(axis) for axis in range(SPATIAL_SLOTS, MAX_AXES)]
     tiles = list(itertools.product(*ladders))
     longest = np.zeros((len(tiles), CODE_LIMIT_GPU + 1), dtype=np.int64)
     for row, outer in zip(longest, tiles, strict=True):
@@ -28,8 +28,3 @@ def reduction_tiles(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
                 row[product] = product
         np.maximum.accumulate(row, out=row)
     return np.array(tiles, dtype=np.int64), longest
-
-
-def _ladder(tables: Tables, axis: int) -> list[int]:
-    """Sizes of an axis slot."""
-    return tables.sizes[tables.ints[SIZE_START + axis] : tables.ints[SIZE_START + axis + 1]].tolist()

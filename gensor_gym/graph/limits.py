@@ -65,21 +65,25 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
         return False
     if limits & CODE and code_of(row, ints) > CODE_LIMIT_GPU:
         return False
-    if limits & REGISTERS:
-        threads = threads_of(row, ints)
-        registers = registers_of(row, ints)
-        if threads > ints[THREADS_BLOCK] or registers > ints[REGS_THREAD]:
-            return False
-        if row[TENSOR_CORE] == 2 and registers > WGMMA_REGISTERS:
-            return False
-        warps = (threads + ints[WARP] - 1) // ints[WARP]
-        if (registers * ints[WARP] + 255) // 256 * 256 * ((warps + 3) // 4 * 4) > ints[REGS_UNIT]:
-            return False
+    if limits & REGISTERS and not registers_fit(row, ints):
+        return False
     if limits & SHARED and shared_bytes_of(row, ints) > ints[SHARED_BLOCK]:
         return False
     if limits & REDUCE_SHARES == 0 or row[REDUCE_THREADS] == 0:
         return True
     return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
+
+
+@lean
+def registers_fit(row, ints):  # noqa: ANN001, ANN201
+    """Whether a block is within the limits of threads and of registers, of each thread and of all together."""
+    threads, registers = threads_of(row, ints), registers_of(row, ints)
+    if threads > ints[THREADS_BLOCK] or registers > ints[REGS_THREAD]:
+        return False
+    if row[TENSOR_CORE] == 2 and registers > WGMMA_REGISTERS:
+        return False
+    warps = (threads + ints[WARP] - 1) // ints[WARP]
+    return (registers * ints[WARP] + 255) // 256 * 256 * ((warps + 3) // 4 * 4) <= ints[REGS_UNIT]
 
 
 @lean

@@ -16,6 +16,7 @@ from gensor_gym.graph.tables import (
     ITEM,
     LAID_OUT,
     LANES,
+    LOAD_WIDTH,
     MATRIX_A,
     MATRIX_B,
     MATRIX_K,
@@ -31,7 +32,7 @@ from gensor_gym.graph.tables import (
     STAGED,
     STRIDE,
     VECTOR_SLOT,
-    VIEW,
+    WINDOW,
 )
 
 SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
@@ -87,33 +88,39 @@ def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def window_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one copy of a window's rows into shared memory (knob vector at most); 0 for a read that is no window.
+def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of one copy of a staged read into shared memory, on CUDA cores: knob vector at most, 1 where rows are not aligned.
 
-    So wide that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies apart.
+    Of a window so many that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies
+    apart; 1 where a window is gathered (convolution=3).
     """
-    last = ints[NUM_DIMS + tensor] - 1
-    at = PAIRS + (tensor * MAX_DIMS + last) * PAIR_WIDTH
-    if ints[at] < 2:
-        return 0
-    width, moving = power_value(row[VECTOR]), 0
-    while ints[VIEW + tensor * MAX_DIMS + last] % width != 0:
-        width //= 2
+    width = min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
+    if width == 1 or ints[WINDOW + tensor] == 0:
+        return width
+    if row[CONVOLUTION] == 3:
+        return 1
+    at = PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH
     for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
-        tile, extent = row[TILE + MAX_AXES + ints[pair]], ints[EXTENT + ints[pair]]
-        if extent > 1 or tile > 1:
-            moving += 1
-        while tile < extent and tile * ints[pair + 1] % width != 0:
+        tile = row[TILE + MAX_AXES + ints[pair]]
+        while tile < ints[EXTENT + ints[pair]] and tile * ints[pair + 1] % width != 0:
             width //= 2
-    return width if moving > 1 else 0
+    return width
+
+
+@lean
+def has_window_rows(tensor, ints):  # noqa: ANN001, ANN201
+    """Whether several axes, be they of length 1, move the innermost dimension of a read."""
+    return ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1
 
 
 @lean
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
     """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
     length = box_length(row, tensor, dimension, 1, ints)
-    width = window_width(row, tensor, ints) if dimension == ints[NUM_DIMS + tensor] - 1 else 0
-    if width <= 1:
+    if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:
+        return length
+    width = copy_width(row, tensor, ints)
+    if width == 1:
         return length
     lead = width - 1 if ints[PADDED + tensor] == 1 else 0
     return (length + lead + width - 1) // width * width
@@ -202,8 +209,7 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
         part = fragment(row, t, ints)
         if row[TENSOR_CORE] == 0:
             total += 2 * part
-            last = PAIRS + (t * MAX_DIMS + ints[NUM_DIMS + t] - 1) * PAIR_WIDTH
-            if ints[last] > 1 and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
+            if has_window_rows(t, ints) and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
                 total += WINDOW_REGISTERS
         else:  # 4-byte registers of 32 lanes; beside them high and low parts where a product is made of three
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
@@ -230,7 +236,22 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
     last = ints[NUM_DIMS + tensor] - 1
-    return footprint(row, tensor, 1, ints) // box_width(row, tensor, 1, ints) * copied_length(row, tensor, last, ints)
+    size = copied_length(row, tensor, last, ints)
+    for d in range(last):
+        size *= box_length(row, tensor, d, 1, ints)
+    return size
+
+
+@lean
+def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Rows of a staged tile: its elements over those of a row (`staged_row`)."""
+    if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
+        return matrix_elements(row, tensor, 1, ints) // staged_row(row, tensor, ints)
+    rows = 1
+    for d in range(ints[NUM_DIMS + tensor]):
+        if d != ints[SHARED_INNER + tensor]:
+            rows *= copied_length(row, tensor, d, ints)
+    return rows
 
 
 @lean
@@ -272,10 +293,10 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 0 and row[TENSOR_CORE] == 0:
             continue
-        count = staged_elements(row, t, ints)
-        rows = count // staged_row(row, t, ints) if row[SHARED_LAYOUT] == 1 else 1
-        padding = (16 if row[TENSOR_CORE] > 0 else 4 * ints[ITEM + t]) if rows > 1 else 0
-        total += (count * ints[ITEM + t] + rows * padding + 15) // 16 * 16
+        rows, length = staged_rows(row, t, ints), staged_row(row, t, ints) * ints[ITEM + t]
+        if rows > 1 and row[SHARED_LAYOUT] == 1:
+            length += 16 if row[TENSOR_CORE] > 0 else 4 * ints[ITEM + t]
+        total += (rows * length + 15) // 16 * 16
     total *= row[STAGES] + 1
     exchange = 0
     if power_value(row[REDUCE_THREADS]) > 32:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.graph.actions import KNOB_DOWN, KNOB_UP
-from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import LEVEL, SPATIAL_SLOTS
 from gensor_gym.graph.limits import (
     CODE,
@@ -20,8 +19,16 @@ from gensor_gym.graph.limits import (
     TASK_TILE,
     WARPS,
 )
-from gensor_gym.graph.resources import CONVOLUTION, TENSOR_CORE, VECTOR, WARP_TILE
-from gensor_gym.graph.tables import IS_CPU, VECTOR_SLOT, WIDE_WINDOWS
+from gensor_gym.graph.resources import (
+    CONVOLUTION,
+    REDUCE_THREADS,
+    SHARED_LAYOUT,
+    TENSOR_CORE,
+    VECTOR,
+    WARP_TILE,
+    has_window_rows,
+)
+from gensor_gym.graph.tables import IS_CPU, NUM_READS, VECTOR_SLOT, WIDE_AXES
 
 # Limits that the next value of a knob may break, and those that the previous one may; the others take nothing.
 _RAISING = {
@@ -48,14 +55,40 @@ _LOWERING = {
     "pack_a": PACKING,
     "pack_b": PACKING,
 }
-KNOB_RISKS = np.array(
-    [(KNOB_UP + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _RAISING.items()]
-    + [(KNOB_DOWN + KNOB_INDEX[name], KNOB_INDEX[name], risks) for name, risks in _LOWERING.items()]
+_OF_RAISING, _OF_LOWERING = (np.array([table.get(knob.name, 0) for knob in KNOBS]) for table in (_RAISING, _LOWERING))
+_VECTOR, _UNROLL, _LAYOUT, _BUFFER, _THREADS = (
+    KNOB_INDEX[name] for name in ("vector", "unroll", "shared_layout", "register_buffer", "reduce_threads")
 )
-"""[M, 3] (action, knob, limits that it may break): all moves of knobs that may break any."""
+_WARP = 5
+"""Index of the value of `reduce_threads` from which on the next one needs shared memory for its exchange."""
+_PADDED = 1
+"""Index of the layout of shared memory that pads rows."""
 
 
-@compiled
+@lean
+def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
+    """Limits that the next (or the previous) usable value of a knob may break in the program of `row`; 0 is none.
+
+    On CUDA cores wider loads change the rows of windows alone, unrolling only the registers of windows, loading ahead
+    nothing, threads that share a reduction no shared memory before they are more than a warp; of layouts only padding takes.
+    """
+    risks = _OF_RAISING[knob] if upwards else _OF_LOWERING[knob]
+    if risks == 0 or ints[IS_CPU] == 1:
+        return risks
+    if knob == _VECTOR:
+        return risks if ints[WIDE_AXES] > 0 else 0
+    if knob == _LAYOUT:
+        return risks if row[SHARED_LAYOUT] != _PADDED else 0
+    if row[TENSOR_CORE] > 0:
+        return risks
+    if knob == _UNROLL:
+        return risks if _has_windows(ints) else risks & ~REGISTERS
+    if knob == _THREADS:
+        return risks if row[REDUCE_THREADS] >= _WARP else risks & ~SHARED
+    return 0 if knob == _BUFFER else risks
+
+
+@lean
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the next size of a tile may break.
 
@@ -71,7 +104,7 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     return (risks | CODE | REGISTERS if level == 0 else risks) | _form_risks(row)
 
 
-@compiled
+@lean
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the previous size of a tile may break.
 
@@ -83,12 +116,21 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
         vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2
         return REGISTERS | CODE if row[LEVEL] == 0 and vector else 0
     shares = REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0
-    rows = SHARED if row[VECTOR] > 0 and ints[WIDE_WINDOWS] > 0 else 0
+    rows = SHARED if row[VECTOR] > 0 and ints[WIDE_AXES] >> axis & 1 else 0
     return shares | rows | _form_risks(row)
 
 
-@compiled
+@lean
 def _form_risks(row):  # noqa: ANN001, ANN201
     """Limits on the form of a GPU's tiles that any other size may break."""
     matrix = row[TENSOR_CORE] == 2 or (row[TENSOR_CORE] == 1 and row[LEVEL] == 0)
     return (MATRIX if matrix else 0) | (WARPS if row[WARP_TILE] > 0 else 0)
+
+
+@lean
+def _has_windows(ints):  # noqa: ANN001, ANN201
+    """Whether some read is a window."""
+    for t in range(ints[NUM_READS]):
+        if has_window_rows(t, ints):
+            return True
+    return False

@@ -22,18 +22,19 @@ from gensor_gym.graph.actions import (
     VTHREAD_DOWN,
     VTHREAD_UP,
 )
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.form import fragment_length
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.limits import EVERY, fits_cpu, fits_gpu
 from gensor_gym.graph.resources import TENSOR_CORE
-from gensor_gym.graph.risks import KNOB_RISKS, growth_risks, shrinking_risks
+from gensor_gym.graph.risks import growth_risks, knob_risks, shrinking_risks
 from gensor_gym.graph.tables import (
     ALLOWED,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
+    FREE_KNOBS,
     IS_CPU,
     KNOB_BITS,
     NUM_LEVELS,
@@ -42,19 +43,19 @@ from gensor_gym.graph.tables import (
 
 _NUM_KNOBS = len(KNOBS)
 
-@compiled
+@lean
 def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
-    """Index of the first size above `current` in the ascending sizes[start:stop]; `stop` if there is none."""
-    while start < stop:
-        middle = (start + stop) >> 1
-        if sizes[middle] > current:
-            stop = middle
-        else:
-            start = middle + 1
-    return start
+    """Index of the first size above `current` in the ascending sizes[start:stop]; `stop` if there is none.
+
+    Counted over all of a ladder, which the compiler makes a few vector instructions: bisection mispredicts its branches.
+    """
+    above = start
+    for i in range(start, stop):
+        above += sizes[i] <= current
+    return above
 
 
-@compiled
+@lean
 def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     """Smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if there is none."""
     for i in range(first_above(sizes, start, stop, current), stop):
@@ -63,7 +64,7 @@ def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     return current
 
 
-@compiled
+@lean
 def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     """Largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if there is none."""
     for i in range(first_above(sizes, start, stop, current - 1) - 1, start - 1, -1):
@@ -72,14 +73,14 @@ def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
     return current
 
 
-@compiled
+@lean
 def set_tile(row, axis, size):  # noqa: ANN001, ANN201
     """Set the tile of the level under construction, which the levels outside it copy."""
     for level in range(row[LEVEL], MAX_LEVELS):
         row[TILE + level * MAX_AXES + axis] = size
 
 
-@compiled
+@lean
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
     """What the size of the tile under construction is a multiple of.
 
@@ -91,7 +92,7 @@ def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
     return row[VTHREAD + axis] if row[TENSOR_CORE] == 0 else fragment_length(row, axis, ints)
 
 
-@compiled
+@lean
 def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
     """Tile / inverse_tile: one rung on one axis at the level under construction; levels outside it copy the tile.
 
@@ -108,7 +109,7 @@ def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
     return size != current
 
 
-@compiled
+@lean
 def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
     """Cache / inverse_cache: open the next memory level; close it while it is untouched."""
     level = row[LEVEL]
@@ -126,7 +127,7 @@ def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
     return True
 
 
-@compiled
+@lean
 def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
     """set_vthread / inverse_vthread: the next divisor of the register tile. Inert on a CPU and on reduce axes."""
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS:
@@ -142,7 +143,7 @@ def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
     return False
 
 
-@compiled
+@lean
 def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
     """Raise / lower: the next usable value of a knob."""
     bits = ints[KNOB_BITS + knob]
@@ -155,7 +156,7 @@ def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
     return False
 
 
-@compiled
+@lean
 def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
     """Apply a primitive to `row` in place; returns whether it changed anything. `stop` changes nothing."""
     if TILE_UP <= action < CACHE:
@@ -172,7 +173,7 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
     return False
 
 
-@compiled
+@lean
 def fits(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Whether the program's resources are within the hardware's limits, or within a set of them."""
     if ints[IS_CPU] == 1:
@@ -180,7 +181,7 @@ def fits(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     return fits_gpu(row, ints, limits)
 
 
-@compiled
+@lean
 def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
     """Whether the row is a node of the graph at all: ladders, multiples, closed levels, usable knobs."""
     level = row[LEVEL]
@@ -207,7 +208,7 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
     return True
 
 
-@compiled
+@lean
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit.
 
@@ -226,7 +227,7 @@ def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     _mask_knobs(row, ints, scratch, mask)
 
 
-@compiled
+@lean
 def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
     """Moves between levels take nothing of the hardware."""
     for action in (CACHE, UNCACHE):
@@ -235,7 +236,7 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
             scratch[LEVEL] = row[LEVEL]
 
 
-@compiled
+@lean
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Both moves of the tile along an axis. A smaller size is not looked for where the base is sure to be one."""
     level, base = row[LEVEL], tile_base(row, axis, ints)
@@ -259,7 +260,7 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
             set_tile(scratch, axis, current)
 
 
-@compiled
+@lean
 def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
     """Both moves of virtual threads, which take nothing. The register tile and 1 are the outermost of its divisors.
 
@@ -271,22 +272,31 @@ def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
     mask[VTHREAD_DOWN + axis] = ints[ALLOWED + VTHREAD_DOWN + axis] == 1 and row[VTHREAD + axis] > 1
 
 
-@compiled
+@lean
 def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """All moves of knobs: first whether there is a next value, then whether those at risk fit."""
-    for knob in range(_NUM_KNOBS):
+    """Both moves of every knob that has several values: whether there is a next one, and whether it fits if that is at risk."""
+    for i in range(FREE_KNOBS + 1, FREE_KNOBS + 1 + ints[FREE_KNOBS]):
+        knob = ints[i]
         bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]
-        mask[KNOB_UP + knob] = ints[ALLOWED + KNOB_UP + knob] & (bits >> (index + 1) != 0)
-        mask[KNOB_DOWN + knob] = ints[ALLOWED + KNOB_DOWN + knob] & (bits & ((1 << index) - 1) != 0)
-    for i in range(len(KNOB_RISKS)):
-        action, knob, risks = KNOB_RISKS[i]
-        if mask[action] == 1:
-            move_knob(scratch, knob, action < KNOB_DOWN, ints)
-            mask[action] = fits(scratch, ints, risks)
-            scratch[KNOB + knob] = row[KNOB + knob]
+        if ints[ALLOWED + KNOB_UP + knob] == 1 and bits >> (index + 1) != 0:
+            mask[KNOB_UP + knob] = _knob_fits(row, knob, True, ints, scratch)
+        if ints[ALLOWED + KNOB_DOWN + knob] == 1 and bits & ((1 << index) - 1) != 0:
+            mask[KNOB_DOWN + knob] = _knob_fits(row, knob, False, ints, scratch)
 
 
-@compiled
+@lean
+def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
+    """Whether the program with the next value of a knob fits; it is made only where a limit is at risk."""
+    risks = knob_risks(row, knob, upwards, ints)
+    if risks == 0:
+        return True
+    move_knob(scratch, knob, upwards, ints)
+    fitting = fits(scratch, ints, risks)
+    scratch[KNOB + knob] = row[KNOB + knob]
+    return fitting
+
+
+@lean
 def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN201
     """Write the successor into `result`; an illegal action leaves the schedule unchanged. Returns legality."""
     for i in range(ROW):

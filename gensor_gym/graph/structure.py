@@ -91,15 +91,14 @@ def needs_copy(op: Operator) -> bool:
     return window or strided or image.is_padded(op.extents)
 
 
-def load_width(op: Operator) -> int:
-    """Widest global load in elements (1, 2 or 4 of 4 bytes) at which some read can be copied aligned.
+def load_width(op: Operator, read: Access) -> int:
+    """Widest global load in elements (1, 2 or 4 of 4 bytes) at which a read can be copied aligned.
 
     A read qualifies for width w when its rows have a multiple of w elements and either its innermost offset is 0 and its
     innermost dimension moves with exactly one axis longer than 1, by one, or it is a window: rows of its box are copied
     from up to a load earlier on.
     """
-    fits = lambda read, w: w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w)  # noqa: E731
-    return max((w for read in op.reads for w in (1, 2, 4) if fits(read, w)), default=1)
+    return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
 
 def is_aligned(op: Operator, read: Access, width: int) -> bool:
@@ -111,7 +110,12 @@ def is_aligned(op: Operator, read: Access, width: int) -> bool:
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
     """Whether the read is a window, several axes moving its innermost dimension, over rows of whole `width`-element loads."""
-    return len(_innermost_movers(op, read)) > 1 and read.view[-1] % width == 0
+    return is_window_row(op, read) and read.view[-1] % width == 0
+
+
+def is_window_row(op: Operator, read: Access) -> bool:
+    """Whether several axes longer than 1 move the innermost dimension of a read."""
+    return len(_innermost_movers(op, read)) > 1
 
 
 def _innermost_movers(op: Operator, read: Access) -> list[int]:

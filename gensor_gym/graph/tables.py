@@ -23,6 +23,7 @@ from gensor_gym.graph.structure import (
     is_aligned_window,
     is_laid_out,
     is_staged,
+    is_window_row,
     load_width,
     matrix_axes,
     needs_copy,
@@ -66,8 +67,13 @@ INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
 PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3
 ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
 LAID_OUT = ASYNC + 1  # 1 where a kernel before a wgmma program lays out its operands, and columns are pixels
-WIDE_WINDOWS = LAID_OUT + 1  # reads that are windows over rows which wide loads can copy
-NUM_INTS = WIDE_WINDOWS + 1
+WIDE_AXES = LAID_OUT + 1  # bit of a slot set: the axis moves rows of a window which wide loads can copy
+LOAD_WIDTH = WIDE_AXES + 1  # [T] elements of the widest aligned load of a read
+WINDOW = LOAD_WIDTH + MAX_TENSORS  # [T] whether several axes longer than 1 move the innermost dimension of a read
+WHOLE_BOX = WINDOW + MAX_TENSORS  # [T] elements that the whole operator reads of a tensor, padding included
+WHOLE_ROW = WHOLE_BOX + MAX_TENSORS  # [T] length of that box along the tensor's innermost dimension
+FREE_KNOBS = WHOLE_ROW + MAX_TENSORS  # how many knobs have several usable values, then which they are [K]
+NUM_INTS = FREE_KNOBS + 1 + len(KNOBS)
 
 # floats: rates of the hardware and volumes of the operator
 CLOCK, PEAK, DRAM_BW, L3_BW, L2_BW, L1_BW, DRAM_LATENCY, L2_LATENCY, SHARED_LATENCY, LAUNCH = range(10)
@@ -94,6 +100,10 @@ class Tables:
     floats: np.ndarray
     sizes: np.ndarray
 
+    def ladder(self, slot: int) -> list[int]:
+        """Sizes of tiles along the axis of a slot, ascending."""
+        return self.sizes[self.ints[SIZE_START + slot] : self.ints[SIZE_START + slot + 1]].tolist()
+
 
 def make_tables(
     op: Operator,
@@ -110,6 +120,8 @@ def make_tables(
     _fill_hardware(ints, hardware)
     ints[ALLOWED : ALLOWED + NUM_ACTIONS] = space_actions(space)
     ints[KNOB_BITS : KNOB_BITS + len(KNOBS)] = [_knob_bits(op, hardware, index) for index in range(len(KNOBS))]
+    free = [knob for knob in range(len(KNOBS)) if int(ints[KNOB_BITS + knob]).bit_count() > 1]
+    ints[FREE_KNOBS : FREE_KNOBS + 1 + len(free)] = len(free), *free
     chosen = ladders(op, space, hardware.kind)
     by_slot: list[tuple[int, ...]] = [(1,)] * MAX_AXES
     for axis, ladder in enumerate(chosen):
@@ -141,9 +153,11 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[[EXTENT + s for s in slots]] = op.extents
     ints[FIRST_SPATIAL] = slots[0]
     ints[END_REDUCE] = slots[-1] + 1
-    ints[WIDE_WINDOWS] = sum(is_aligned_window(op, read, 2) for read in op.reads)
+    ints[WIDE_AXES] = sum(1 << slot for axis, slot in enumerate(slots) if _moves_wide_rows(op, axis))
+    ints[LOAD_WIDTH : LOAD_WIDTH + len(op.reads)] = [load_width(op, read) for read in op.reads]
+    ints[WINDOW : WINDOW + len(op.reads)] = [is_window_row(op, read) for read in op.reads]
     for t, access in enumerate((*op.reads, op.write)):
-        _fill_access(ints, t, access, slots)
+        _fill_access(ints, t, access, slots, op.extents)
         ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
         ints[SHARED_INNER + t] = shared_inner(op, access)
         ints[PADDED + t] = access.is_padded(op.extents)
@@ -151,6 +165,11 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     for convolution in (0, 1, 2):
         usable = convolution in convolution_choices(op, hardware.kind)
         ints[VECTOR_SLOT + convolution] = slots[vector_axis(op, convolution if usable else 0)]
+
+
+def _moves_wide_rows(op: Operator, axis: int) -> bool:
+    """Whether an axis moves the innermost dimension of a read that is a window over rows of whole loads of two and more."""
+    return any(read.coefficients[-1][axis] != 0 and is_aligned_window(op, read, 2) for read in op.reads)
 
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
@@ -166,8 +185,8 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[PRODUCTS] = 3 if op.dtype == "tf32x3" else 1
 
 
-def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int]) -> None:
-    """View, coefficients and strides of tensor number t."""
+def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], extents: tuple[int, ...]) -> None:
+    """View, coefficients, strides and whole box of tensor number t."""
     ints[NUM_DIMS + t] = len(access.view)
     ints[ITEM + t] = ITEM_BYTES[access.tensor.dtype]
     for d, (size, row) in enumerate(zip(access.view, access.coefficients, strict=True)):
@@ -180,6 +199,8 @@ def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int]) -> 
         at = PAIRS + (t * MAX_DIMS + d) * PAIR_WIDTH
         ints[at] = len(pairs)
         ints[at + 1 : at + 1 + 2 * len(pairs)] = [n for pair in pairs for n in pair]
+    box = [1 + high - low for low, high in (access.span(d, extents) for d in range(len(access.view)))]
+    ints[WHOLE_BOX + t], ints[WHOLE_ROW + t] = math.prod(box), box[-1]
     for slot, stride in zip(slots, access.axis_strides(), strict=True):
         ints[STRIDE + t * MAX_AXES + slot] = stride
 
@@ -210,7 +231,7 @@ def _knob_bits(op: Operator, hardware: Hardware, index: int) -> int:
     if knob.name == "unroll" and reduction == 1:
         usable = {1}
     if knob.name == "vector":
-        usable &= {v for v in knob.values if v <= load_width(op)}
+        usable &= {v for v in knob.values if v <= max(load_width(op, read) for read in op.reads)}
     if knob.name == "raster" and len([a for a in op.spatial if op.axes[a].extent > 1]) < 2:
         usable = {1}
     if knob.name in _STAGING:
