@@ -39,6 +39,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "torch": (
         "agents/cloning.py",
+        "agents/masked_policy.py",
         "agents/masked_ppo.py",
         "agents/networks.py",
         "agents/tree_gru.py",
