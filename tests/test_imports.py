@@ -43,10 +43,13 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/masked_ppo.py",
         "agents/networks.py",
         "agents/tree_gru.py",
+        "experiments/benches/learning.py",
+        "experiments/train.py",
         "gensor_gym/measure/torch_baseline.py",
         "gensor_gym/measure/torch_cuda.py",
         "gensor_gym/measure/torch_prepacked.py",
     ),
+    "stable_baselines3": ("agents/seen.py", "experiments/benches/learning.py", "experiments/train.py"),
     "sb3_contrib": ("agents/masked_policy.py", "agents/masked_ppo.py"),
     "xgboost": ("agents/score_model.py", "agents/tree_model.py"),
 }
