@@ -8,14 +8,11 @@ import numpy as np
 
 from agents.learners import Learner
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.cpu_caches import WALK
-from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env import process
-from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES
+from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.tasks import TaskSet
-from gensor_gym.graph.actions import NUM_ACTIONS
-from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.graph.tables import HORIZON
 
 
 @dataclass(frozen=True)
@@ -69,20 +66,16 @@ class Placed:
         self.task_indices = np.zeros(count, dtype=np.int64)
         self.flat, self._masks = np.zeros((count, NUM_FEATURES), dtype=np.float32), np.zeros((count, NUM_ACTIONS), np.int8)
         scalars = np.zeros((count, process.NUM_SCALARS))
-        scalars[:, process.REMAINING] = steps
-        scalars[:, process.START_LATENCY] = tasks.starts[0]
+        process.begin_range(
+            np.arange(count), self.task_indices, rows, scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.starts,
+            self._masks, self.flat,
+        )  # fmt: skip
         self.seconds = scalars[:, process.LATENCY]
-        self.flat[:, NUM_DYNAMIC:] = tasks.static[0]
-        observe_all(rows, scalars, tasks.ints, tasks.floats, tasks.sizes, self._masks, self.flat)
+        left = np.broadcast_to(np.asarray(steps, dtype=float), (count,))
+        self.flat[:, process.REMAINING_AT] = left / tasks.ints[0, HORIZON]
+        self.flat[:, process.REMAINING_AT + 1] = np.log2(left + 1.0) / 8.0
+        self._masks[left <= 1] = np.arange(NUM_ACTIONS) == STOP
 
     def action_masks(self) -> np.ndarray:
         """Legal actions, bool [B, N]."""
         return self._masks.astype(bool)
-
-
-@compiled
-def observe_all(rows, scalars, ints, floats, sizes, masks, obs):  # noqa: ANN001, ANN201
-    """`process.observe` of rows [B, ROW] of task 0."""
-    scratch, walk, terms = np.empty(ROW, dtype=np.int32), np.empty(WALK), np.empty(NUM_TERMS)
-    for b in range(rows.shape[0]):
-        process.observe(0, rows[b], scalars[b], ints, floats, sizes, scratch, walk, terms, masks[b], obs[b])

@@ -14,7 +14,6 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecE
 
 from agents.masked_policy import MaskedBuffer, MaskedPolicy
 from experiments.benches.lines import Lines, Steal, calibration, spread
-from gensor_gym.env.sb3 import make_sb3
 
 
 class Timed(VecEnvWrapper):
@@ -63,6 +62,8 @@ class Rates(BaseCallback):
 
 def run(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
     """One line for each policy: sb3-contrib's own and `agents.masked_policy`; the first round is not counted."""
+    from gensor_gym.env.sb3 import make_sb3
+
     learning = settings.learning
     torch.set_num_threads(learning.torch_threads)
     for name, policy, buffer in (("MlpPolicy", "MlpPolicy", None), ("MaskedPolicy", MaskedPolicy, MaskedBuffer)):
