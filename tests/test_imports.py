@@ -50,7 +50,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/seen.py",
         "experiments/benches/learning.py",
         "experiments/checkpoints.py",
-        "experiments/fine_tune.py",
         "experiments/train.py",
         "experiments/watch.py",
     ),
