@@ -52,14 +52,18 @@ class Programs(Protocol):
         """Legal actions, bool [B, N]."""
 
 
+Charge = Callable[[int, np.ndarray], None]
+"""As `ConstructionGraph.charge`: evaluations, and improvements float64 [K, 2] of (evaluations by then, seconds)."""
+
+
 class Sight:
     """The flat observation of `envs`; remembers the `retain` fastest programs that every episode went through."""
 
     extra = 0
     """Values beside the flat observation."""
 
-    def __init__(self, envs: Programs, retain: int = 1, charge: Callable[[int], None] = lambda count: None) -> None:
-        """Nothing seen yet; `charge` is told how many programs the model was asked about."""
+    def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
+        """Nothing seen yet; `charge` is told how many programs the model was asked about, and the best so far [[count, s]]."""
         self.envs, self.charge = envs, charge
         self.rows = np.zeros((envs.num_envs, retain, ROW), dtype=np.int32)
         self.seconds = np.full((envs.num_envs, retain), np.inf)
@@ -73,8 +77,13 @@ class Sight:
         """Observations float32 [B, O] from the flat ones [B, F]; episodes that are `over` (bool [B]) are not looked at."""
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
-        self.charge(look_here(self.envs.task_indices, rows, over, *tables, self.rows, self.seconds))
+        self._asked(look_here(self.envs.task_indices, rows, over, *tables, self.rows, self.seconds))
         return flat
+
+    def _asked(self, count: int) -> None:
+        """Charge for so many answers of the model; the best program so far counts when all of them are there."""
+        if count:
+            self.charge(count, np.array([[count, self.seconds.min()]]))
 
     def programs(self) -> tuple[np.ndarray, np.ndarray]:
         """The fastest seen: rows int32 [P, ROW], model seconds [P]."""
@@ -85,7 +94,7 @@ class Sight:
 class Successors(Sight):
     """The flat observation, then NUM_SUCCESSOR_FEATURES values for every action in `successor_actions` of the space."""
 
-    def __init__(self, envs: Programs, retain: int = 1, charge: Callable[[int], None] = lambda count: None) -> None:
+    def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
         """Nothing seen yet."""
         super().__init__(envs, retain, charge)
         self.actions = successor_actions(envs.tasks.space)
@@ -100,7 +109,7 @@ class Successors(Sight):
             self.envs.task_indices, self.envs.rows, over, self.envs.action_masks(), self.actions, tasks.ints, tasks.floats,
             tasks.sizes, out, self.rows, self.seconds,
         )  # fmt: skip
-        self.charge(asked)
+        self._asked(asked)
         return out
 
 
