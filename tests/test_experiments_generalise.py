@@ -122,7 +122,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
             [
                 f"operators=['{GEMM}','{GEMV}','{DEPTHWISE}','elementwise(name=\"exp\", shape=(8, 8))']", "seeds=[0,1]",
                 "evaluations=600", "seconds=[0.01,0.1]", "processes=1", "resamples=60", f"output={folder / 'out'}",
-                f"policies.ppo.folder='{folder}/p{{seed}}'", "policies.ppo.best_of=4", f"strategies.markov_tuned.tuned={tuned}",
+                f"policies.ppo_successors.folder='{folder}/p{{seed}}'", "policies.ppo_successors.best_of=4",
+                f"strategies.markov_tuned.tuned={tuned}",
                 "~strategies.beam", "~strategies.model_evolution",
             ],
             name="generalise",
@@ -142,11 +143,11 @@ def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
     assert len(summary["left_out"]) == 1 and "elementwise" in summary["left_out"][0]
     text = (plan.output / "summary.md").read_text()
     assert "elementwise" in text and "class held out" in text and "break-even" in text and "markov_tuned" in text
-    for name in ("regret_by_evaluations", "regret_by_seconds", "profiles_ppo"):
+    for name in ("regret_by_evaluations", "regret_by_seconds", "profiles_ppo_successors"):
         assert (plan.output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    one = summary["policies"]["ppo"]["rounds"]
+    one = summary["policies"]["ppo_successors"]["rounds"]
     assert set(one) == {"greedy", "best of 4"} and one["greedy"]["evaluations"] < one["best of 4"]["evaluations"] < 600
-    assert summary["policies"]["ppo"]["training_s"] == [10.0, 11.0]
+    assert summary["policies"]["ppo_successors"]["training_s"] == [10.0, 11.0]
     for name, other in one["best of 4"]["beside"].items():
         difference = one["best of 4"]["mean"]["mean"] - other["mean"]
         assert other["over"]["mean"] == pytest.approx(difference), name
@@ -178,7 +179,7 @@ def test_tuned_values_are_those_of_the_nearest_number(plan: Plan, summary: dict)
 def _study(plan: Plan) -> Study:
     texts = [str(op) for op in plan.operators]
     known, _ = optima(texts, "h200", "gensor", plan.output, 1)
-    trained = {"ppo": policies.train_missing(plan.policies[0].folder, plan.seeds, "h200", "gensor", {}, 1)}
+    trained = {"ppo_successors": policies.train_missing(plan.policies[0].folder, plan.seeds, "h200", "gensor", {}, 1)}
     rows = Kept(plan.output / "lines.jsonl").rows
     wanted = searches(plan, texts, trained)
     return Study(plan, [task_of(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
@@ -232,9 +233,9 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="evaluations 0"):
         refused("reference=markov", "evaluations=0")
     with pytest.raises(ValueError, match="expected a strategy with a checkpoint"):
-        refused("reference=markov", "policies.ppo.of=markov")
+        refused("reference=markov", "policies.ppo_successors.of=markov")
     with pytest.raises(ValueError, match="best_of None: expected a number of episodes"):
-        refused("reference=markov", "policies.ppo.best_of=null")
+        refused("reference=markov", "policies.ppo_successors.best_of=null")
     with pytest.raises(ValueError, match="no such file"):
         plan_of(compose([f"strategies.markov_tuned.tuned={tmp_path}/none.json"], name="generalise"))
     with pytest.raises(ValueError, match="expected {seed}"):

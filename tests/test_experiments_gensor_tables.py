@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.arguments import compose
 from experiments.jobs import Jobs
 from experiments.reproduce import reproduce
 from experiments.tables import gensor_ablation, gensor_changing_shapes, gensor_over_time, gensor_published, searches
@@ -24,14 +25,12 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.analytic import AnalyticBackend
 
-CONF = Path(__file__).resolve().parents[1] / "conf" / "reproduce.yaml"
 TINY = ("gemm(m=32, n=32, k=32)", "gemv(m=64, k=64)")
 
 
 def _config(table: str, folder: Path, **values: object) -> DictConfig:
     """A small run of conf/reproduce.yaml by the model, without figures."""
-    config = OmegaConf.load(CONF)
-    del config["hydra"]
+    config = compose([], "reproduce")
     small = {"table": table, "output": str(folder), "limit": 1, "model_trials": 6, "trials": 3, "rounds": 2, "figures": False}
     return OmegaConf.merge(config, small, {"tiers": ["model"]}, values)  # type: ignore[return-value]
 

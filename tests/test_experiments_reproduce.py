@@ -9,16 +9,14 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from experiments.arguments import compose
 from experiments.reproduce import reproduce, show
 from experiments.tables.table import Stamp, Table
-
-CONF = Path(__file__).resolve().parents[1] / "conf" / "reproduce.yaml"
 
 
 def _config(table: str, folder: Path, **values: object) -> DictConfig:
     """As conf/reproduce.yaml, without its part for the command line."""
-    config = OmegaConf.load(CONF)
-    del config["hydra"]
+    config = compose([], "reproduce")
     return OmegaConf.merge(config, {"table": table, "output": str(folder), **values})  # type: ignore[return-value]
 
 

@@ -17,7 +17,6 @@ from experiments.tables.autotvm import fewer_trials
 from experiments.tables.table import Stamp
 from experiments.truth import BestKnown
 
-CONF = Path(__file__).resolve().parents[1] / "conf" / "reproduce.yaml"
 SMALL = "operators=['reduce_sum(m=16, k=65536)']"
 STUDIES = (
     "autotvm_model", "autotvm_recorded", "autotvm_transfer", "ansor_operators", "ansor_operators_recorded", "ansor_ablation",
@@ -27,8 +26,7 @@ STUDIES = (
 
 def _config(table: str, folder: Path, *overrides: str) -> DictConfig:
     """As conf/reproduce.yaml, without its part for the command line."""
-    config = OmegaConf.load(CONF)
-    del config["hydra"]
+    config = compose([], "reproduce")
     given = {"table": table, "output": str(folder), "overrides": list(overrides)}
     return OmegaConf.merge(config, given)  # type: ignore[return-value]
 
