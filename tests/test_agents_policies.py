@@ -75,8 +75,8 @@ def test_an_unknown_agent_is_named() -> None:
 def test_successors_are_the_models_and_each_counts_once(machine: str) -> None:
     envs = ConstructVectorEnv(6, SMALL, machine, space="extended")
     flat = walked(envs, 6)
-    asked: list[int] = []
-    sight = Successors(envs, charge=asked.append)
+    asked: list[tuple[int, list]] = []
+    sight = Successors(envs, charge=lambda count, best: asked.append((count, best.tolist())))
     over = np.array([False] * 5 + [True])
     seen = sight.observe(flat, over)
     assert (seen[:, :NUM_FEATURES] == flat).all() and not seen[5, NUM_FEATURES:].any()
@@ -89,17 +89,21 @@ def test_successors_are_the_models_and_each_counts_once(machine: str) -> None:
         latencies = [graph.latency(s) for s in [envs.schedules[i], *graph.successors(envs.schedules[i]).values()]]
         assert sight.seconds[i, 0] == min(latencies)
     masks[:, [STOP, CACHE, UNCACHE]] = False  # these lead to the same program
-    assert asked == [masks[:5].sum() + 5]
+    count = int(masks[:5].sum() + 5)
+    assert asked == [(count, [[count, sight.seconds[:5].min()]])]  # the best of them counts when all of them are there
 
 
 def test_a_flat_sight_counts_the_programs_gone_through() -> None:
     envs = ConstructVectorEnv(3, SMALL, "h200")
-    asked: list[int] = []
-    sight = Sight(envs, charge=asked.append)
+    asked: list[tuple[int, list]] = []
+    sight = Sight(envs, charge=lambda count, best: asked.append((count, best.tolist())))
     flat = walked(envs, 4)
     assert sight.observe(flat, np.array([False, True, False])) is flat
-    assert asked == [2]
-    assert sight.programs()[1].tolist() == [envs.graphs[i].latency(envs.schedules[i]) for i in (0, 2)]
+    latencies = [envs.graphs[i].latency(envs.schedules[i]) for i in (0, 2)]
+    assert asked == [(2, [[2, min(latencies)]])]
+    assert sight.programs()[1].tolist() == latencies
+    sight.observe(flat, np.array([True, True, True]))
+    assert len(asked) == 1  # nothing was asked, so nothing is charged
 
 
 def test_returns_in_training_are_the_log_speed_up() -> None:
