@@ -7,6 +7,7 @@ analytic model takes its place, so that what is compared with other strategies b
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -47,26 +48,36 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class ModelAnnealing:
+class ModelSearch(ABC):
+    """A search of the model that begins again and again, each round by itself."""
+
+    space: str = "gensor"
+    per_register_tile: int = 2
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Go a round, measure the top of its ranking, again until the budget is spent or nothing new is found."""
+        measure_rankings(self.construct, session, rng, self.per_register_tile)
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """One round; no measurement."""
+        return next(self.rounds(graph, rng))
+
+    @abstractmethod
+    def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
+        """One round after another, each from new random programs."""
+
+
+@dataclass(frozen=True)
+class ModelAnnealing(ModelSearch):
     """Parallel simulated annealing over tile chains and knobs: AutoTVM's search, the score being -log of the model's latency.
 
     The temperature falls linearly from `start_temperature` to 0, so that at the start a program e times slower is gone to one
     time in e. Numbers are ours: AutoTVM's 128 chains of 500 steps are for scores that cost nothing.
     """
 
-    space: str = "gensor"
     chains: int = 16
     steps: int = 128
     start_temperature: float = 0.5
-    per_register_tile: int = 2
-
-    def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Anneal, measure the top of the ranking, again until the budget is spent or nothing new is found."""
-        measure_rankings(self.construct, session, rng, self.per_register_tile)
-
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """One annealing from random programs; no measurement."""
-        return next(self.rounds(graph, rng))
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """One annealing after another, each from new random programs."""
@@ -84,24 +95,14 @@ class ModelAnnealing:
 
 
 @dataclass(frozen=True)
-class ModelEvolution:
+class ModelEvolution(ModelSearch):
     """Evolution of Ansor's sketches, the score being the roofline floor over the model's latency.
 
     Probabilities of mutation and crossover are Ansor's; population and generations are ours, for budgets of thousands.
     """
 
-    space: str = "gensor"
     population: int = 128
     generations: int = 16
-    per_register_tile: int = 2
-
-    def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Evolve, measure the top of the ranking, again until the budget is spent or nothing new is found."""
-        measure_rankings(self.construct, session, rng, self.per_register_tile)
-
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """One evolution from a random population; no measurement."""
-        return next(self.rounds(graph, rng))
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """One evolution after another, each from a new random population."""
