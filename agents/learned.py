@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +22,7 @@ POLICIES = Path(__file__).resolve().parent.parent / "results" / "policies"
 
 
 @dataclass(frozen=True)
-class Learned:
+class Learned(ABC):
     """A search with a policy. The programs it saw are ranked by the model, and the top is measured.
 
     The checkpoint is a folder with `policy.zip` and `card.json`; by default the one shipped for the hardware's kind. It was
@@ -51,9 +52,9 @@ class Learned:
         else:
             measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
+    @abstractmethod
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The fastest programs seen, fastest by the model first; no measurement."""
-        raise NotImplementedError(f"{type(self).__name__} is no search of its own")
 
     def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
         """How the policy for a task was learned, and its model."""
