@@ -62,7 +62,7 @@ def make(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
 
 def make_axes(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
     """A policy over the flat observation that treats axes as a set."""
-    network = {"width": settings["width"], "axes": True, "actions": [], "features": 0}
+    network = {"width": settings["width"], "axes": True, "actions": [], "features": 0, **hidden(settings)}
     return make_with(NetworkPolicy, {"network": network}, settings, env, seed)
 
 
@@ -70,9 +70,15 @@ def make_successors(settings: Mapping[str, Any], env: Any, seed: int) -> Maskabl
     """A policy that scores successors; with `axes` its view of the state is that of `ppo_axes`."""
     actions = successor_actions(env.get_attr("tasks")[0].space).tolist()
     network = {
-        "width": settings["width"], "axes": settings["axes"], "actions": actions, "features": NUM_SUCCESSOR_FEATURES
+        "width": settings["width"], "axes": settings["axes"], "actions": actions, "features": NUM_SUCCESSOR_FEATURES,
+        **hidden(settings),
     }  # fmt: skip
     return make_with(NetworkPolicy, {"network": network}, settings, env, seed)
+
+
+def hidden(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the network does not look at, as its argument; nothing is hidden where the settings do not say."""
+    return {"hidden": tuple(settings.get("hidden") or ())}
 
 
 def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gensor_gym.env.observation import NUM_FEATURES, OFFSETS
+from gensor_gym.env.observation import GROUPS, NUM_FEATURES, OFFSETS
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
@@ -17,6 +17,13 @@ _MOVES = 6
 """Features of an axis in the group `operator` beside its extent: whether it moves each of three tensors, and contiguously."""
 _OF_AXES = ("tile", "inverse_tile", "set_vthread", "inverse_vthread")
 PRIMITIVES = tuple(dict.fromkeys(action.primitive for action in ACTIONS))
+HIDEABLE: dict[str, slice] = {
+    "kind": slice(OFFSETS["operator"] + MAX_AXES, OFFSETS["operator"] + GROUPS["operator"]),
+    "hardware": slice(OFFSETS["hardware"], OFFSETS["hardware"] + GROUPS["hardware"]),
+}
+"""What a network can be told not to look at, in the flat observation: of the group `operator` all but the extents, which tells
+classes of operators apart; figures of the hardware. Constant in an episode, and on what was not trained on unlike anything seen.
+"""
 
 
 def axis_places() -> list[list[int]]:
@@ -30,6 +37,16 @@ def axis_places() -> list[list[int]]:
         ]
         for axis in range(MAX_AXES)
     ]
+
+
+def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
+    """1 for every flat feature [F] that is looked at, else 0; ValueError names what cannot be hidden."""
+    if unknown := [name for name in hidden if name not in HIDEABLE]:
+        raise ValueError(f"agent.hidden {unknown}: expected some of {sorted(HIDEABLE)}")
+    shown = torch.ones(NUM_FEATURES)
+    for name in hidden:
+        shown[HIDEABLE[name]] = 0.0
+    return shown
 
 
 def perceptron(sizes: list[int]) -> nn.Sequential:
@@ -154,9 +171,12 @@ class ActorCritic(nn.Module):
     The critic is flat: it is needed in training alone, and for leaves of a tree, and is the cheaper so.
     """
 
-    def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
-        """`actions` with successors in the observation, none for the flat one; `features` of each."""
+    shown: torch.Tensor
+
+    def __init__(self, width: int, axes: bool, actions: list[int], features: int, hidden: tuple[str, ...] = ()) -> None:
+        """`actions` with successors in the observation, none for the flat one; `features` of each; `hidden` of `HIDEABLE`."""
         super().__init__()
+        self.register_buffer("shown", all_but(hidden), persistent=False)
         self.count, self.features = len(actions), features
         body = AxisSet if axes else Flat
         self.state = body(width)
@@ -172,7 +192,7 @@ class ActorCritic(nn.Module):
 
     def forward_actor(self, observation: torch.Tensor) -> torch.Tensor:
         """Logits of all actions."""
-        context, embedded = self.state(observation[:, :NUM_FEATURES])
+        context, embedded = self.state(self._flat(observation))
         if self.scores is None:
             assert self.logits is not None
             return self.logits(context, embedded)
@@ -180,7 +200,7 @@ class ActorCritic(nn.Module):
 
     def forward_critic(self, observation: torch.Tensor) -> torch.Tensor:
         """The critic's features: of the state, and of what every successor gains."""
-        context = self.critic(observation[:, :NUM_FEATURES])[0]
+        context = self.critic(self._flat(observation))[0]
         if self.ahead is None:
             return context
         return self.ahead(torch.cat([context, self._successors(observation)[:, :, :2].flatten(1)], 1))
@@ -189,6 +209,10 @@ class ActorCritic(nn.Module):
         """The layers that give logits."""
         layers = [self.scores.last[-1]] if self.scores is not None else [self.logits.others, self.logits.along]  # type: ignore[union-attr]
         return [layer for layer in layers if isinstance(layer, nn.Linear)]
+
+    def _flat(self, observation: torch.Tensor) -> torch.Tensor:
+        """The flat part of observations [B, F], zero where hidden."""
+        return observation[:, :NUM_FEATURES] * self.shown
 
     def _successors(self, observation: torch.Tensor) -> torch.Tensor:
         """The successors' part of observations, [B, A, F]."""

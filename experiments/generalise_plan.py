@@ -66,8 +66,15 @@ class Plan:
     policies: tuple[Contender, ...]
     strategies: dict[str, dict[int, tuple[str, dict[str, Any]]]]
     """Name -> number of evaluations that its values are for (0 where they are for any) -> registered name, values."""
+    begun: dict[str, int]
+    """Strategy -> number of seeds that it is begun with, where they are fewer than the policies'."""
     reference: str
     config: dict[str, Any]
+
+    def seeds_of(self, strategy: str) -> tuple[int, ...]:
+        """For every policy's seed the search's that is paired with it: itself, or one of the fewer, in turn."""
+        count = self.begun.get(strategy, len(self.seeds))
+        return tuple(self.seeds[i % count] for i in range(len(self.seeds)))
 
 
 def plan_of(config: DictConfig) -> Plan:
@@ -80,7 +87,11 @@ def plan_of(config: DictConfig) -> Plan:
     if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
         raise ValueError(f"seeds {seeds!r}: expected a list of numbers from 0")
     policies = tuple(_learned(name, given) for name, given in (plain["policies"] or {}).items())
-    strategies = {name: _variants(name, given or {}) for name, given in (plain["strategies"] or {}).items()}
+    given_strategies = {name: dict(given or {}) for name, given in (plain["strategies"] or {}).items()}
+    begun = {
+        name: _begun(name, given.pop("seeds"), seeds) for name, given in given_strategies.items() if "seeds" in given
+    }
+    strategies = {name: _variants(name, given) for name, given in given_strategies.items()}
     if plain["reference"] not in strategies:
         raise ValueError(f"reference {plain['reference']!r}: expected one of the strategies, {sorted(strategies)}")
     if twice := set(strategies) & {policy.name for policy in policies}:
@@ -93,7 +104,7 @@ def plan_of(config: DictConfig) -> Plan:
         machines.get(plain["env"]["hardware"]).name, plain["env"]["space"], plain["evaluations"],
         _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), _numbers("seconds", plain["seconds"], None),
         tuple(dict.fromkeys(seeds)), plain["processes"], plain["nodes"], plain["resamples"],
-        bool(plain["figures"]), Path(plain["output"]), policies, strategies, plain["reference"], plain,
+        bool(plain["figures"]), Path(plain["output"]), policies, strategies, begun, plain["reference"], plain,
     )  # fmt: skip
 
 
@@ -105,6 +116,13 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
     if not kept:
         raise ValueError(f"{name} {values!r}: expected at least one of at most {most}")
     return kept
+
+
+def _begun(name: str, count: Any, seeds: list[int]) -> int:
+    """A strategy's number of seeds; ValueError for one that is none."""
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"strategies.{name}.seeds {count!r}: expected a number, 1 or more")
+    return min(count, len(dict.fromkeys(seeds)))
 
 
 def _learned(name: str, given: dict[str, Any]) -> Contender:
@@ -145,7 +163,9 @@ def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trai
         for count, (registered, values) in variants.items():
             label = f"{name}{BUDGET}{count}" if count else name
             found += [
-                Search(label, registered, values, task, *of, seed, plan.evaluations) for task in tasks for seed in plan.seeds
+                Search(label, registered, values, task, *of, seed, plan.evaluations)
+                for task in tasks
+                for seed in dict.fromkeys(plan.seeds_of(name))
             ]
     for learned in plan.policies:
         for trained in policies[learned.name]:

@@ -31,7 +31,8 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         "of every program that a search, or a policy's environment, looks at. Interquartile means (IQM) over operators and "
         "seeds; in brackets 95 % intervals of a bootstrap over operators and training seeds, a seed being the same policy on "
         "all operators. "
-        "Seed i of a search is paired with policy i. Before its first program a search has the unscheduled one.", "",
+        f"Seed i of a search is paired with policy i{_fewer(summary)}. Before its first program a search has the unscheduled one.",
+        "",
         *_curves(summary),
     ]  # fmt: skip
     for name, policy in summary["policies"].items():
@@ -40,6 +41,13 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     for name in figures:
         lines += ["", f"![{name}]({name})"]
     return "\n".join(lines) + "\n"
+
+
+def _fewer(summary: dict[str, Any]) -> str:
+    """Which searches were begun with fewer seeds."""
+    fewer = {name: count for name, count in summary["begun"].items() if count < len(summary["seeds"])}
+    told = ", ".join(f"{name} {count}" for name, count in fewer.items())
+    return f"; some were begun with fewer seeds ({told}), each paired with several policies in turn" if fewer else ""
 
 
 def show(console: Console, summary: dict[str, Any]) -> None:

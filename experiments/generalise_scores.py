@@ -72,9 +72,9 @@ class Study:
         return np.array([task.certificate.optimum for task in self.tasks])
 
     def grid(self, name: str) -> list[list[dict[str, Any]]]:
-        """Lines [tasks][seeds] of a search by its own name."""
-        of = self._rows[name]
-        return [[of[task.text, seed] for seed in self.plan.seeds] for task in self.tasks]
+        """Lines [tasks][seeds] of a search by its own name, beside the seeds of the policies."""
+        of, seeds = self._rows[name], self.plan.seeds_of(name.partition(BUDGET)[0])
+        return [[of[task.text, seed] for seed in seeds] for task in self.tasks]
 
     def variants(self, name: str) -> dict[int, str]:
         """Names of searches by the evaluations that their values are for."""
@@ -167,7 +167,7 @@ def summarise(study: Study, unknown: dict[str, str]) -> dict[str, Any]:
         "fingerprint": fingerprint(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "part": plan.part, "hardware": plan.hardware, "space": plan.space, "evaluations": plan.evaluations,
-        "seeds": list(plan.seeds), "checkpoints": list(plan.checkpoints), "seconds": list(plan.seconds),
+        "seeds": list(plan.seeds), "begun": plan.begun, "checkpoints": list(plan.checkpoints), "seconds": list(plan.seconds),
         "reference": plan.reference, "processes": plan.processes, "left_out": list(plan.left_out), "unknown": unknown,
         "tasks": [
             {

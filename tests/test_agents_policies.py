@@ -17,14 +17,14 @@ from agents.cloning import examples, imitate, of_task, optimum, way_to
 from agents.guide import Guide
 from agents.learned import Learned, load_policy
 from agents.learners import LEARNERS, get_learner
-from agents.networks import ActorCritic
+from agents.networks import HIDEABLE, ActorCritic
 from agents.seen import SeenVecEnv
 from agents.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
 from experiments.arguments import CONF, compose
 from experiments.train import make_env, settings_of, write_card
 from experiments.variants import with_variants
 from gensor_gym import ConstructionGraph, operators
-from gensor_gym.env.observation import NUM_FEATURES
+from gensor_gym.env.observation import NUM_FEATURES, OFFSETS
 from gensor_gym.env.sb3 import make_sb3
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.env.vector import ConstructVectorEnv
@@ -148,6 +148,24 @@ def test_exchanging_axes_exchanges_their_logits(successors: bool) -> None:
         logits, exchanged = network.forward_actor(seen), network.forward_actor(other)
     torch.testing.assert_close(exchanged, logits[:, [swap[n] for n in range(len(ACTIONS))]])
     assert (logits[:, swap[1 + 3]] != logits[:, 1 + 3]).any()
+
+
+def test_what_is_hidden_changes_no_answer() -> None:
+    """Kind and hardware apart, everything else is looked at."""
+    torch.manual_seed(0)
+    actions = successor_actions("gensor").tolist()
+    network = ActorCritic(16, True, actions, NUM_SUCCESSOR_FEATURES, hidden=("kind", "hardware")).eval()
+    seen = torch.rand(4, NUM_FEATURES + len(actions) * NUM_SUCCESSOR_FEATURES)
+    seen[:, NUM_FEATURES::NUM_SUCCESSOR_FEATURES] = 1.0
+    other, third = seen.clone(), seen.clone()
+    for hidden in HIDEABLE.values():
+        other[:, hidden] = torch.rand(4, hidden.stop - hidden.start)
+    third[:, OFFSETS["operator"]] += 1.0  # an extent
+    with torch.no_grad():
+        for one, two, changed in zip(network(seen), network(other), network(third), strict=True):
+            assert (one == two).all() and (one != changed).any()
+    with pytest.raises(ValueError, match=r"agent.hidden \['tiles'\]: expected some of \['hardware', 'kind'\]"):
+        ActorCritic(16, True, actions, NUM_SUCCESSOR_FEATURES, hidden=("tiles",))
 
 
 def test_a_saved_policy_answers_as_before_and_never_illegally(trained: Path) -> None:
