@@ -13,6 +13,7 @@ from agents.learned import Learned
 from agents.learners import Learner
 from agents.ranking import Construction, ranked
 from agents.sight import Sight
+from agents.trails import Trails
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.actions import STOP
@@ -73,15 +74,17 @@ def rollout(
 ) -> int:
     """One episode in every environment of the sight, which remembers the programs; returns the steps taken in all.
 
-    Environment 0 takes the most probable legal action, the others sample.
+    Environment 0 takes the most probable legal action, the others sample; none goes back to where it has been. The environments
+    are of one task.
     """
     flat, _ = envs.reset(seed=int(rng.integers(2**31)))
-    over, steps = np.zeros(envs.num_envs, dtype=bool), 0
+    over, steps, trails = np.zeros(envs.num_envs, dtype=bool), 0, Trails(envs.tasks.graphs[0], envs.num_envs)
     while True:
         live = np.flatnonzero(~over)
         seen, masks = sight.observe(flat, over)[live], envs.action_masks()[live]
         actions = np.full(envs.num_envs, STOP)
-        actions[live] = act(learner.logits(model, seen, masks) / temperature, live == 0, rng)
+        scores = drawn(learner.logits(model, seen, masks) / temperature, live == 0, rng)
+        actions[live] = trails.choose(live, envs.rows[live], scores)
         steps += len(live)
         flat, _, ended, _, _ = envs.step(actions)
         over |= ended
@@ -91,6 +94,7 @@ def rollout(
             flat, _ = envs.reset(options={"reset_mask": ended})
 
 
-def act(logits: np.ndarray, greedy: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Actions int64 [B] from logits [B, N]: the most probable where `greedy` [B], else drawn by `rng`."""
-    return (logits + np.where(greedy[:, None], 0.0, rng.gumbel(size=logits.shape))).argmax(axis=1)
+def drawn(logits: np.ndarray, greedy: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Scores [B, N] of which the highest is the action: the most probable one where `greedy` [B], else drawn by `rng`."""
+    scores: np.ndarray = logits + np.where(greedy[:, None], 0.0, rng.gumbel(size=logits.shape))
+    return scores

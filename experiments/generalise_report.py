@@ -31,8 +31,8 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         "of every program that a search, or a policy's environment, looks at. Interquartile means (IQM) over operators and "
         "seeds; in brackets 95 % intervals of a bootstrap over operators and training seeds, a seed being the same policy on "
         "all operators. "
-        f"Seed i of a search is paired with policy i{_fewer(summary)}. Before its first program a search has the unscheduled one.",
-        "",
+        f"Seed i of a search is paired with policy i{_fewer(summary)}. Before its first program a search has the unscheduled "
+        "one.", "",
         *_curves(summary),
     ]  # fmt: skip
     for name, policy in summary["policies"].items():

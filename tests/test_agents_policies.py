@@ -20,6 +20,7 @@ from agents.learners import LEARNERS, get_learner
 from agents.networks import HIDEABLE, ActorCritic
 from agents.seen import SeenVecEnv
 from agents.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
+from agents.trails import Trails
 from experiments.arguments import CONF, compose
 from experiments.train import make_env, settings_of, write_card
 from experiments.variants import with_variants
@@ -279,3 +280,30 @@ def test_training_by_command_leaves_a_policy_with_its_card(tmp_path: Path) -> No
     assert card["evaluation"]["tasks"] == 1 and card["evaluation"]["validation_latency_over_markov"] > 0
     assert not (tmp_path / "last.zip").exists()
     assert len((tmp_path / "curve.jsonl").read_text().splitlines()) >= 1
+
+
+def test_no_episode_goes_back_to_where_it_has_been() -> None:
+    """Whatever the scores are: the most wanted moves undo each other, and an episode with nowhere new to go stops."""
+    graph = ConstructionGraph(SMALL[0], "h200", "gensor")
+    trails, rows = Trails(graph, 2), np.stack([graph.initial().row] * 2)
+    legal = graph.action_masks(rows)[0]
+    up = next(n for n in np.flatnonzero(legal) if ACTIONS[n].primitive == "tile")
+    down = next(n for n, action in enumerate(ACTIONS) if action.primitive == "inverse_tile" and action.axis == ACTIONS[up].axis)
+    wanted = np.zeros(len(ACTIONS))
+    wanted[[down, up, STOP]] = [2.0, 1.0, -1.0]
+    been = {rows[0].tobytes()}
+    for _ in range(200):
+        scores = np.where(graph.action_masks(rows), wanted, -np.inf)
+        actions = trails.choose(np.arange(2), rows, scores)
+        if (actions == STOP).all():
+            break
+        rows, allowed = graph.transitions(rows, actions)
+        assert allowed.all() and rows[0].tobytes() not in been
+        been.add(rows[0].tobytes())
+    assert len(been) > 4
+    here = graph.initial().row[None]
+    alone, around = Trails(graph, 1), graph.transitions(np.repeat(here, legal.sum() - 1, 0), np.flatnonzero(legal)[1:])[0]
+    alone.been[0] |= {row.tobytes() for row in around}
+    scores = np.where(legal, wanted, -np.inf)[None]
+    scores[0, STOP] = -np.inf
+    assert alone.choose(np.zeros(1, dtype=int), here, scores).tolist() == [STOP]
