@@ -124,7 +124,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
                 "evaluations=600", "seconds=[0.01,0.1]", "processes=1", "resamples=60", f"output={folder / 'out'}",
                 f"policies.ppo_successors.folder='{folder}/p{{seed}}'", "policies.ppo_successors.best_of=4",
                 f"strategies.markov_tuned.tuned={tuned}",
-                "~strategies.beam", "~strategies.model_evolution", "strategies.random_walk.seeds=1",
+                "~strategies.beam", "~strategies.model_evolution", "strategies.model_annealing.seeds=1",
             ],
             name="generalise",
         )
@@ -138,11 +138,11 @@ def summary(plan: Plan) -> dict:
 
 def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
     lines = (plan.output / "lines.jsonl").read_text().splitlines()
-    assert len(lines) == 3 * 2 * (3 + 2 + 2) + 3  # operators, seeds; plain strategies, tuned ones, searches of the policy
+    assert len(lines) == 3 * 2 * (2 + 2 + 2) + 3  # operators, seeds; plain strategies, tuned ones, searches of the policy
     assert [task["operator"] for task in summary["tasks"]] == [str(operators.parse(t)) for t in (GEMM, GEMV, DEPTHWISE)]
     assert len(summary["left_out"]) == 1 and "elementwise" in summary["left_out"][0]
     text = (plan.output / "summary.md").read_text()
-    assert "(random_walk 1), each paired with several policies" in text
+    assert "(model_annealing 1), each paired with several policies" in text
     assert "elementwise" in text and "class held out" in text and "break-even" in text and "markov_tuned" in text
     for name in ("regret_by_evaluations", "regret_by_seconds", "profiles_ppo_successors"):
         assert (plan.output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -173,7 +173,7 @@ def test_tuned_values_are_those_of_the_nearest_number(plan: Plan, summary: dict)
         assert found.regret("markov_tuned", [count]).tolist() == found._best(variant, at, 0).tolist()
     several = found.regret("greedy", [1, 10, 600])
     assert (np.diff(several, axis=2) <= 0).all() and (several >= 0).all()
-    few = found.regret("random_walk", [600])  # begun with one seed, which is paired with both policies
+    few = found.regret("model_annealing", [600])  # begun with one seed, which is paired with both policies
     assert few[:, 0].tolist() == few[:, 1].tolist() and several[:, 0].tolist() != several[:, 1].tolist()
     per_task = np.broadcast_to(np.array([[[5.0]], [[10.0]], [[600.0]]]), (3, 2, 1))
     assert found.regret("greedy", per_task)[1, 0, 0] == several[1, 0, 1]
