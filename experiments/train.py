@@ -42,9 +42,11 @@ from gensor_gym.graph.layout import LAYOUT_VERSION
 
 def write_card(config: dict[str, Any], folder: Path, seconds: float, steps: int, **more: object) -> None:
     """Configuration, data, cost and evaluation beside the policy."""
+    parts = sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
     card = {
         "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
-        "split": "v1 train", "operators": config["operators"], "training_seconds": round(seconds, 1), "training_steps": steps,
+        "split": f"v1 {', '.join(parts)}", "operators": config["operators"],
+        "training_seconds": round(seconds, 1), "training_steps": steps,
         "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
     }  # fmt: skip
     temporary = folder / "card.json.tmp"
