@@ -112,8 +112,8 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
     """All strategies at the policy's own evaluations."""
     rows = [
         (
-            name, interval_text(other["iqm"], 1), f"{100 * other['mean']:.1f} %", interval_text(other["over"], 1, sign=True),
-            p_text(other["over"]["p_holm"]), f"{other['over']['improves']:.0%}",
+            name, interval_text(other["iqm"], 1), interval_text(other["iqm_over"], 1, sign=True), f"{100 * other['mean']:.1f} %",
+            interval_text(other["over"], 1, sign=True), p_text(other["over"]["p_holm"]), f"{other['over']['improves']:.0%}",
         )
         for name, other in one["beside"].items()
     ]  # fmt: skip
@@ -121,10 +121,10 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
     return [
         f"### {label.capitalize()}, beside searches stopped at the same evaluations", "",
         "On every operator and with every seed the search is stopped at exactly the evaluations that the policy took there. "
-        "Difference: mean regret of the policy less that of the search (negative: the policy is better); p of a sign-flip test "
-        f"on the operators' means, adjusted by Holm over the strategies (not below {p_text(least)} with so many); "
+        "Differences: IQM, and mean, of the policy less that of the search, paired (negative: the policy is better); p of a "
+        f"sign-flip test on the operators' means, adjusted by Holm over the strategies (not below {p_text(least)} with so many); "
         "chance that the policy is ahead on an operator.", "",
-        *table(("search", "IQM regret", "mean regret", "policy less search", "p", "ahead"), rows), "",
+        *table(("search", "IQM regret", "policy less search", "mean regret", "policy less search", "p", "ahead"), rows), "",
     ]  # fmt: skip
 
 

@@ -14,7 +14,16 @@ from rich.console import Console
 
 from agents import get_strategy
 from agents.watched import Curve, WatchedGraph
-from experiments import generalise, generalise_costs, generalise_report, paired, policies, statistics, tune_evaluations
+from experiments import (
+    generalise,
+    generalise_costs,
+    generalise_report,
+    generalise_scores,
+    paired,
+    policies,
+    statistics,
+    tune_evaluations,
+)
 from experiments.anytime import Search, constructing, run_search, spend
 from experiments.arguments import compose
 from experiments.generalise import Kept, study
@@ -153,6 +162,15 @@ def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
         difference = one["best of 4"]["mean"]["mean"] - other["mean"]
         assert other["over"]["mean"] == pytest.approx(difference), name
         assert other["over"]["low"] <= difference <= other["over"]["high"]
+        assert other["iqm_over"]["mean"] == pytest.approx(one["best of 4"]["iqm"]["mean"] - other["iqm"]["mean"]), name
+
+
+def test_the_difference_of_interquartile_means_is_paired() -> None:
+    """What all scores have in common does not widen the interval, however far they lie apart."""
+    theirs = np.random.default_rng(0).exponential(1.0, size=(12, 5, 1))
+    assert generalise_scores.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
+    shuffled = theirs[::-1] - 0.5
+    assert generalise_scores.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
 
 
 def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: pytest.MonkeyPatch) -> None:
