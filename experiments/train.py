@@ -60,6 +60,9 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     for name in ("curve_every", "eval_every", "checkpoint_every"):
         if not isinstance(config[name], int) or config[name] < 0:
             raise ValueError(f"{name} is {config[name]!r}; expected a number of steps, or 0 for never")
+    for name, least in (("steps", 1), ("variants", 0)):
+        if type(config[name]) is not int or config[name] < least:
+            raise ValueError(f"{name} is {config[name]!r}; expected a whole number, {least} or more")
     if config["wandb"]["mode"] not in WANDB_MODES:
         raise ValueError(f"wandb.mode {config['wandb']['mode']!r}: expected one of {', '.join(WANDB_MODES)}")
     return config
