@@ -60,7 +60,8 @@ def read_entries(folder: Path, suite: Suite) -> list[Entry]:
 
 def _entry(name: str, files: Mapping[SuiteTask, Path], suite: Suite) -> Entry:
     """One agent's files, verified."""
-    outcomes, headers = {}, []
+    outcomes: dict[SuiteTask, Outcome] = {}
+    headers: list[Mapping[str, Any]] = []
     for task, path in files.items():
         verified = verify_file(path)
         header = verified.header
