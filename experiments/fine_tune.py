@@ -17,6 +17,7 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
+from stable_baselines3.common.callbacks import BaseCallback
 
 from agents.learned import load_policy, read_card
 from agents.seen import SeenVecEnv
@@ -24,6 +25,7 @@ from experiments.anytime import digest_of_policy
 from experiments.folders import make_folder
 from experiments.measured_reward import MeasuredVectorEnv, Timings
 from experiments.results import write_text
+from experiments.watch import LAST, read_rows
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
@@ -34,36 +36,49 @@ from gensor_gym.operators.types import Operator
 CURVE = "measured_curve.jsonl"
 
 
-class Until:
-    """A callback of stable-baselines3 that ends learning when enough was measured, and saves the policy after every rollout."""
+class Until(BaseCallback):
+    """Ends learning when enough was measured, and saves the policy whenever a rollout has been learned from."""
 
     def __init__(self, timings: Timings, config: DictConfig, folder: Path, spent: float) -> None:
         """`spent`: seconds that earlier runs of the same command took."""
+        super().__init__()
         self.timings, self.config, self.folder = timings, config, folder
-        self._begin, self._saved = time.perf_counter() - spent, 0
+        self._begin, self._first = time.perf_counter() - spent, 0
 
     @property
     def elapsed(self) -> float:
         """Seconds of all runs of the command."""
         return time.perf_counter() - self._begin
 
-    def __call__(self, scope: dict[str, Any], _: dict[str, Any]) -> bool:
-        """Whether to go on; `scope` holds the variables of the loop that collects steps."""
-        model = scope["self"]
-        rollouts = model.num_timesteps // (self.config.ppo.n_steps * self.config.num_envs)
-        if rollouts > self._saved:
-            self._saved = rollouts
-            self._save(model)
-        return self.timings.spent < self.config.measurements and self.elapsed < self.config.seconds
+    def _on_training_start(self) -> None:
+        """Nothing has been learned yet in this run."""
+        self._first = self.model.num_timesteps
 
-    def _save(self, model: Any) -> None:
-        """The policy, and a point of the curve."""
-        model.save(self.folder / "last.zip")
-        episodes = model.ep_info_buffer or []
+    def _on_rollout_start(self) -> None:
+        """The rollout before, if there was one, has been learned from."""
+        if self.model.num_timesteps > self._first:
+            self._save()
+
+    def _on_step(self) -> bool:
+        """Whether to go on."""
+        return bool(self.timings.spent < self.config.measurements and self.elapsed < self.config.seconds)
+
+    def _save(self) -> None:
+        """The policy, whole or not at all, and a point of the curve."""
+        self.model.save(self.folder / "saving.zip")
+        (self.folder / "saving.zip").replace(self.folder / LAST)
+        episodes: Any = self.model.ep_info_buffer or []
         mean = sum(e["r"] for e in episodes) / len(episodes) if episodes else None
         point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean}
         with (self.folder / CURVE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(point) + "\n")
+
+
+def seconds_before(folder: Path) -> float:
+    """Seconds that earlier runs of the command took until the last point of the curve; a torn last line is dropped."""
+    points = read_rows(folder / CURVE)
+    write_text(folder / CURVE, "".join(json.dumps(point) + "\n" for point in points))
+    return float(points[-1]["seconds"]) if points else 0.0
 
 
 def chosen(config: DictConfig) -> list[Operator]:
@@ -113,10 +128,9 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
     if card["fingerprint"] != fingerprint():
         raise ValueError(f"checkpoint {source} is of fingerprint {card['fingerprint']}, this version has {fingerprint()}")
     envs = environments_of(config, card, begun)
-    last, curve = begun / "last.zip", begun / CURVE
-    resumed = last.exists()
-    spent = json.loads(curve.read_text().splitlines()[-1])["seconds"] if resumed else 0.0
-    model = load(last if resumed else source / "policy.zip", envs, config)
+    resumed = (begun / LAST).exists()
+    spent = seconds_before(begun) if resumed else 0.0
+    model = load(begun / LAST if resumed else source / "policy.zip", envs, config)
     model.set_random_seed(config.seed + envs.timings.spent)
     until = Until(envs.timings, config, begun, spent)
     with console.status(f"fine-tuning {source} on {envs.timings.backend.device(machines.get(config.env.hardware))}"):

@@ -126,7 +126,9 @@ def _begun(name: str, count: Any, seeds: list[int]) -> int:
 
 
 def _learned(name: str, given: dict[str, Any]) -> Contender:
-    """One policy of the configuration; ValueError where its strategy takes no checkpoint."""
+    """One policy of the configuration; ValueError where an entry is missing or its strategy takes no checkpoint."""
+    if missing := [entry for entry in ("of", "folder") if not (isinstance(given, dict) and given.get(entry))]:
+        raise ValueError(f"policies.{name} {given!r}: expected {' and '.join(missing)} in it")
     of, fields = given["of"], set()
     if of in STRATEGIES:
         fields = {field.name for field in dataclasses.fields(type(get_strategy(of)))}  # type: ignore[arg-type]

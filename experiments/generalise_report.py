@@ -14,6 +14,7 @@ from experiments.wording import seconds_text
 
 PARTS = {
     "test": "The test part of split v1: no operator of it, nor a near one, was trained, tuned or fitted on.",
+    "train": "The train part, on which policies learn: no result on unseen operators.",
     "validation": "The validation part, on which values are chosen: for development, no result on unseen operators.",
 }
 
@@ -119,8 +120,8 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
     """All strategies at the policy's own evaluations."""
     rows = [
         (
-            name, interval_text(other["iqm"], 1), f"{100 * other['mean']:.1f} %", interval_text(other["over"], 1, sign=True),
-            p_text(other["over"]["p_holm"]), f"{other['over']['improves']:.0%}",
+            name, interval_text(other["iqm"], 1), interval_text(other["iqm_over"], 1, sign=True), f"{100 * other['mean']:.1f} %",
+            interval_text(other["over"], 1, sign=True), p_text(other["over"]["p_holm"]), f"{other['over']['improves']:.0%}",
         )
         for name, other in one["beside"].items()
     ]  # fmt: skip
@@ -128,10 +129,10 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
     return [
         f"### {label.capitalize()}, beside searches stopped at the same evaluations", "",
         "On every operator and with every seed the search is stopped at exactly the evaluations that the policy took there. "
-        "Difference: mean regret of the policy less that of the search (negative: the policy is better); p of a sign-flip test "
-        f"on the operators' means, adjusted by Holm over the strategies (not below {p_text(least)} with so many); "
+        "Differences: IQM, and mean, of the policy less that of the search, paired (negative: the policy is better); p of a "
+        f"sign-flip test on the operators' means, adjusted by Holm over the strategies (not below {p_text(least)} with so many); "
         "chance that the policy is ahead on an operator.", "",
-        *table(("search", "IQM regret", "mean regret", "policy less search", "p", "ahead"), rows), "",
+        *table(("search", "IQM regret", "policy less search", "mean regret", "policy less search", "p", "ahead"), rows), "",
     ]  # fmt: skip
 
 
@@ -159,13 +160,16 @@ def _break_even(found: dict[str, Any]) -> list[str]:
         text = seconds_text if unit == "seconds" else lambda value: f"{value:,.0f}"
         theirs = "never in this study" if one["theirs"] is None else text(one["theirs"])
         bound = "at most " if one["theirs"] is None else ""
-        even = "never" if one["operators"] is None else f"{bound}{one['operators']:,.0f}"
+        never = "not known" if one["theirs"] is None else "never"
+        even = never if one["operators"] is None else f"{bound}{one['operators']:,.0f}"
         rows.append((unit, text(one["ours"]), theirs, text(one["training"]), even))
     return [
         "### When training has paid", "",
         f"What an operator costs until the regret is at most {100 * found['regret']:.1f} %, the policy's IQM, and from how many "
         f"operators on a policy, its training included, has cost less than {found['reference']}. Training's evaluations are "
-        "steps of the environment.", "",
+        "taken to be steps of the environment, which is too few: programs that a policy looks ahead to, validation, and the "
+        "proofs of optima that it is shown are not among them, nor is the time of those proofs. So both numbers of operators are "
+        "too low ('at most' is said of the search alone).", "",
         *table(("currency", "policy", found["reference"], "training", "break-even operators"), rows), "",
     ]  # fmt: skip
 

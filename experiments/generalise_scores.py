@@ -160,6 +160,16 @@ def interval(statistic: Any, values: np.ndarray, resamples: int) -> list[dict[st
     return [dict(zip(("mean", "low", "high"), row, strict=True)) for row in rows]
 
 
+def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[str, float]:
+    """IQM of our scores less that of others [tasks, seeds, 1], with its paired interval: the same resamples of both."""
+
+    def difference(ours: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return iqm(ours) - iqm(other)
+
+    low, high = statistics.bootstrap(difference, ours, other, resamples=resamples, crossed=True)
+    return {"mean": float(difference(ours, other)[0]), "low": float(low[0]), "high": float(high[0])}
+
+
 def summarise(study: Study, unknown: dict[str, str]) -> dict[str, Any]:
     """Plain values; see `experiments.generalise_report` for how they are to be read. `unknown`: why tasks have no optimum."""
     plan = study.plan
@@ -212,7 +222,10 @@ def _round(study: Study, search: str) -> dict[str, Any]:
         "iqm": interval(iqm, ours, plan.resamples)[0], "mean": interval(mean, ours, plan.resamples)[0],
         "near": float((regret <= NEAR).mean()), "optimal": float((regret == 0.0).mean()),
         "beside": {
-            name: {"iqm": interval(iqm, other, plan.resamples)[0], "mean": float(other.mean()), "over": differences[name][0]}
+            name: {
+                "iqm": interval(iqm, other, plan.resamples)[0], "mean": float(other.mean()), "over": differences[name][0],
+                "iqm_over": iqm_difference(ours, other, plan.resamples),
+            }
             for name, other in theirs.items()
         },
         "groups": _groups(study, ours, theirs[plan.reference]),

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.replay_file import Outcome, verify_file
 from experiments.results import write_text
@@ -20,6 +21,7 @@ from experiments.submit import FOLDER
 from experiments.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
 from experiments.verify import replay_files
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.measure.session import Budget
 
 PAGE = ROOT / "docs" / "leaderboard.md"
 BEGIN, END = "<!-- built by experiments.leaderboard -->", "<!-- end of what is built -->"
@@ -38,11 +40,15 @@ class Entry:
     outcomes: Mapping[SuiteTask, Outcome]
     evaluations: int
     trials: int
-    seeds: tuple[int, ...]
+    seed: int
 
 
 def read_entries(folder: Path, suite: Suite) -> list[Entry]:
-    """Verified entries by name. ValueError where a file is not true, not of the suite, or in another agent's folder."""
+    """Verified entries by name.
+
+    ValueError where a file is not true, not of the suite, in another agent's folder, or of other settings or another seed than
+    the agent's other files.
+    """
     files: dict[str, dict[SuiteTask, Path]] = {}
     for path in replay_files([folder]):
         by_name = {task.name: task for task in suite.tasks}
@@ -54,7 +60,8 @@ def read_entries(folder: Path, suite: Suite) -> list[Entry]:
 
 def _entry(name: str, files: Mapping[SuiteTask, Path], suite: Suite) -> Entry:
     """One agent's files, verified."""
-    outcomes, headers = {}, []
+    outcomes: dict[SuiteTask, Outcome] = {}
+    headers: list[Mapping[str, Any]] = []
     for task, path in files.items():
         verified = verify_file(path)
         header = verified.header
@@ -63,13 +70,25 @@ def _entry(name: str, files: Mapping[SuiteTask, Path], suite: Suite) -> Entry:
             raise ValueError(f"{path}, arguments: expected {task.arguments}, found {arguments}")
         if header["agent"]["name"] != name:
             raise ValueError(f"{path}, agent: expected {name!r} by the folder, found {header['agent']['name']!r}")
-        if header["budget"] is not None and header["budget"] != vars(suite.budget):
-            raise ValueError(f"{path}, budget: expected {vars(suite.budget)}, found {header['budget']}")
+        _check_spent(path, header, suite.budget)
+        if headers and (headers[0]["agent"], headers[0]["seed"]) != (header["agent"], header["seed"]):
+            raise ValueError(f"{path}: agent, settings or seed are not those of its other files: an entry has one of each")
         outcomes[task] = verified.outcome
         headers.append(header)
-    seeds = tuple(sorted({header["seed"] for header in headers}))
     evaluations, trials = (sum(header[field] for header in headers) for field in ("evaluations", "trials"))
-    return Entry(name, outcomes, evaluations, trials, seeds)
+    return Entry(name, outcomes, evaluations, trials, headers[0]["seed"])
+
+
+def _check_spent(path: Path, header: Mapping[str, Any], budget: Budget) -> None:
+    """ValueError where a strategy had another budget than the suite's, or spent more; a policy has one trial and no budget."""
+    searched = header["agent"]["strategy"] is not None
+    allowed = vars(budget) if searched else None
+    if header["budget"] != allowed:
+        raise ValueError(f"{path}, budget: expected {allowed}, found {header['budget']}")
+    most = {"trials": budget.trials if searched else 1, "evaluations": budget.evaluations if searched else None}
+    for name, limit in most.items():
+        if limit is not None and header[name] > limit:
+            raise ValueError(f"{path}, {name}: expected at most {limit}, found {header[name]}")
 
 
 def gaps(entries: Sequence[Entry], suite: Suite) -> dict[str, list[float]]:
@@ -118,7 +137,7 @@ def _summary(entry: Entry, apart: Sequence[float], tasks: int) -> str:
     steps = sum(outcome.steps for outcome in outcomes)
     times = f"{math.exp(sum(apart) / tasks):.3f}" if math.isfinite(sum(apart)) else "?"
     cells = (entry.name, f"{len(outcomes)} of {tasks}", times, over, f"{total:.3f}", f"{steps}", f"{entry.trials}")
-    return " | ".join((*cells, f"{entry.evaluations}", ", ".join(map(str, entry.seeds))))
+    return " | ".join((*cells, f"{entry.evaluations}", f"{entry.seed}"))
 
 
 def _cell(outcome: Outcome | None) -> str:

@@ -29,10 +29,12 @@ from experiments.suite import SUITE, SuiteTask, read_suite
 from gensor_gym.env import CONSTRUCT
 from gensor_gym.exact.paths import actions_to
 from gensor_gym.fingerprint import fingerprint
-from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.graph.actions import CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.measure.session import Budget, Session, Task
 
 FOLDER = ROOT / "results" / "leaderboard"
+SAME_PROGRAM = (STOP, CACHE, UNCACHE)
+"""Actions that lead to no other program."""
 Policy = Callable[[Any, np.ndarray, np.random.Generator], int]
 """(observation, legal actions bool [N], random numbers) -> action."""
 
@@ -102,17 +104,24 @@ def _searched(header: dict[str, Any], task: SuiteTask, entrant: Entrant, seed: i
 
 
 def played(header: Mapping[str, Any], policy: Policy, seed: int) -> str:
-    """An episode of a policy. What it sees of the model counts: one evaluation for each observation of a running episode."""
+    """An episode of a policy.
+
+    What it sees of the model counts: of every observation of a running episode the program itself, and where it shows
+    successors, each that is another program.
+    """
     recorder = Recorder({**header, "evaluations": 0, "trials": 1})
     rng = np.random.default_rng(seed)
     taken: list[int] = []
+    ahead, evaluations = header["arguments"].get("observation") == "successors", 0
     while recorder.outcome is None:
-        action = int(policy(recorder.observation, recorder.info["action_mask"].astype(bool), rng))
+        legal = recorder.info["action_mask"].astype(bool)
+        evaluations += 1 + (int(np.delete(legal, SAME_PROGRAM).sum()) if ahead else 0)
+        action = int(policy(recorder.observation, legal, rng))
         if not 0 <= action < NUM_ACTIONS:
             raise ValueError(f"policy gave action {action} in step {len(taken) + 1}: expected 0 to {NUM_ACTIONS - 1}")
         recorder.step(action)
         taken.append(action)
-    return record({**header, "evaluations": len(taken), "trials": 1}, taken)
+    return record({**header, "evaluations": evaluations, "trials": 1}, taken)
 
 
 def load_policy(text: str) -> Policy:

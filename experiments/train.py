@@ -42,9 +42,11 @@ from gensor_gym.graph.layout import LAYOUT_VERSION
 
 def write_card(config: dict[str, Any], folder: Path, seconds: float, steps: int, **more: object) -> None:
     """Configuration, data, cost and evaluation beside the policy."""
+    parts = sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
     card = {
         "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
-        "split": "v1 train", "operators": config["operators"], "training_seconds": round(seconds, 1), "training_steps": steps,
+        "split": f"v1 {', '.join(parts)}", "operators": config["operators"],
+        "training_seconds": round(seconds, 1), "training_steps": steps,
         "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
     }  # fmt: skip
     temporary = folder / "card.json.tmp"
@@ -58,6 +60,9 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     for name in ("curve_every", "eval_every", "checkpoint_every"):
         if not isinstance(config[name], int) or config[name] < 0:
             raise ValueError(f"{name} is {config[name]!r}; expected a number of steps, or 0 for never")
+    for name, least in (("steps", 1), ("variants", 0)):
+        if type(config[name]) is not int or config[name] < least:
+            raise ValueError(f"{name} is {config[name]!r}; expected a whole number, {least} or more")
     if config["wandb"]["mode"] not in WANDB_MODES:
         raise ValueError(f"wandb.mode {config['wandb']['mode']!r}: expected one of {', '.join(WANDB_MODES)}")
     return config

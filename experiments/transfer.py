@@ -36,15 +36,19 @@ Policies = dict[str, Sequence[Trained]]
 
 
 def plans_of(config: DictConfig) -> dict[str, Plan]:
-    """A plan for each hardware that is tested; ValueError names what is wrong, or says that one policy is expected."""
+    """A plan for each hardware that is tested, by its full name.
+
+    ValueError names what is wrong, or says that one policy is expected.
+    """
     plain: Any = OmegaConf.to_container(config, resolve=True)
     tested = plain["env"]["hardware"]
     if not isinstance(tested, list) or len(tested) < 2:
         raise ValueError(f"env.hardware {tested!r}: expected a list of two or more")
-    if len(plain["policies"]) != 1:
-        raise ValueError(f"policies {sorted(plain['policies'])}: a transfer matrix is of one kind of policy")
+    if len(plain["policies"] or {}) != 1:
+        raise ValueError(f"policies {sorted(plain['policies'] or {})}: a transfer matrix is of one kind of policy")
     rest = {"checkpoints": [plain["evaluations"]], "seconds": [1.0]}
-    return {hw: plan_of(OmegaConf.create({**plain, **rest, "env": {**plain["env"], "hardware": hw}})) for hw in tested}
+    plans = [plan_of(OmegaConf.create({**plain, **rest, "env": {**plain["env"], "hardware": hw}})) for hw in tested]
+    return {plan.hardware: plan for plan in plans}
 
 
 def label(learned: Contender, trained_on: str) -> str:

@@ -9,6 +9,7 @@ best that any setting found where none ships. Operators of the test part are ref
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,8 +72,10 @@ def best_at(row: dict[str, Any], counts: np.ndarray) -> np.ndarray:
 
 
 def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
-    """Distinct settings, as many as the first rung takes: any combination of the choices."""
+    """Distinct settings, as many as the first rung takes: any combination of the choices. ValueError for too few of these."""
     choices: Any = OmegaConf.to_container(config.choices)
+    if (there := math.prod(len(set(options)) for options in choices.values())) < config.rungs[0].settings:
+        raise ValueError(f"rungs: {config.rungs[0].settings} settings asked for, expected at most the {there} that choices make")
     found: dict[str, Values] = {}
     while len(found) < config.rungs[0].settings:
         values = {name: options[int(rng.integers(len(options)))] for name, options in choices.items()}
@@ -120,9 +123,9 @@ def main(config: DictConfig) -> None:
     console = Console()
     try:
         output = make_folder(config.output)
+        result = tune(config, Tuning(config, Kept(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
     except ValueError as error:
         sys.exit(str(error))
-    result = tune(config, Tuning(config, Kept(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
     path = output / f"{config.strategy}_evaluations.json"
     write_text(path, json.dumps(result, indent=1) + "\n")
     console.print(f"{result['validation_regret']} mean regret on validation; {path}", soft_wrap=True, highlight=False)

@@ -78,14 +78,18 @@ class Watch(BaseCallback):
     def _on_rollout_start(self) -> None:
         """All there was has been learned from: validate, save."""
         steps, spent = self.model.num_timesteps, self.seconds
+        self._validate(steps)
+        if self._save(steps):
+            save_checkpoint(self.folder / LAST, self.model, identity(self.config), spent)
+        self._begin = time.perf_counter() - spent
+
+    def _validate(self, steps: int) -> None:
+        """A line of validation.jsonl, where it is time."""
         if self.validation is not None and self._eval(steps):
             scores = self.validation.score(self.learner, self.model)
             self._append(VALIDATION, {"steps": steps, **scores})
             for name, value in scores.items():
                 self.logger.record(f"validation/{name}", value)
-        if self._save(steps):
-            save_checkpoint(self.folder / LAST, self.model, identity(self.config), spent)
-        self._begin = time.perf_counter() - spent
 
     def _on_rollout_end(self) -> None:
         """A point of the learning curve, where it is time."""
@@ -93,10 +97,12 @@ class Watch(BaseCallback):
             self._point()
 
     def _on_training_end(self) -> None:
-        """The last point."""
-        rows = read_rows(self.folder / CURVE)
+        """The last point, and validation of what has been learned in the end, where it is time."""
+        spent, rows = self.seconds, read_rows(self.folder / CURVE)
         if not rows or rows[-1]["steps"] < self.model.num_timesteps:
             self._point()
+        self._validate(self.model.num_timesteps)
+        self._begin = time.perf_counter() - spent
 
     def _point(self) -> None:
         """Means over the last hundred episodes; nothing while there is none."""

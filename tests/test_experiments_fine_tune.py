@@ -108,6 +108,38 @@ def test_fine_tuning_goes_on_and_says_what_it_did(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "tuned" / "policy.zip").read_bytes() != (tmp_path / "p0" / "policy.zip").read_bytes()
 
 
+def test_a_killed_fine_tuning_has_learned_what_it_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy that a kill leaves is that after a rollout's update; the same command goes on from there."""
+    monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: MadeUpBackend())
+    make_policy(tmp_path / "p0", 0)
+    config = compose(
+        [
+            f"checkpoint={tmp_path / 'p0'}", f"output={tmp_path / 'tuned'}", "env.hardware=h200", f"operators=['{GEMM}']",
+            "num_envs=2", "ppo.n_steps=32", "ppo.batch_size=16", f"store={tmp_path / 's.sqlite'}", "measurements=10000",
+        ],
+        name="fine_tune",
+    )  # fmt: skip
+    inside, saved = fine_tune.Until._save, []
+
+    def save_and_end(until: fine_tune.Until) -> None:
+        inside(until)
+        saved.append((until.model.num_timesteps, until.model.policy.state_dict()["action_net.weight"].numpy().copy()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fine_tune.Until, "_save", save_and_end)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            fine_tune.fine_tune(config, Console(quiet=True))
+        with (tmp_path / "tuned" / fine_tune.CURVE).open("a") as file:
+            file.write('{"torn')
+    first = fine_tune.load_policy(str(tmp_path / "p0"))[1].policy.state_dict()["action_net.weight"].numpy()
+    (steps, once), (more, twice) = saved
+    assert (steps, more) == (64, 128)
+    assert not np.array_equal(first, once) and not np.array_equal(once, twice)
+    assert fine_tune.seconds_before(tmp_path / "tuned") >= 0
+    assert len((tmp_path / "tuned" / fine_tune.CURVE).read_text().splitlines()) == 2  # without what was torn
+
+
 def _rows(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "tuned" / "measured.jsonl").read_text().splitlines()]
 

@@ -9,11 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 from rich.console import Console
 
 from agents import get_strategy
 from agents.watched import Curve, WatchedGraph
-from experiments import generalise, generalise_costs, paired, policies, statistics, tune_evaluations
+from experiments import (
+    generalise,
+    generalise_costs,
+    generalise_report,
+    generalise_scores,
+    paired,
+    policies,
+    statistics,
+    tune_evaluations,
+)
 from experiments.anytime import Search, constructing, run_search, spend
 from experiments.arguments import compose
 from experiments.generalise import Kept, study
@@ -153,6 +163,15 @@ def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
         difference = one["best of 4"]["mean"]["mean"] - other["mean"]
         assert other["over"]["mean"] == pytest.approx(difference), name
         assert other["over"]["low"] <= difference <= other["over"]["high"]
+        assert other["iqm_over"]["mean"] == pytest.approx(one["best of 4"]["iqm"]["mean"] - other["iqm"]["mean"]), name
+
+
+def test_the_difference_of_interquartile_means_is_paired() -> None:
+    """What all scores have in common does not widen the interval, however far they lie apart."""
+    theirs = np.random.default_rng(0).exponential(1.0, size=(12, 5, 1))
+    assert generalise_scores.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
+    shuffled = theirs[::-1] - 0.5
+    assert generalise_scores.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
 
 
 def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +219,13 @@ def test_break_even_counts_operators() -> None:
     found = generalise_costs._even(40.0, places, np.array([False, True, True]), 6000.0)
     assert found == {"ours": 40.0, "theirs": 100.0, "training": 6000.0, "operators": 100.0}
     assert generalise_costs._even(400.0, places, never, 6000.0)["operators"] == 10.0
-    assert generalise_costs._even(4000.0, places, never, 6000.0)["operators"] is None
+    beyond = generalise_costs._even(4000.0, places, never, 6000.0)
+    dearer = generalise_costs._even(400.0, places, np.array([False, True, True]), 6000.0)
+    assert beyond["operators"] is None and dearer["operators"] is None
+    found = {"regret": 0.1, "reference": "markov", "evaluations": beyond, "seconds": dearer}
+    rows = {line.split(" | ")[0]: line for line in generalise_report._break_even(found)}
+    assert rows["| evaluations"].endswith("| not known |")  # the search was not let go on until it was as good
+    assert rows["| seconds"].endswith("| never |")
 
 
 def test_groups_are_classes_and_thirds() -> None:
@@ -241,6 +266,10 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
         refused("reference=markov", "policies.ppo_successors.of=markov")
     with pytest.raises(ValueError, match="best_of None: expected a number of episodes"):
         refused("reference=markov", "policies.ppo_successors.best_of=null")
+    with pytest.raises(ValueError, match="expected folder in it"):
+        refused("reference=markov", "policies.ppo_successors.folder=null")
+    with pytest.raises(ValueError, match="expected of in it"):
+        refused("reference=markov", "~policies.ppo_successors.of")
     with pytest.raises(ValueError, match="no such file"):
         plan_of(compose([f"strategies.markov_tuned.tuned={tmp_path}/none.json"], name="generalise"))
     with pytest.raises(ValueError, match="expected {seed}"):
@@ -280,3 +309,9 @@ def test_values_for_evaluations_come_from_train_and_validation(tmp_path: Path) -
     assert tune_evaluations.best_at(row, np.array([5, 10, 99])).tolist() == [4.0, 2.0, 2.0]
     scores = np.array([[3.0, 1.0], [1.0, 3.0], [2.0, 2.0]])
     assert tune_evaluations.leading([{"a": 0}, {"a": 1}, {"a": 2}], scores, 1) == [{"a": 1}, {"a": 0}]
+
+
+def test_more_settings_than_there_are_is_an_error() -> None:
+    config = OmegaConf.create({"choices": {"walkers": [1, 2], "steps": [16, 16]}, "rungs": [{"settings": 3}]})
+    with pytest.raises(ValueError, match="expected at most the 2 that"):
+        tune_evaluations.draw(config, np.random.default_rng(0))

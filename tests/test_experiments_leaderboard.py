@@ -75,6 +75,9 @@ def test_what_a_strategy_and_a_policy_submit_is_verified(suite: Path, capsys: py
     assert "6 of 6 files verified" in capsys.readouterr().out
     outcomes = [verify_file(path).outcome for path in files]
     assert all(outcome.status == "OK" and outcome.seconds > 0 for outcome in outcomes)
+    verified = [(path.parent.name, verify_file(path)) for path in files]
+    spent = {name: one.header["evaluations"] - one.outcome.steps for name, one in verified}
+    assert spent["lots"] == 0 < 3 < spent["ahead"]  # successors are answers of the model as well
     recorded = [verify_file(path).outcome.regret for path in files if "zen5" in path.name]
     assert all(regret is not None and regret >= 0 for regret in recorded)
 
@@ -301,10 +304,14 @@ def test_what_is_not_of_the_suite_stays_out(suite: Path, capsys: pytest.CaptureF
     chosen, folder = read_suite(suite), suite.parent / "out"
     first, second = (folder / "random_walk" / f"{task.name}.jsonl" for task in chosen.tasks)
     kept = first.read_text()
+    agent = json.loads(kept.split("\n")[0])["agent"]
     cases = {
         "arguments: expected": second.read_text(),
-        "agent: expected 'random_walk'": tampered(kept, 0, agent=json.loads(kept.split("\n")[0])["agent"] | {"name": "me"}),
+        "agent: expected 'random_walk'": tampered(kept, 0, agent=agent | {"name": "me"}),
         "budget: expected": tampered(kept, 0, budget={"trials": 99, "evaluations": None, "seconds": None}),
+        "budget: expected {'trials": tampered(kept, 0, budget=None),
+        "trials: expected at most 3, found 4": tampered(kept, 0, trials=4),
+        "an entry has one of each": tampered(kept, 0, agent=agent | {"settings": {"batch": 9}}),
         "fingerprint: expected": tampered(kept, 0, fingerprint="0" * 16),
     }
     for message, text in cases.items():

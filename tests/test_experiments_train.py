@@ -73,7 +73,8 @@ def test_a_run_is_repeated_number_for_number_stopped_or_not(
 ) -> None:
     config = configuration(*SMALL[agent])
     whole = learn(config, tmp_path / "whole")
-    assert len(read_rows(tmp_path / "whole" / "curve.jsonl")) > 5 and len(read_rows(tmp_path / "whole" / "validation.jsonl")) == 2
+    validated = [row["steps"] for row in read_rows(tmp_path / "whole" / "validation.jsonl")]
+    assert len(read_rows(tmp_path / "whole" / "curve.jsonl")) > 5 and len(validated) == 3 and validated[-1] == 1920
     go_on = Watch._on_step
 
     def stop(self: Watch) -> bool:
@@ -158,9 +159,19 @@ def test_a_run_leaves_policy_card_curves_and_tensorboard(agent: str, tmp_path: P
         get_strategy(agent, checkpoint=str(tmp_path / "nowhere")).construct(graph, np.random.default_rng(0))
 
 
+def test_a_card_says_which_part_was_learned_from(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        train.write_card(configuration() | {"operators": f"split/v1/{part}"}, tmp_path, 1.0, 1)
+        assert json.loads((tmp_path / "card.json").read_text())["split"] == f"v1 {part}"
+
+
 def test_bad_settings_are_named() -> None:
     with pytest.raises(ValueError, match="eval_every is -1"):
         configuration("eval_every=-1")
+    with pytest.raises(ValueError, match="steps is 0; expected a whole number, 1 or more"):
+        configuration("steps=0")
+    with pytest.raises(ValueError, match="variants is -3"):
+        configuration("variants=-3")
     with pytest.raises(ValueError, match="wandb.mode 'loud'"):
         configuration("wandb.mode=loud")
     with pytest.raises(ValueError, match="eval_episodes is 0"):

@@ -50,6 +50,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/seen.py",
         "experiments/benches/learning.py",
         "experiments/checkpoints.py",
+        "experiments/fine_tune.py",
         "experiments/train.py",
         "experiments/watch.py",
     ),
