@@ -5,7 +5,7 @@
     stages=a,b           which, of correctness, operators, tables, refit, compare, policies; all by default, in this order
     hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
     previous=FOLDER      results of an earlier run: what its recorded.jsonl holds is not recorded again
-    selfcheck=false      check first what can be checked without a device
+    selfcheck=false      check first what can be checked without a device, which also fills Numba's cache
     seed=0
 
 Runs with the machine's own Python: no virtual environment, no Hydra, no network. Packages that are missing there travel

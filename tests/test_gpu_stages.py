@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -238,7 +239,6 @@ def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch
             raise SystemExit("the process dies")
         return given(name, **parameters)
 
-    monkeypatch.setattr(contests, "SIDE_BY_SIDE", 1)
     monkeypatch.setattr(contests, "get_strategy", until_two_are_done)
     with pytest.raises(SystemExit):
         policies.run(at(tmp_path))
@@ -275,18 +275,30 @@ def test_the_stage_runs_what_the_experiment_says() -> None:
     assert card["operators"] == "split/v1/train" and card["fingerprint"] == fingerprint()
 
 
-def test_learned_searches_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They share one model, which would mix up the questions of two threads."""
     asking: list[str] = []
-    together: list[int] = []
+    asked: list[int] = []
+    measuring = threading.Barrier(contests.EACH, timeout=60.0)
+
+    def ask() -> None:
+        asking.append("")
+        time.sleep(0.02)
+        asked.append(len(asking))
+        asking.pop()
 
     def watched(strategy: Strategy, session: Session, seed: int) -> None:
         if isinstance(strategy, Learned):
-            asking.append(str(session.task.operator))
-            time.sleep(0.05)
-            together.append(len(asking))
-            asking.pop()
+            ask()
+            session.measure([session.graph.initial()])
+            ask()
+
+    def trial(self: InstantDevice, built: Built | Measurement, hw: Hardware) -> Measurement:
+        measuring.wait()  # the other one has to come
+        return Measurement(Status.OK, (1e-6,) * 5)
 
     monkeypatch.setattr(contests, "search", watched)
-    policies.run(at(tmp_path))
-    assert together == [1] * len(POLICIES.operators) * len(POLICIES.seeds)
+    monkeypatch.setattr(InstantDevice, "trial", trial)
+    found = policies.run(at(tmp_path))
+    searches = len(POLICIES.operators) * len(POLICIES.seeds)
+    assert found["trials"] == searches and asked == [1] * 2 * searches

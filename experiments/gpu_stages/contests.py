@@ -1,7 +1,7 @@
 """Strategies under equal trials on the device; their winners timed again together, with torch beside them.
 
-Searches run side by side in threads: kernels compile in parallel and the worker times one at a time. So strategies are
-compared by trials; `elapsed_s` includes waiting for the others.
+Every strategy goes through the operators in threads of its own, so that none waits for another's construction: kernels compile
+in parallel and the worker times one at a time. So strategies are compared by trials; `elapsed_s` includes waiting for the others.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import threading
 import traceback
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from agents import get_strategy
@@ -25,12 +26,14 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend, make_kernel
 from gensor_gym.measure.process import WorkerLost
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 from gensor_gym.operators.types import Operator
 
-SIDE_BY_SIDE = 5
+EACH = 2
+"""Searches of one strategy side by side."""
 ROUNDS = 15
 RESERVED = 0.25
 """Part of the stage's time kept for timing the winners again."""
@@ -43,8 +46,9 @@ def run_contest(context: Context, contest: Contest, file: str) -> None:
     arena = _Arena(context, contest, hw, trials, context.journal(file))
     wanted = [(op, name, seed) for seed in contest.seeds for op in contest.operators for name in contest.strategies]
     try:
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            for job in [pool.submit(arena.search, *one) for one in wanted]:
+        with ExitStack() as stack:
+            pools = {name: stack.enter_context(ThreadPoolExecutor(EACH)) for name in contest.strategies}
+            for job in [pools[name].submit(arena.search, op, name, seed) for op, name, seed in wanted]:
                 job.result()
         for op in contest.operators:
             if context.left > 0 and arena.journal.pending(f"{op} together"):
@@ -65,8 +69,8 @@ class _Arena:
     journal: Journal
     writing: threading.Lock = field(default_factory=threading.Lock)
     asking: threading.Lock = field(default_factory=threading.Lock)
-    """Searches by learned policies come one after the other: they share the loaded model, and stable-baselines3's models
-    keep the distribution of the last question on themselves."""
+    """Held by searches with a learned policy but while they measure: they share the loaded model, and stable-baselines3's
+    models keep the distribution of the last question on themselves."""
 
     @property
     def left(self) -> float:
@@ -98,17 +102,36 @@ class _Arena:
         try:
             registered, parameters = self.contest.strategies[name]
             strategy = get_strategy(registered, **parameters)
-            with self.asking if isinstance(strategy, Learned) else nullcontext():
+            thinking = self.asking if isinstance(strategy, Learned) else threading.Lock()
+            with thinking:
                 if self.left <= 0:
                     return
                 task = Task(op, self.hardware, self.backend, strategy.space)
-                session = Session(task, Budget(trials=self.contest.trials, seconds=self.left), on_trial=on_trial)
+                budget = Budget(trials=self.contest.trials, seconds=self.left)
+                session = _TakingTurns(task, budget, on_trial, thinking)
                 search(strategy, session, self.context.seed + seed)
         except Exception as error:  # another strategy may still run: a missing checkpoint or library is no end
             tail = traceback.format_exc()[-800:]
             put(f"{op} {label}", {"kind": "search", "error": f"{type(error).__name__}: {error}", "trace": tail})
             return
         put(f"{op} {label}", {"kind": "search", **_end(strategy, session)})
+
+
+class _TakingTurns(Session):
+    """The session of a search that holds a lock, which it lets go of while it measures."""
+
+    def __init__(self, task: Task, budget: Budget, on_trial: Callable[[TraceRow], None], held: threading.Lock) -> None:
+        """As of `Session`, without a store."""
+        super().__init__(task, budget, on_trial=on_trial)
+        self._held = held
+
+    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """As of `Session`."""
+        self._held.release()
+        try:
+            return super().measure(schedules)
+        finally:
+            self._held.acquire()
 
 
 def _end(strategy: Strategy, session: Session) -> dict[str, object]:
