@@ -11,8 +11,8 @@ from importlib import import_module
 import hydra
 from omegaconf import DictConfig
 
-from experiments.arguments import readable
 from experiments.benches.lines import Lines
+from experiments.commands import command_line
 from experiments.folders import make_folder
 
 SUITES = ("env", "construct", "kernels", "measure", "repeatability", "replay", "static", "model")
@@ -42,8 +42,7 @@ def run(config: DictConfig) -> None:
 
 def main() -> None:
     """Command line, with operators as plain text."""
-    sys.argv[1:] = readable(sys.argv[1:])
-    run()
+    command_line(run)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ again together, interleaved with torch, and only those times are compared.
 from __future__ import annotations
 
 import json
-import sys
 import time
-from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
@@ -18,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from experiments import wording
-from experiments.arguments import readable
+from experiments.commands import command_line, refusals, say_where
 from experiments.jobs import DONE, Jobs, Outcome
 from experiments.results import write_text
 from experiments.retime import Comparison, Retimer
@@ -132,21 +130,17 @@ def run(config: DictConfig) -> None:
     """One configuration (of several, with --multirun)."""
     console = Console()
     begin = time.perf_counter()
-    try:
+    with refusals(console, ValueError):
         settings = settings_of(config)
         jobs = Jobs(settings.backend, settings.store, settings.output)
-    except ValueError as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
     summary = compare(settings, jobs, console)
     wording.show(console, summary)
-    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {Path(settings.output)}", soft_wrap=True)
+    say_where(console, begin, settings.output)
 
 
 def main() -> None:
     """Command line."""
-    sys.argv[1:] = readable(sys.argv[1:])
-    run()
+    command_line(run)
 
 
 if __name__ == "__main__":

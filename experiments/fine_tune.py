@@ -22,6 +22,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from agents.learned import load_policy, read_card
 from agents.seen import SeenVecEnv
 from experiments.anytime import digest_of_policy
+from experiments.commands import refusals
 from experiments.folders import make_folder
 from experiments.measured_reward import MeasuredVectorEnv, Timings
 from experiments.results import write_text
@@ -162,11 +163,8 @@ def _write_card(
 def main(config: DictConfig) -> None:
     """Command line."""
     console = Console()
-    try:
+    with refusals(console, ValueError, OSError):
         card = fine_tune(config, console)
-    except (ValueError, OSError) as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
     found = card["fine_tuned"]
     console.print(
         f"{found['measurements']} kernels measured ({found['failed']} failed) in {found['seconds']:.0f} s; policy and card in "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,14 +21,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiments import generalise_report
 from experiments.anytime import Search, run_search
-from experiments.arguments import readable
+from experiments.commands import command_line, refusals, say_where
 from experiments.folders import make_folder
 from experiments.generalise_plan import Plan, plan_of, searches
 from experiments.generalise_scores import Study, summarise, task_of
 from experiments.optima import optima
 from experiments.policies import Trained, train_missing
 from experiments.pool import side_by_side
-from experiments.results import write_text
+from experiments.results import write_summary, write_text
 from gensor_gym.exact import Certificate
 
 
@@ -112,28 +111,23 @@ def _write(found: Study, summary: dict[str, Any]) -> None:
         from experiments import generalise_figures
 
         names = generalise_figures.draw(found, plan.output)
-    write_text(plan.output / "summary.json", json.dumps({**summary, "config": plan.config}, indent=1))
-    write_text(plan.output / "summary.md", generalise_report.markdown(summary, names))
+    write_summary(plan.output, {**summary, "config": plan.config}, generalise_report.markdown(summary, names))
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="generalise")
 def run(config: DictConfig) -> None:
     """One configuration."""
     console, begin = Console(), time.perf_counter()
-    try:
+    with refusals(console, ValueError, RuntimeError, OSError):
         plan = plan_of(config)
         summary = study(plan, console)
-    except (ValueError, RuntimeError, OSError) as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
     generalise_report.show(console, summary)
-    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {plan.output}", soft_wrap=True)
+    say_where(console, begin, plan.output)
 
 
 def main() -> None:
     """Command line."""
-    sys.argv[1:] = readable(sys.argv[1:])
-    run()
+    command_line(run)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     budget_s=520         seconds for all stages together
     out=results/h200     folder of the results
-    stages=a,b           which, of correctness, operators, tables, refit, compare; all by default, in this order
+    stages=a,b           which, of correctness, operators, tables, refit, compare, policies; all by default, in this order
     hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
     previous=FOLDER      results of an earlier run: what its recorded.jsonl holds is not recorded again
-    selfcheck=false      check first what can be checked without a device
+    selfcheck=false      check first what can be checked without a device, which also fills Numba's cache
     seed=0
 
 Runs with the machine's own Python: no virtual environment, no Hydra, no network. Packages that are missing there travel
@@ -34,11 +34,12 @@ from experiments.gpu_stages.runner import DONE, Outcome, Stage, run_stage, run_s
 from experiments.gpu_stages.wheels import NEEDED, ON_DEVICE, missing, use_wheels
 
 STAGES = (
-    Stage("correctness", "experiments.gpu_stages.correctness:run", 75.0, 20.0),
-    Stage("operators", "experiments.gpu_stages.libraries:run", 205.0, 30.0),
-    Stage("tables", "experiments.gpu_stages.recording:run", 115.0, 20.0),
+    Stage("correctness", "experiments.gpu_stages.correctness:run", 60.0, 20.0),
+    Stage("operators", "experiments.gpu_stages.libraries:run", 165.0, 30.0),
+    Stage("tables", "experiments.gpu_stages.recording:run", 95.0, 20.0),
     Stage("refit", "experiments.gpu_stages.refit:run", 20.0, 5.0),
-    Stage("compare", "experiments.gpu_stages.strategies:run", 100.0, 20.0),
+    Stage("compare", "experiments.gpu_stages.strategies:run", 80.0, 20.0),
+    Stage("policies", "experiments.gpu_stages.policies:run", 95.0, 20.0),
 )
 SELFCHECK = Stage("selfcheck", "experiments.gpu_stages.selfcheck:run", 1.0, 5.0)
 SELFCHECK_SECONDS = 150.0
@@ -48,6 +49,7 @@ FRESH = {
     "operators": "operators.jsonl",
     "refit": "fits.json",
     "compare": "results.jsonl",
+    "policies": "policies.jsonl",
 }
 """Stage -> the file that it begins anew. Recorded tables are continued."""
 

@@ -7,7 +7,6 @@ ranks kernels of operators that it was not fitted to (groups of operators left o
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.correction import Correction, features_of
+from experiments.commands import refusals
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -87,13 +87,10 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
 def main(config: DictConfig) -> None:
     """Command line."""
     console = Console()
-    try:
+    with refusals(console, ValueError, OSError):
         lines = Path(config.measured).read_text(encoding="utf-8").splitlines()
         hw = machines.get(config.env.hardware).name
         correction, card = learn([json.loads(line) for line in lines], config.env.hardware, config.env.space, console)
-    except (ValueError, OSError) as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
     correction.save(Path(config.output), {**card, "hardware": hw, "measured": str(config.measured)})
     console.print(f"correction and card in {config.output}", highlight=False)
 

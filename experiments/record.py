@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments import record_table
-from experiments.arguments import readable
+from experiments.commands import command_line, refusals
 from experiments.folders import make_folder
 from experiments.passes import Plan, Recording, backend_of
 from gensor_gym import hardware as machines
@@ -131,17 +131,15 @@ def run(config: DictConfig) -> None:
     """One configuration."""
     console = Console()
     try:
-        settings = settings_of(config)
-        plan = settings.plans[0]
-        backend = backend_of(plan.hardware, plan.samples) if settings.measure else None
-        try:
-            record(settings, backend, console)
-        finally:
-            if backend is not None:
-                backend.close()
-    except ValueError as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
+        with refusals(console, ValueError):
+            settings = settings_of(config)
+            plan = settings.plans[0]
+            backend = backend_of(plan.hardware, plan.samples) if settings.measure else None
+            try:
+                record(settings, backend, console)
+            finally:
+                if backend is not None:
+                    backend.close()
     except KeyboardInterrupt:
         console.print("Stopped. The same command goes on from here.")
         sys.exit(130)
@@ -150,8 +148,7 @@ def run(config: DictConfig) -> None:
 
 def main() -> None:
     """Command line."""
-    sys.argv[1:] = readable(sys.argv[1:])
-    run()
+    command_line(run)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,12 @@ def write_text(path: Path, text: str) -> None:
         file.write(text)
     os.chmod(name, 0o644)
     os.replace(name, path)
+
+
+def write_summary(folder: Path, summary: Mapping[str, object], page: str) -> None:
+    """Write what a study found: summary.json, and its page summary.md."""
+    write_text(folder / "summary.json", json.dumps(summary, indent=1, default=str))
+    write_text(folder / "summary.md", page)
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ was when the same command is given again.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +19,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from experiments import study_report
-from experiments.arguments import readable
+from experiments.commands import command_line, refusals, say_where
 from experiments.jobs import DONE, Jobs, Outcome
 from experiments.pool import attempts
-from experiments.results import write_text
+from experiments.results import write_summary, write_text
 from experiments.settings import Settings, settings_of
 from experiments.study_scores import Scores, scores_of, summarise
 from gensor_gym.measure.analytic import AnalyticBackend
@@ -110,8 +109,7 @@ def _write(plan: Plan, scores: Scores, summary: dict[str, Any]) -> None:
         names = study_figures.draw(scores, summary, plan.reference, folder)
     values = [json.dumps(value) for value in scores.values(plan.checkpoints, plan.reference)]
     write_text(folder / "study_values.jsonl", "\n".join(values) + "\n")
-    write_text(folder / "summary.json", json.dumps({**summary, "config": plan.settings.config}, indent=1, default=str))
-    write_text(folder / "summary.md", study_report.markdown(summary, names))
+    write_summary(folder, {**summary, "config": plan.settings.config}, study_report.markdown(summary, names))
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="study")
@@ -119,22 +117,17 @@ def run(config: DictConfig) -> None:
     """One configuration."""
     console = Console()
     begin = time.perf_counter()
-    try:
+    with refusals(console, ValueError):
         plan = plan_of(config)
         jobs = Jobs(plan.settings.backend, plan.settings.store, plan.settings.output)
         _, summary = study(plan, jobs, console)
-    except ValueError as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
     study_report.show(console, summary)
-    took = time.perf_counter() - begin
-    console.print(f"{took:.0f} s. Results are in {plan.settings.output}", soft_wrap=True)
+    say_where(console, begin, plan.settings.output)
 
 
 def main() -> None:
     """Command line."""
-    sys.argv[1:] = readable(sys.argv[1:])
-    run()
+    command_line(run)
 
 
 if __name__ == "__main__":

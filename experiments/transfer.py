@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import hydra
@@ -22,13 +19,13 @@ from rich.console import Console
 
 from experiments import paired, transfer_report
 from experiments.anytime import Search
-from experiments.arguments import readable
+from experiments.commands import command_line, refusals, say_where
 from experiments.folders import make_folder
 from experiments.generalise import Kept, certified, run_missing
 from experiments.generalise_plan import Contender, Plan, plan_of, searches, searches_of
 from experiments.generalise_scores import Study, Task, interval, mean, task_of
 from experiments.policies import Trained, train_missing
-from experiments.results import write_text
+from experiments.results import write_summary
 from gensor_gym.fingerprint import fingerprint
 
 Policies = dict[str, Sequence[Trained]]
@@ -116,31 +113,25 @@ def transfer(plans: dict[str, Plan], console: Console) -> dict[str, Any]:
 def _write(plan: Plan, summary: dict[str, Any]) -> None:
     """summary.json, the heat map, summary.md."""
     names = [transfer_report.draw(summary, plan.output / "transfer.png")] if plan.figures else []
-    write_text(plan.output / "summary.json", json.dumps({**summary, "config": plan.config}, indent=1))
-    write_text(plan.output / "summary.md", transfer_report.markdown(summary, names))
+    write_summary(plan.output, {**summary, "config": plan.config}, transfer_report.markdown(summary, names))
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="transfer")
 def run(config: DictConfig) -> None:
     """One configuration."""
     console, begin = Console(), time.perf_counter()
-    try:
+    with refusals(console, ValueError, RuntimeError, OSError):
         plans = plans_of(config)
         summary = transfer(plans, console)
-    except (ValueError, RuntimeError, OSError) as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
     for name, one in summary["columns"].items():
         found = ", ".join(f"{other} {100 * value['mean']:.1f} %" for other, value in one["regret"].items())
         console.print(f"on {name}: {found}", highlight=False, soft_wrap=True)
-    folder: Path = next(iter(plans.values())).output
-    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True)
+    say_where(console, begin, next(iter(plans.values())).output)
 
 
 def main() -> None:
     """Command line."""
-    sys.argv[1:] = readable(sys.argv[1:])
-    run()
+    command_line(run)
 
 
 if __name__ == "__main__":

@@ -133,7 +133,9 @@ def test_bad_arguments_are_named(argument: str, words: str) -> None:
 def test_arguments() -> None:
     found = gpu.read_arguments(["budget_s=60", "stages=[tables,refit]", "selfcheck=true", "out=x/y", "seed=3"])
     assert found == gpu.Settings(60.0, "x/y", ("tables", "refit"), "auto", "", True, 3)
-    assert gpu.read_arguments([]).budget_s < 540
+    default = gpu.read_arguments([])
+    assert default.budget_s < 540 and default.stages[-2:] == ("compare", "policies")
+    assert sum(stage.weight for stage in gpu.STAGES) <= default.budget_s  # weights read as seconds of a whole run
 
 
 def test_without_a_device_it_says_what_is_missing(
@@ -155,9 +157,9 @@ def test_a_run_continues_recorded_tables_only(tmp_path: Path) -> None:
     for folder in (before, out):
         folder.mkdir()
     (before / "recorded.jsonl").write_text("{}\n")
-    for name in ("results.jsonl", "fits.json"):
+    for name in ("results.jsonl", "policies.jsonl", "fits.json"):
         (out / name).write_text("old")
-    gpu.start_afresh(gpu.Settings(stages=("tables", "compare"), previous=str(before)), out)
+    gpu.start_afresh(gpu.Settings(stages=("tables", "compare", "policies"), previous=str(before)), out)
     assert sorted(path.name for path in out.iterdir()) == ["fits.json", "recorded.jsonl"]
 
 
@@ -190,7 +192,7 @@ def test_what_is_timed_is_sound() -> None:
     found = table.read_table()
     assert len(found.operators) >= 16
     assert {op.name for op in found.operators.values()} == set(operators.names())
-    assert found.trials > 0
+    assert found.compare.trials > 0
 
 
 def test_a_fit_never_sees_the_test_part(tmp_path: Path) -> None:

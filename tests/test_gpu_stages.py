@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import threading
+import time
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from experiments.gpu_stages import correctness, libraries, recording, strategies
+from agents import Strategy, get_strategy
+from agents.learned import Learned, read_card
+from experiments.arguments import compose
+from experiments.gpu_stages import contests, correctness, libraries, policies, recording, strategies
 from experiments.gpu_stages.context import Context, read_rows
 from experiments.gpu_stages.families import cases
 from experiments.gpu_stages.report import markdown
-from experiments.gpu_stages.table import Table
+from experiments.gpu_stages.standings import standings
+from experiments.gpu_stages.table import Contest, Table, read_experiment
+from experiments.settings import settings_of
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.fingerprint import fingerprint
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend
@@ -21,10 +31,24 @@ from gensor_gym.measure.pool import LocalPool
 from gensor_gym.measure.process import WorkerProcess
 from gensor_gym.measure.recorded import RecordedBackend
 from gensor_gym.measure.requests import Built, Trial
+from gensor_gym.measure.session import Budget, Session
 from gensor_gym.measure.timing import TimingRules
 
 HW = hardware.get("h200")
 GEMM, SUM = operators.gemm(1024, 1024, 1024), operators.reduce_sum(2048, 768)
+SMALL_WALKS = {"walkers": 4, "steps": 32, "refiners": 2, "refine_steps": 8, "descents": 2}
+GIVEN = read_experiment()
+POLICIES = Contest(
+    (operators.gemv(96, 64), operators.reduce_sum(64, 96)),
+    {
+        "markov": ("markov", {**SMALL_WALKS, "space": "gensor"}),
+        "ppo": ("ppo", {**GIVEN.strategies["ppo"][1], "episodes": 2}),
+        "random": GIVEN.strategies["random"],
+    },
+    3,
+    (0, 1),
+)
+"""The shipped experiment over small operators, with two seeds."""
 
 
 class InstantDevice(NativeBackend):
@@ -79,18 +103,20 @@ def seconds_of(kernel: Kernel) -> float:
 
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
-    small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), (operators.gemv(1024, 1024),), ("markov", "none"), 3)
-    for module in (correctness, libraries, recording, strategies):
+    strategy = {"markov": ("markov", SMALL_WALKS), "none": ("none", {})}
+    small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), Contest((operators.gemv(1024, 1024),), strategy, 3))
+    for module in (correctness, libraries, recording, contests):
         monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
     for module in (libraries, recording, strategies):
         monkeypatch.setattr(module, "read_table", lambda: small)
+    monkeypatch.setattr(policies, "read_experiment", lambda: POLICIES)
     monkeypatch.setattr(correctness, "cases", partial(cases, operators=("gemm(m=13, n=11, k=7)", "gemv(m=7, k=99)")))
     monkeypatch.setattr(InstantDevice, "fail", "")
     monkeypatch.setattr(InstantDevice, "broken", 0)
     return InstantDevice
 
 
-def at(folder: Path, run: str = "run1", seconds: float = 60.0) -> Context:
+def at(folder: Path, run: str = "run1", seconds: float = 600.0) -> Context:
     return Context(str(folder), str(folder / f"scratch of {run}"), run, seconds)
 
 
@@ -156,7 +182,8 @@ def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path
     found = strategies.run(at(tmp_path))
     assert found["trials"] == 3
     assert "no strategy 'none'" in found["not_run"]["none"]
-    assert found["operators_of_the_means"] == {"markov": 1}
+    assert found["winners_of_the_means"] == {"markov": 1}
+    assert found["over_first"] == {}  # one operator says nothing about others
     rows = read_rows(tmp_path / "results.jsonl")
     trials = [row for row in rows if row["kind"] == "trial"]
     names = {
@@ -175,3 +202,103 @@ def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path
     (together,) = (row for row in rows if row["kind"] == "together")
     assert set(together["samples"]) == {"markov", "torch"}
     assert "none did not run" in stage("compare", found)
+
+
+def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Path) -> None:
+    """The shipped policy, every seed, and ratios that are those of the winners' times."""
+    context = at(tmp_path)
+    found = policies.run(context)
+    assert found["not_run"] == {} and found["cut_short"] == [] and found["trials"] == 3 * 3 * 2 * 2
+    rows = read_rows(tmp_path / policies.FILE)
+    searches = [row for row in rows if row["kind"] == "search"]
+    assert {(row["strategy"], row["seed"], row["label"]) for row in searches} == {
+        (name, seed, f"{name}/{seed}") for name in POLICIES.strategies for seed in POLICIES.seeds
+    }
+    assert {row["space"] for row in searches} == {"gensor"} and {row["trials"] for row in searches} == {3}
+    together = {row["operator"]: row["samples"] for row in rows if row["kind"] == "together"}
+    assert set(together) == set(map(str, POLICIES.operators))
+    first = found["over_first"]
+    assert (first["reference"], first["operators"], first["pairs"]) == ("markov", 2, 4)
+    for name, line in first["strategies"].items():
+        logs = [np.log(s[f"{name}/{i}"][0] / s[f"markov/{i}"][0]) for s in together.values() for i in POLICIES.seeds]
+        assert line["ratio"] == pytest.approx(np.exp(np.mean(logs)))
+        assert line["low"] <= line["ratio"] <= line["high"]
+    text = stage("policies", found)
+    assert "markov/1" in text and "Over markov: 4 pairs on 2 operators" in text
+    assert policies.digest(tmp_path, context.run) == found  # what a stage that was killed had written says the same
+
+
+def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt repeats nothing; searches that the time cut short are named and not compared."""
+    begun: list[str] = []
+    given = contests.get_strategy
+
+    def until_two_are_done(name: str, **parameters: object) -> Strategy:
+        begun.append(name)
+        if len(begun) > 2:
+            raise SystemExit("the process dies")
+        return given(name, **parameters)
+
+    monkeypatch.setattr(contests, "get_strategy", until_two_are_done)
+    with pytest.raises(SystemExit):
+        policies.run(at(tmp_path))
+    before = [row["key"] for row in read_rows(tmp_path / policies.FILE)]
+    monkeypatch.setattr(contests, "get_strategy", given)
+    found = policies.run(at(tmp_path))
+    keys = [row["key"] for row in read_rows(tmp_path / policies.FILE)]
+    assert len(before) == 8 and keys[:8] == before and len(set(keys)) == len(keys)
+    assert found["over_first"]["pairs"] == 4
+    path = tmp_path / policies.FILE
+    rows = read_rows(path)
+    cut = next(row for row in rows if row["kind"] == "search" and row["label"] == "random/1")
+    cut["cut"] = True
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = standings(path, "run1", list(POLICIES.strategies))
+    assert found["cut_short"] == [f"random/1: {cut['operator']}"] and found["over_first"]["pairs"] == 3
+    monkeypatch.setattr(Context, "left", property(lambda self: 0.0))
+    assert policies.run(at(tmp_path, "run2"))["trials"] == 0
+
+
+def test_the_stage_runs_what_the_experiment_says() -> None:
+    """Without Hydra it reads from the file what Hydra composes, and none of its operators was trained on."""
+    settings = settings_of(compose(["experiment=gpu_policies", "backend=analytic"]))
+    expected = {job.strategy: get_strategy(job.of, **job.hyperparameters) for job in settings.jobs}
+    found = {name: get_strategy(of, **parameters) for name, (of, parameters) in GIVEN.strategies.items()}
+    assert found == expected and list(found) == list(expected) == ["markov", "ppo", "random"]
+    assert {strategy.space for strategy in found.values()} == {"gensor"}
+    assert GIVEN.operators == tuple(dict.fromkeys(job.operator for job in settings.jobs))
+    assert GIVEN.seeds == tuple(dict.fromkeys(job.seed for job in settings.jobs))
+    assert {job.budget for job in settings.jobs} == {Budget(trials=GIVEN.trials)}
+    assert len(GIVEN.operators) >= 6 and {operators.part_of(op) for op in GIVEN.operators} == {"test"}
+    card = read_card(Path(found["ppo"].checkpoint))
+    assert card["config"]["env"]["space"] == "gensor" and card["config"]["env"]["hardware"] == "h200"
+    assert card["operators"] == "split/v1/train" and card["fingerprint"] == fingerprint()
+
+
+def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share one model, which would mix up the questions of two threads."""
+    asking: list[str] = []
+    asked: list[int] = []
+    measuring = threading.Barrier(contests.EACH, timeout=60.0)
+
+    def ask() -> None:
+        asking.append("")
+        time.sleep(0.02)
+        asked.append(len(asking))
+        asking.pop()
+
+    def watched(strategy: Strategy, session: Session, seed: int) -> None:
+        if isinstance(strategy, Learned):
+            ask()
+            session.measure([session.graph.initial()])
+            ask()
+
+    def trial(self: InstantDevice, built: Built | Measurement, hw: Hardware) -> Measurement:
+        measuring.wait()  # the other one has to come
+        return Measurement(Status.OK, (1e-6,) * 5)
+
+    monkeypatch.setattr(contests, "search", watched)
+    monkeypatch.setattr(InstantDevice, "trial", trial)
+    found = policies.run(at(tmp_path))
+    searches = len(POLICIES.operators) * len(POLICIES.seeds)
+    assert found["trials"] == searches and asked == [1] * 2 * searches

@@ -98,7 +98,7 @@ def _operators(result: dict) -> list[str]:
 
 
 def _compare(result: dict) -> list[str]:
-    """Microseconds by operator and strategy."""
+    """Microseconds by operator and search, then means by strategy."""
     if not result.get("seconds"):
         return _plain(result)
     names = list(dict.fromkeys(name for by_name in result["seconds"].values() for name in by_name))
@@ -106,9 +106,22 @@ def _compare(result: dict) -> list[str]:
     for op, by_name in result["seconds"].items():
         cells = [f"{1e6 * by_name[name]['median']:.2f}" if name in by_name else "" for name in names]
         lines.append(f"| `{op}` | " + " | ".join(cells) + " |")
-    means = [_ratio(result["geomean_over_torch"].get(name)) for name in names]
-    lines += ["| speed-up over torch, geometric mean | " + " | ".join(means) + " |", ""]
-    return lines + [f"- {name} did not run: {text}" for name, text in result["not_run"].items()]
+    lines += ["", *_means(result), ""]
+    lines += [f"- {name} did not run: {text}" for name, text in result["not_run"].items()]
+    return lines + [f"- the time was up before its trials were: {text}" for text in result["cut_short"]]
+
+
+def _means(result: dict) -> list[str]:
+    """By strategy, in geometric means: speed-up over torch, and time over that of the first strategy, with its interval."""
+    first = result["over_first"]
+    lines = ["| geometric means | speed-up over torch | of winners | time over the first strategy's |", "|---|---:|---:|---:|"]
+    counts, beside_first = result["winners_of_the_means"], first.get("strategies", {})
+    for name in dict.fromkeys([*counts, *beside_first]):
+        line = beside_first.get(name)
+        beside = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]" if line else ""
+        lines.append(f"| {name} | {_ratio(result['geomean_over_torch'].get(name))} | {counts.get(name, 0)} | {beside} |")
+    said = "Over {reference}: {pairs} pairs on {operators} operators, intervals over operators."
+    return [*lines, *(["", said.format(**first)] if first else [])]
 
 
 def _ratio(value: float | None) -> str:
@@ -116,4 +129,4 @@ def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-_WRITERS = {"correctness": _correctness, "operators": _operators, "compare": _compare}
+_WRITERS = {"correctness": _correctness, "operators": _operators, "compare": _compare, "policies": _compare}

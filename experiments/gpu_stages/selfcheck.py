@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import importlib
 
-from experiments.gpu_stages import correctness, libraries, recording, refit, strategies
+import numpy as np
+
+from agents import get_strategy
+from agents.learned import Learned
+from experiments.gpu_stages import correctness, libraries, policies, recording, refit, strategies
 from experiments.gpu_stages.context import Context
 from experiments.gpu_stages.families import cases
-from experiments.gpu_stages.table import read_table
+from experiments.gpu_stages.table import read_experiment, read_table
 from gensor_gym import hardware
 from gensor_gym.codegen import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.emulator import EmulatorError, find_cxx
 from gensor_gym.measure.expectation import FULL_FLOPS
 from gensor_gym.measure.measurement import Status
 
-STAGES = (correctness, libraries, recording, refit, strategies)
+STAGES = (correctness, libraries, recording, refit, strategies, policies)
 COMPILED = 12
 """Kernels that NVRTC compiles."""
 EMULATED = ("gemm(m=13, n=11, k=7)", "conv2d(n=1, c=4, h=6, w=6, k=4, r=3, s=3, padding=1)", "reduce_sum(m=5, k=31)")
@@ -36,11 +41,28 @@ def run(context: Context) -> dict[str, object]:
         "operators": len(table.operators),
         "candidates": len(libraries.candidates(large, hw, context.seed)),
         "kernels": len(kernels),
+        "policies": _construct(hw, context.seed),
         "nvrtc": _compile(kernels, context),
         "emulator": _emulate(context),
     }
     print(f"self-check: {found}")
     return found
+
+
+def _construct(hw: Hardware, seed: int) -> str:
+    """What every learned strategy of stage `policies` proposes for a small operator."""
+    said = []
+    for name, (registered, parameters) in read_experiment().strategies.items():
+        strategy = get_strategy(registered, **parameters)
+        if not isinstance(strategy, Learned):
+            continue
+        try:
+            found = strategy.construct(ConstructionGraph(EMULATED[0], hw, strategy.space), np.random.default_rng(seed))
+        except ModuleNotFoundError as error:
+            said.append(f"{name}: {error}; see experiments/gpu_wheels.txt")
+        else:
+            said.append(f"{name}: {len(found.schedules)} programs")
+    return ", ".join(said)
 
 
 def _compile(kernels: list[Kernel], context: Context) -> str:

@@ -1,43 +1,82 @@
-"""What the stages time: conf/bench/gpu.yaml, read without Hydra, which a GPU machine need not have."""
+"""What the stages do: conf/bench/gpu.yaml and a file of conf/experiment, without Hydra, which a GPU machine need not have."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from gensor_gym import operators
 from gensor_gym.operators.types import Operator
 
-FILE = Path(__file__).resolve().parents[2] / "conf" / "bench" / "gpu.yaml"
+CONF = Path(__file__).resolve().parents[2] / "conf"
+FILE = CONF / "bench" / "gpu.yaml"
+POLICIES = CONF / "experiment" / "gpu_policies.yaml"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Strategies under equal trials."""
+
+    operators: tuple[Operator, ...]
+    strategies: Mapping[str, tuple[str, Mapping[str, object]]]
+    """By name: the registered strategy and its hyperparameters. The others are compared with the first."""
+    trials: int
+    """Of each search."""
+    seeds: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Operators of every stage that times, and the comparison's strategies and trials."""
+    """Operators of every stage that times, and the comparison."""
 
     operators: dict[str, Operator]
     """By a short name, in order of importance."""
     tables: tuple[Operator, ...]
-    compare: tuple[Operator, ...]
-    strategies: tuple[str, ...]
-    trials: int
+    compare: Contest
 
 
 @cache
 def read_table(file: Path = FILE) -> Table:
     """The file's content. ValueError for an operator that does not parse or one of the test part among `tables`."""
-    content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    tables = tuple(map(operators.parse, content["tables"]))
+    content = _content(file)
+    tables = _operators(content["tables"])
     for op in tables:
         if operators.part_of(op) == "test":
             raise ValueError(f"{file.name}: the model is fitted on `tables`, and {op} is of the test part")
     return Table(
         {name: operators.parse(text) for name, text in content["operators"].items()},
         tables,
-        tuple(map(operators.parse, content["compare"])),
-        tuple(content["strategies"]),
-        int(content["trials"]),
+        Contest(_operators(content["compare"]), {name: (name, {}) for name in content["strategies"]}, int(content["trials"])),
     )
+
+
+@cache
+def read_experiment(file: Path = POLICIES) -> Contest:
+    """What a file of conf/experiment compares, as Hydra composes it; hardware and backend are the stage's.
+
+    The file names strategies, budget and space and lists operators as text and seeds. Files of conf/strategy hold the defaults
+    of the strategies, so they are not read.
+    """
+    content = _content(file)
+    chosen = {key.removeprefix("override /"): value for line in content["defaults"] for key, value in line.items()}
+    strategies = {}
+    for name in dict.fromkeys([*chosen["strategy"], *content["strategies"]]):
+        given = {**content["strategies"].get(name, {}), "space": content["space"]}
+        strategies[name] = (given.pop("of", name), given)
+    trials = _content(CONF / "budget" / f"{chosen['budget']}.yaml")["trials"]
+    return Contest(_operators(content["operators"]), strategies, int(trials), tuple(content["seed"]))
+
+
+def _content(file: Path) -> dict[str, Any]:
+    """A file of YAML."""
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def _operators(texts: list[str]) -> tuple[Operator, ...]:
+    """Operators from their texts."""
+    return tuple(map(operators.parse, texts))

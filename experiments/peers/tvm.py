@@ -22,8 +22,8 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.arguments import readable
 from experiments.benches.lines import machine
+from experiments.commands import command_line, refusals
 from experiments.folders import make_folder
 from experiments.peers import tvm_report
 from experiments.peers.ours import WARM_UP
@@ -229,19 +229,15 @@ def run(config: DictConfig) -> None:
     """One configuration. Exit code 1 when a search failed, 2 when nothing could run."""
     console = Console()
     begin = time.perf_counter()
-    try:
+    with refusals(console, ValueError, Stopped):
         wrong = compare(study_of(config), console)
-    except (ValueError, Stopped) as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
     console.print(f"{time.perf_counter() - begin:.0f} s", highlight=False)
     sys.exit(1 if wrong else 0)
 
 
 def main() -> None:
     """Command line."""
-    sys.argv[1:] = readable(sys.argv[1:])
-    run()
+    command_line(run)
 
 
 if __name__ == "__main__":
