@@ -51,14 +51,14 @@ def train_missing(
 ) -> list[Trained]:
     """The policies of all seeds, trained where the folder has none; `overrides` go to `experiments.train`.
 
-    ValueError for one of another fingerprint, or trained on another hardware or space; RuntimeError where training failed.
+    ValueError for one of another fingerprint, or trained otherwise than asked for; RuntimeError where training failed.
     """
     folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
     missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
     commands = [command_of(folders[seed], seed, hardware, space, overrides) for seed in missing]
     with ThreadPoolExecutor(max(1, processes)) as pool:
         list(pool.map(_run, commands))
-    return [_checked(folders[seed], seed, hardware, space) for seed in seeds]
+    return [_checked(folders[seed], seed, hardware, space, overrides) for seed in seeds]
 
 
 def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> list[str]:
@@ -79,9 +79,13 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"training of {folder} failed: {' '.join(last)} (more in {folder / 'train.log'})")
 
 
-def _checked(folder: Path, seed: int, hardware: str, space: str) -> Trained:
+def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> Trained:
     """The policy of a folder, if it is what is asked for."""
     card = read_card(folder)
+    differing = {name: found for name, value in overrides.items() if (found := _setting(card, name)) != value}
+    if differing:
+        asked_for = {name: overrides[name] for name in differing}
+        raise ValueError(f"policy {folder} was trained with {differing}, asked for are {asked_for}; give it another folder")
     env = card["config"]["env"]
     found = (card["fingerprint"], env["hardware"], env["space"], card["config"]["seed"])
     if found != (asked := (fingerprint(), hardware, space, seed)):
@@ -89,3 +93,13 @@ def _checked(folder: Path, seed: int, hardware: str, space: str) -> Trained:
     if {operators.part_of(op) for op in operators.resolve(card["operators"])} != {"train"}:
         raise ValueError(f"policy {folder} was trained on {card['operators']}: expected operators of the train part")
     return Trained(folder, seed, float(card["training_seconds"]), int(card["training_steps"]))
+
+
+def _setting(card: Mapping[str, Any], name: str) -> Any:
+    """A setting of `experiments.train` as a card has it, None where it has none."""
+    if name == "agent":
+        return card["agent"]
+    found: Any = card["config"]
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found

@@ -133,6 +133,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
                 f"operators=['{GEMM}','{GEMV}','{DEPTHWISE}','elementwise(name=\"exp\", shape=(8, 8))']", "seeds=[0,1]",
                 "evaluations=600", "seconds=[0.01,0.1]", "processes=1", "resamples=60", f"output={folder / 'out'}",
                 f"policies.ppo_successors.folder='{folder}/p{{seed}}'", "policies.ppo_successors.best_of=4",
+                "policies.ppo_successors.parameters={}", "~policies.ppo_successors.train",
                 f"strategies.markov_tuned.tuned={tuned}",
                 "~strategies.beam", "~strategies.model_evolution", "strategies.model_annealing.seeds=1",
             ],
@@ -281,6 +282,8 @@ def test_a_policy_of_something_else_is_refused(plan: Plan, tmp_path: Path) -> No
         policies.train_missing(plan.policies[0].folder, [0], "a100", "gensor", {}, 1)
     make_policy(tmp_path / "p0", 0)
     card = json.loads((tmp_path / "p0" / "card.json").read_text())
+    with pytest.raises(ValueError, match="trained with {'agent': 'ppo', 'steps': None}, asked for are .*'steps': 100"):
+        policies.train_missing(str(tmp_path / "p{seed}"), [0], "h200", "gensor", {"agent": "a2c", "steps": 100, "seed": 0}, 1)
     (tmp_path / "p0" / "card.json").write_text(json.dumps({**card, "operators": "split/v1/test"}))
     with pytest.raises(ValueError, match="expected operators of the train part"):
         policies.train_missing(str(tmp_path / "p{seed}"), [0], "h200", "gensor", {}, 1)
