@@ -36,6 +36,7 @@ from experiments.validation import Validation, evaluate
 from experiments.variants import with_variants
 from experiments.watch import CURVE, LAST, VALIDATION, Watch, identity, read_rows
 from gensor_gym import operators
+from gensor_gym.env.tasks import TaskSet
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 
@@ -87,14 +88,15 @@ def make_env(config: dict[str, Any], sight: type[Sight]) -> SeenVecEnv:
     return SeenVecEnv(make_sb3(num_envs=config["num_envs"], operator=known, **config["env"]), sight)
 
 
-def clone(config: dict[str, Any], learner: Learner, model: Any, env: SeenVecEnv) -> None:
-    """Behaviour cloning of a fresh model, where `clone` names a teacher."""
+def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
+    """Behaviour cloning of a fresh model on the operators without their variants, where `clone` names a teacher."""
     if config["clone"] is None:
         return
     if not hasattr(model.policy, "evaluate_actions"):
         raise ValueError(f"agent {config['agent']['name']!r} has values and no policy that could be cloned; clone must be null")
     begin, rng, how = time.perf_counter(), np.random.default_rng(config["seed"]), config["cloning"]
-    shown = examples(learner, env.tasks, config["clone"], how["ways"], config["env"]["step_cost"], rng)
+    tasks = TaskSet(operators.resolve(config["operators"]), config["env"]["hardware"], config["env"]["space"])
+    shown = examples(learner, tasks, config["clone"], how["ways"], config["env"]["step_cost"], rng)
     losses = imitate(model, shown, how["epochs"], how["batch_size"], how["learning_rate"], config["seed"])
     spent = time.perf_counter() - begin
     lost = f"{losses[0]:.3f} to {losses[-1]:.3f}"
@@ -115,7 +117,7 @@ def begin(config: dict[str, Any], learner: Learner, env: SeenVecEnv, last: Path)
         return *load_checkpoint(last, learner, env, identity(config)), True
     start = time.perf_counter()
     model = learner.make(config["agent"], env, config["seed"])
-    clone(config, learner, model, env)
+    clone(config, learner, model)
     return model, time.perf_counter() - start, False
 
 
