@@ -107,7 +107,7 @@ def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[
         ]), "",
     ]  # fmt: skip
     lines += [
-        f"{one['cut']} searches of the round \"{label}\" were cut at {summary['evaluations']:,} evaluations.\n"
+        f"Cut at {summary['evaluations']:,} evaluations, of the round \"{label}\": {one['cut']}.\n"
         for label, one in policy["rounds"].items() if one["cut"]
     ]  # fmt: skip
     for label, one in policy["rounds"].items():
