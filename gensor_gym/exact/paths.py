@@ -9,6 +9,8 @@ is legal, but a shorter one may exist. This search is ours; none of the papers n
 from __future__ import annotations
 
 import heapq
+import math
+from functools import cache
 
 import numpy as np
 
@@ -57,6 +59,13 @@ def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_ST
                 steps[after], came[after] = taken, (key, action)
                 heapq.heappush(queue, (taken + distance, -taken, after))
     raise ValueError(f"no path to {schedule} in space {graph.space!r} among {len(steps)} states of {graph.operator}")
+
+
+@cache
+def divisors_of(number: int) -> list[int]:
+    """Divisors of a number in order; tiles of merged axes have millions."""
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return small + [number // n for n in reversed(small) if n * n != number]
 
 
 def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
@@ -152,7 +161,7 @@ class _Left:
             place = sizes.index(tile)
             found += [(size, threads) for size in (*sizes[max(0, place - 1) : place], *sizes[place + 1 : place + 2])]
         if self.ints[ALLOWED + VTHREAD_UP + axis]:
-            divisors = [n for n in range(1, tile + 1) if tile % n == 0]
+            divisors = divisors_of(tile)
             place = divisors.index(threads)
             found += [(tile, n) for n in (*divisors[max(0, place - 1) : place], *divisors[place + 1 : place + 2])]
         return found
