@@ -117,16 +117,20 @@ PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "a
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and mark of every name; a strategy of the paper has those of its counterpart here.
 
-    What follows a strategy's name (its trials) does not change the colour; a second line of it has the next mark.
+    What follows a strategy's name (its trials) does not change the colour; a second line of it has the next mark that no other
+    line of its colour has.
     """
     plain = {name: PAPER.get(name, re.split(r"[ ,:]", name)[0]) for name in names if name != LIBRARY}
     looks = style.look(list(dict.fromkeys((*plain.values(), "roller", "markov", "torch"))))
-    found = dict(looks)
+    found, begun = dict(looks), set[str]()
     for name, of in plain.items():
         colour, marker = looks[of]
-        earlier = [other for other in list(plain)[: list(plain).index(name)] if plain[other] == of and other not in PAPER]
-        turn = 0 if name in PAPER else len(earlier)
-        found[name] = (colour, style.MARKERS[(style.MARKERS.index(marker) + turn) % len(style.MARKERS)])
+        if name in PAPER or of not in begun:
+            found[name] = looks[of]
+            begun.add(of)
+            continue
+        marks = style.MARKERS[style.MARKERS.index(marker) :] + style.MARKERS
+        found[name] = (colour, next((mark for mark in marks if (colour, mark) not in found.values()), marker))
     return {**found, **{name: looks[mine] for name, mine in PAPER.items() if mine in looks}}
 
 
