@@ -25,11 +25,17 @@ def readable(arguments: list[str]) -> list[str]:
 
 
 def compose(overrides: list[str], name: str = "config") -> DictConfig:
-    """The configuration that these arguments give."""
+    """The configuration that these arguments give; also within a command that Hydra itself runs."""
     import hydra
+    from hydra.core.global_hydra import GlobalHydra
 
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        return hydra.compose(name, overrides=readable(overrides))
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()  # Hydra refuses to begin where a command has begun it
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            return hydra.compose(name, overrides=readable(overrides))
+    finally:
+        GlobalHydra.instance().hydra = outer
 
 
 def _one(argument: str) -> str:

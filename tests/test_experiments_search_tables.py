@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hydra
 import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.arguments import compose
+from experiments.arguments import CONF, compose
 from experiments.reproduce import reproduce
 from experiments.study import plan_of
 from experiments.tables.ansor import classes_of, normalised
@@ -38,6 +39,15 @@ def test_every_study_has_its_hypotheses(name: str, tmp_path: Path) -> None:
     names = {job.strategy for job in plan.settings.jobs}
     for variant, said in plan.hypotheses.items():
         assert variant in names and said.get("beside", plan.reference) in names and said["because"]
+
+
+def test_studies_begin_within_a_command() -> None:
+    """A table is a command of Hydra's that composes the studies that it is made of, which Hydra alone refuses."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        outer = hydra.compose("reproduce")
+        inner = compose(["experiment=ansor_ablation"], name="study")
+        assert hydra.compose("reproduce") == outer, "the command goes on with its own configuration"
+    assert list(inner.seed) == list(range(8))
 
 
 def test_ansor(tmp_path: Path) -> None:
