@@ -76,7 +76,8 @@ class TreeGru:
         best, idle, loss_sum = np.inf, 0, 0.0
         for step in range(1, self.minibatches + 1):
             at = torch.randint(len(labels), (min(self.minibatch, 2 * len(labels)),), generator=generator)
-            scores = network(*(part[at] for part in inputs)) + base[at]
+            once, back = at.unique(return_inverse=True)
+            scores = network(*(part[once] for part in inputs))[back] + base[at]
             loss = self._loss(scores, target[at], torch.randperm(len(at), generator=generator))
             steps.zero_grad()
             loss.backward()
@@ -147,19 +148,33 @@ def _network(hidden: int) -> Any:
 
         def forward(self, loops: Any, slots: Any, strides: Any, knobs: Any) -> Any:
             """See `_network`."""
-            state = self._accesses(strides)
-            inputs, leaves = self.loop(loops), self.cell(self.variables.weight)
-            for place in range(loops.shape[1]):
-                state = self.cell(inputs[:, place], state + leaves[slots[:, place]])
-            state = self.cell(self.knobs(knobs), state)
+            leaves = self.cell(self.variables.weight)
+            inputs, others = self._gates(self.loop, loops.transpose(0, 1)), nn.functional.embedding(slots.T, leaves)
+            state = self._accesses(strides, leaves)
+            for gates, children in zip(inputs.unbind(), others.unbind(), strict=True):
+                state = self._step(gates, state + children)
+            state = self._step(self._gates(self.knobs, knobs), state)
             return self.decoder(state)[:, 0]
 
-        def _accesses(self, strides: Any) -> Any:
+        def _accesses(self, strides: Any, leaves: Any) -> Any:
             """Sum over buffers of their nodes, whose children are the variables that move them [B, hidden]."""
-            leaves = self.cell(self.variables.weight)
             children = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
-            buffers = self.tensors.expand(len(strides), -1, -1)
-            nodes = self.cell(buffers.reshape(-1, hidden), children.reshape(-1, hidden))
+            gates = nn.functional.linear(self.tensors, self.cell.weight_ih, self.cell.bias_ih)
+            nodes = self._step(gates.expand(len(strides), -1, -1).reshape(-1, 3 * hidden), children.reshape(-1, hidden))
             return nodes.reshape(len(strides), MAX_TENSORS, hidden).sum(dim=1)
+
+        def _gates(self, embed: Any, numbers: Any) -> Any:
+            """What the cell's gates take from an embedded input [..., 3 hidden]; two linear maps in a row are one."""
+            weight = self.cell.weight_ih @ embed.weight
+            bias = torch.addmv(self.cell.bias_ih, self.cell.weight_ih, embed.bias)
+            return nn.functional.linear(numbers, weight, bias)
+
+        def _step(self, gates: Any, state: Any) -> Any:
+            """The cell, of what its gates take from the input [B, 3 hidden] and of its state [B, hidden]."""
+            reset, update, new = gates.chunk(3, dim=1)
+            of_state = nn.functional.linear(state, self.cell.weight_hh, self.cell.bias_hh)
+            reset_state, update_state, new_state = of_state.chunk(3, dim=1)
+            proposed = torch.tanh(torch.addcmul(new, torch.sigmoid(reset + reset_state), new_state))
+            return torch.lerp(proposed, state, torch.sigmoid(update + update_state))
 
     return Network()

@@ -140,6 +140,24 @@ def test_a_model_ranks_programs_it_has_not_seen(model: TreeModel) -> None:
     assert (model.predict(features[1::2]) == scores).all(), "the same data gives the same model"
 
 
+def test_the_tree_network_is_a_gru_from_the_leaves_to_the_root() -> None:
+    """With PyTorch's own cell, node after node: accesses, loops from the inside out, knobs."""
+    import torch
+
+    features, labels = learnable()
+    model = TreeGru("rank", minibatches=5)
+    model.fit(features, labels)
+    net, (loops, slots, strides, knobs) = model._network, model._inputs(features[:9])
+    with torch.no_grad():
+        leaves = net.cell(net.variables.weight)
+        moved_by = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
+        state = sum(net.cell(net.tensors[[t] * 9], moved_by[:, t]) for t in range(len(net.tensors)))
+        for place in range(loops.shape[1]):
+            state = net.cell(net.loop(loops[:, place]), state + leaves[slots[:, place]])
+        scores = net.decoder(net.cell(net.knobs(knobs), state))[:, 0]
+    np.testing.assert_allclose(model.predict(features[:9]), scores.numpy(), rtol=1e-4, atol=1e-4)
+
+
 def test_a_margin_shifts_what_is_learned() -> None:
     features, labels = learnable()
     model = TreeModel("regression")
