@@ -51,6 +51,8 @@ STRATEGIES: dict[str, str] = {
     "mcts": "agents.mcts:Mcts",
     "model_annealing": "agents.model_search:ModelAnnealing",
     "model_evolution": "agents.model_search:ModelEvolution",
+    "policy_annealing": "agents.annealed:PolicyAnnealing",
+    "markov_annealing": "agents.annealed:MarkovAnnealing",
     "corrected": "agents.corrected:Corrected",
     "welder": "agents.welder:Welder",
     "tpe": "agents.tpe:Tpe",

@@ -14,6 +14,7 @@ import numpy as np
 from agents.kinds import pools
 from agents.programs import Programs
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
 
 ENUMERABLE = 1 << 17
 """Spaces with at most so many configurations are listed once, and then known to be exhausted when they are."""
@@ -39,6 +40,10 @@ class Template:
     def rows(self, configurations: np.ndarray) -> np.ndarray:
         """Schedules of configurations, all levels opened; legal or not."""
         return self._programs.rows(configurations)
+
+    def configuration(self, schedule: Schedule) -> np.ndarray | None:
+        """The configuration int64 [K] of a schedule; None where the space does not have it."""
+        return self._programs.vector(schedule)
 
     def is_legal(self, configurations: np.ndarray) -> np.ndarray:
         """Which configurations fit the hardware, bool [B]."""

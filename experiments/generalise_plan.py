@@ -154,7 +154,9 @@ def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str
     found = json.loads(path.read_text(encoding="utf-8"))
     if found["strategy"] != of:
         raise ValueError(f"strategies.{name}.tuned {tuned!r}: values of {found['strategy']!r}, not of {of!r}")
-    return {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
+    chosen = {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
+    first = next(iter(chosen.values()))
+    return {0: first} if all(values == first for values in chosen.values()) else chosen
 
 
 def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:

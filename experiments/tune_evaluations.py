@@ -1,9 +1,10 @@
-"""Choose the values of a traverser for a number of evaluations: random settings, halved on train, decided on validation.
+"""Choose the values of a search for a number of evaluations: random settings, halved on train, decided on validation.
 
-`python -m experiments.tune_evaluations` (conf/tune_evaluations.yaml) writes results/tune/markov_evaluations.json. A setting is
-one search (`experiments.anytime`), begun again until the evaluations are spent; its curve says what it is worth at every number
-asked for, and for each of them the best is taken. The score is the mean regret over tasks to the certified optimum, or to the
-best that any setting found where none ships. Operators of the test part are refused.
+`python -m experiments.tune_evaluations choices=markov` (conf/tune_evaluations.yaml) writes outputs/tune/markov_evaluations.json;
+conf/choices has other strategies. A setting is one search (`experiments.anytime`), begun again until the evaluations are spent;
+its curve says what it is worth at every number asked for, and for each of them the best is taken. The score is the mean regret
+over tasks to the certified optimum, or to the best that any setting found where none ships. Operators of the test part are
+refused.
 """
 
 from __future__ import annotations

@@ -20,6 +20,9 @@ SMALLER = {
     "mcts": {"simulations": 5, "walk": 3, "climb": 2},
     "welder": {"limit": 20},
     "droplet": {"starts": 1},
+    "markov_annealing": {
+        "walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1, "chains": 2, "chain_steps": 3,
+    },  # fmt: skip
     "corrected": {"proposer": "greedy"},
 }
 """So that Python gets through them."""
@@ -64,7 +67,11 @@ print(json.dumps([calls - before, session.evaluations, session.graph.evaluations
 """
 
 
-@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts"}))
+LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing"}
+"""A policy's sight runs the model as compiled code; test_agents_policies.py counts what it asks."""
+
+
+@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - LEARNED))
 def test_every_call_of_the_model_is_charged(name: str) -> None:
     """On the recorded tier, where measuring asks no model."""
     parameters = json.dumps({**SMALLER.get(name, {}), "space": "compact"})

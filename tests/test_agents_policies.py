@@ -182,7 +182,10 @@ def test_a_saved_policy_answers_as_before_and_never_illegally(trained: Path) -> 
     assert (answer.nearest <= answer.seconds).all()
 
 
-SEARCHES = [("ppo", {"episodes": 6}), ("policy_beam", {"width": 3}), ("policy_mcts", {"simulations": 12})]
+SEARCHES = [
+    ("ppo", {"episodes": 6}), ("policy_beam", {"width": 3}), ("policy_mcts", {"simulations": 12}),
+    ("policy_annealing", {"episodes": 2, "chains": 3, "chain_steps": 6}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "settings"), SEARCHES)

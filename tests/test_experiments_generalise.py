@@ -127,6 +127,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         make_policy(folder / f"p{seed}", seed)
     tuned = folder / "tuned.json"
     tuned.write_text(json.dumps({"strategy": "markov", "values": {"64": {**SMALL_WALKS, "walkers": 1}, "512": SMALL_WALKS}}))
+    same = folder / "same.json"
+    same.write_text(json.dumps({"strategy": "model_annealing", "values": dict.fromkeys(("64", "512"), {"chains": 2})}))
     return plan_of(
         compose(
             [
@@ -134,8 +136,11 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
                 "evaluations=600", "seconds=[0.01,0.1]", "processes=1", "resamples=60", f"output={folder / 'out'}",
                 f"policies.ppo_successors.folder='{folder}/p{{seed}}'", "policies.ppo_successors.best_of=4",
                 "policies.ppo_successors.parameters={}", "~policies.ppo_successors.train",
-                f"strategies.markov_tuned.tuned={tuned}",
-                "~strategies.beam", "~strategies.model_evolution", "strategies.model_annealing.seeds=1",
+                f"policies.policy_annealing.folder='{folder}/p{{seed}}'", "policies.policy_annealing.best_of=2",
+                "policies.policy_annealing.parameters={chains: 2, chain_steps: 8}", "~policies.policy_annealing.train",
+                f"strategies.markov_tuned.tuned={tuned}", f"strategies.model_annealing_tuned.tuned={same}",
+                "~strategies.beam", "~strategies.markov_annealing", "~strategies.model_evolution",
+                "strategies.model_annealing_tuned.seeds=1",
             ],
             name="generalise",
         )
@@ -149,17 +154,18 @@ def summary(plan: Plan) -> dict:
 
 def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
     lines = (plan.output / "lines.jsonl").read_text().splitlines()
-    assert len(lines) == 3 * 2 * (2 + 2 + 2) + 3  # operators, seeds; plain strategies, tuned ones, searches of the policy
+    assert len(lines) == 3 * 2 * (2 + 2 + 4) + 3  # operators, seeds; plain strategies, tuned ones, searches of policies
     assert [task["operator"] for task in summary["tasks"]] == [str(operators.parse(t)) for t in (GEMM, GEMV, DEPTHWISE)]
     assert len(summary["left_out"]) == 1 and "elementwise" in summary["left_out"][0]
     text = (plan.output / "summary.md").read_text()
-    assert "(model_annealing 1), each paired with several policies" in text
+    assert "(model_annealing_tuned 1), each paired with several policies" in text
     assert "elementwise" in text and "class held out" in text and "break-even" in text and "markov_tuned" in text
     for name in ("regret_by_evaluations", "regret_by_seconds", "profiles_ppo_successors"):
         assert (plan.output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     one = summary["policies"]["ppo_successors"]["rounds"]
     assert set(one) == {"greedy", "best of 4"} and one["greedy"]["evaluations"] < one["best of 4"]["evaluations"] < 600
     assert summary["policies"]["ppo_successors"]["training_s"] == [10.0, 11.0]
+    assert set(summary["policies"]["policy_annealing"]["rounds"]) == {"greedy", "best of 2"}
     for name, other in one["best of 4"]["beside"].items():
         difference = one["best of 4"]["mean"]["mean"] - other["mean"]
         assert other["over"]["mean"] == pytest.approx(difference), name
@@ -193,7 +199,7 @@ def test_tuned_values_are_those_of_the_nearest_number(plan: Plan, summary: dict)
         assert found.regret("markov_tuned", [count]).tolist() == found._best(variant, at, 0).tolist()
     several = found.regret("greedy", [1, 10, 600])
     assert (np.diff(several, axis=2) <= 0).all() and (several >= 0).all()
-    few = found.regret("model_annealing", [600])  # begun with one seed, which is paired with both policies
+    few = found.regret("model_annealing_tuned", [600])  # begun with one seed, which is paired with both policies
     assert few[:, 0].tolist() == few[:, 1].tolist() and several[:, 0].tolist() != several[:, 1].tolist()
     per_task = np.broadcast_to(np.array([[[5.0]], [[10.0]], [[600.0]]]), (3, 2, 1))
     assert found.regret("greedy", per_task)[1, 0, 0] == several[1, 0, 1]
@@ -202,7 +208,7 @@ def test_tuned_values_are_those_of_the_nearest_number(plan: Plan, summary: dict)
 def _study(plan: Plan) -> Study:
     texts = [str(op) for op in plan.operators]
     known, _ = optima(texts, "h200", "gensor", plan.output, 1)
-    trained = {"ppo_successors": policies.train_missing(plan.policies[0].folder, plan.seeds, "h200", "gensor", {}, 1)}
+    trained = {p.name: policies.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
     rows = Kept(plan.output / "lines.jsonl").rows
     wanted = searches(plan, texts, trained)
     return Study(plan, [task_of(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)

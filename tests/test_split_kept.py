@@ -12,6 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from agents import get_strategy
+from experiments.arguments import compose
 from experiments.settings import ROOT
 from experiments.tune import score, tasks_of
 from gensor_gym import operators
@@ -60,10 +61,12 @@ def test_values_of_the_traverser_are_those_that_tuning_found(name: str) -> None:
     assert all(value in choices[key] for key, value in result["values"].items())
 
 
-def test_values_of_the_traverser_for_evaluations_come_from_train_and_validation() -> None:
-    result = _read(ROOT / "results" / "tune" / "markov_evaluations.json")
+@pytest.mark.parametrize("name", ["markov", "model_annealing"])
+def test_values_for_evaluations_come_from_train_and_validation(name: str) -> None:
+    result = _read(ROOT / "results" / "tune" / f"{name}_evaluations.json")
     assert _parts(result["train"]) == {"train"} and _parts(result["validation"]) == {"validation"}
-    config: Any = OmegaConf.load(ROOT / "conf" / "tune_evaluations.yaml")
+    config: Any = compose([f"choices={name}"], "tune_evaluations")
+    assert result["strategy"] == config.strategy == name
     assert list(result["values"]) == [str(count) for count in config.counts]
     assert all(value in config.choices[key] for values in result["values"].values() for key, value in values.items())
 
