@@ -6,8 +6,10 @@ that no valley of the model lies between two programs. They go on from what a wa
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from agents.ppo import Ppo
 from agents.ranking import REGISTER_TILE, Construction, best_of_each, ranked
 from agents.template import Template
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.schedule import Schedule
 
 template_of = lru_cache(maxsize=4)(Template)
@@ -29,23 +32,25 @@ def annealed(
 ) -> Construction:
     """A construction, with what chains from the best programs of its register tiles asked the model about added.
 
-    Where it has fewer register tiles than there are chains, several begin at one; programs that the template does not have, none.
+    A chain begins at each of the best, in turn where there are fewer than chains. Programs that the template does not have begin
+    none; where it has none of them, chains begin at random ones.
     """
+    begin = time.perf_counter()
     template = template_of(graph)
-    rows = np.array([schedule.row for schedule in found.schedules])
+    rows = np.array([schedule.row for schedule in found.schedules], dtype=np.int32).reshape(-1, ROW)
     best = best_of_each(REGISTER_TILE, rows, np.array(found.latencies))
-    points = [point for row in best[:chains] if (point := template.configuration(Schedule(row))) is not None]
+    points = islice((p for row in best if (p := template.configuration(Schedule(row))) is not None), chains)
     begun = AnnealingOnModel(template, chains, steps, temperature, patience=steps)
-    if points:
-        begun.points = np.resize(np.array(points), (chains, len(points[0])))
+    if kept := list(points):
+        begun.points = np.resize(np.array(kept), (chains, len(kept[0])))
     more = anneal(graph, begun, rng).construction()
-    of_more = np.array([schedule.row for schedule in more.schedules]).reshape(-1, rows.shape[1])
+    of_more = np.array([schedule.row for schedule in more.schedules], dtype=np.int32).reshape(-1, ROW)
     schedules, latencies = ranked(
         np.concatenate([rows, of_more]), np.concatenate([found.latencies, more.latencies]), graph
     )
     return replace(
         found, schedules=schedules, latencies=latencies, visited=found.visited + more.visited,
-        evaluations=found.evaluations + more.evaluations, seconds=found.seconds + more.seconds,
+        evaluations=found.evaluations + more.evaluations, seconds=found.seconds + time.perf_counter() - begin,
     )  # fmt: skip
 
 
@@ -57,6 +62,13 @@ class Annealed:
     chain_steps: int = 512
     chain_temperature: float = 0.02
     """As that of `ModelAnnealing`, from which the three values are."""
+
+    def __post_init__(self) -> None:
+        """ValueError for no chains, no steps or a negative temperature, and what the strategy refuses."""
+        if self.chains < 1 or self.chain_steps < 1 or self.chain_temperature < 0:
+            given = f"chains={self.chains}, chain_steps={self.chain_steps}, chain_temperature={self.chain_temperature}"
+            raise ValueError(f"{given}: expected 1 or more, 1 or more, and 0 or more")
+        super().__post_init__()  # type: ignore[misc]
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The strategy's construction, then the chains; no measurement."""
@@ -73,4 +85,8 @@ class PolicyAnnealing(Annealed, Ppo):
 
 @dataclass(frozen=True)
 class MarkovAnnealing(Annealed, Markov):
-    """Gensor's traverser, then the chains; ours, and not called Gensor. What `PolicyAnnealing` is to be compared with."""
+    """Gensor's traverser, then the chains; ours, and not called Gensor.
+
+    With a short walk (results/tune/markov_annealing_evaluations.json) what `PolicyAnnealing` is to be compared with; the default
+    is the whole walk of `Markov`, some 100,000 evaluations.
+    """

@@ -71,9 +71,9 @@ class ModelSearch(ABC):
 class ModelAnnealing(ModelSearch):
     """Parallel simulated annealing over tile chains and knobs: AutoTVM's search, the score being -log of the model's latency.
 
-    The temperature falls linearly from `start_temperature` to 0, so that at the start a program e times slower is gone to one
-    time in e. Numbers are those that `experiments.tune_evaluations` chose for 4,096 evaluations on train and validation;
-    AutoTVM's 128 chains of 500 steps are for scores that cost nothing.
+    The temperature falls linearly from `start_temperature` to 0: at the start a program slower by so much, in the logarithm of
+    the latency, is gone to one time in e. Numbers are those that `experiments.tune_evaluations` chose for 4,096 evaluations on
+    train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps are for scores that cost nothing.
     """
 
     chains: int = 2
@@ -85,6 +85,7 @@ class ModelAnnealing(ModelSearch):
         template = Template(graph)
         while True:
             chains = AnnealingOnModel(template, self.chains, self.steps, self.start_temperature, patience=self.steps)
+            chains.points = template.random(max(self.chains, template.kinds), rng)[: self.chains]  # few chains: kinds by turns
             yield anneal(graph, chains, rng).construction()
 
 

@@ -31,6 +31,8 @@ class Template:
         """Values of every knob [K]."""
         places = [[start + step * i for i in range(v.shape[1])] for start, step, v in self._programs.moves]
         self._pools = pools(places, [values for _, _, values in self._programs.moves], graph.tables.ints)
+        self.kinds = len(self._pools)
+        """Kinds of programs (`agents.kinds`), of which `random` draws as many each."""
         self._known: np.ndarray | None = None
         self.listed: np.ndarray | None = None
         """All legal configurations int64 [N, K] where the space is small, else None."""

@@ -28,7 +28,7 @@ from gensor_gym.measure.session import BudgetSpent
 
 DRAWN = 64
 """Random walks that are drawn at a time."""
-WARM_UP, WARM_UP_EVALUATIONS = "gemm(m=16, n=16, k=16)", 200
+WARM_UP, WARM_UP_EVALUATIONS = "gemm(m=16, n=16, k=16)", 5000
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,11 @@ class Search:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything the outcome depends on; of a policy what it is and not where it lies."""
+        """Everything the outcome depends on, values at their default too; of a policy what it is and not where it lies."""
         plain = {**asdict(self), "fingerprint": fingerprint()}
-        kept = {name: value for name, value in self.parameters.items() if name != "checkpoint" or not self.policy}
-        return {**plain, "parameters": kept}
+        strategy: Any = get_strategy(self.of, **self.parameters)
+        apart = {"space", "checkpoint"} if self.policy else {"space"}
+        return {**plain, "parameters": {name: value for name, value in asdict(strategy).items() if name not in apart}}
 
     @property
     def key(self) -> str:
@@ -146,5 +147,5 @@ def digest_of_policy(folder: Path) -> str:
 @cache
 def _warm(of: str, parameters: tuple[tuple[str, Any], ...], hardware: str, space: str) -> None:
     """Load and compile what a search needs, once in a process."""
-    search = Search("", of, dict(parameters), WARM_UP, hardware, space, 0, WARM_UP_EVALUATIONS)
+    search = Search("", of, dict(parameters), WARM_UP, hardware, space, 0, WARM_UP_EVALUATIONS, once=True)
     spend(search, WatchedGraph(WARM_UP, hardware, space, search.evaluations), np.random.default_rng(0))

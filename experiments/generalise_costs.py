@@ -19,19 +19,21 @@ POINTS = 96
 
 
 def break_even(study: Study, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
-    """Against the reference, for the policy's best of so many episodes.
+    """Against its reference, for the policy's best of so many episodes.
 
     `evaluations` and `seconds`: what the policy needs on one operator, what the reference needs until its interquartile mean
     regret is no larger (None where it never is within the study; then its whole budget is put in its place, a lower bound of
     what it needs), what training took, and from how many operators on the policy has spent less in all: None where it needs
     more on every operator.
     """
-    plan, reference = study.plan, study.plan.reference
+    plan = study.plan
+    reference = learned.reference or plan.reference
     evaluations, regret, seconds = study.first(learned.sampled)
     aim = float(statistics.interquartile_mean(regret))
     counts = np.unique(np.geomspace(1, plan.evaluations, POINTS).astype(int))
     reached = statistics.interquartile_mean(study.regret(reference, counts), axis=(0, 1)) <= aim
-    lines = study.grid(study.variants(reference)[max(study.variants(reference))])
+    labels = plan.labels(reference)
+    lines = study.grid(labels[max(labels)])
     longest = float(np.mean([line["elapsed_s"] for row in lines for line in row]))
     times = np.geomspace(1e-5, max(longest, 2e-5), POINTS)
     in_time = statistics.interquartile_mean(study.regret_within(reference, times.tolist()), axis=(0, 1)) <= aim

@@ -64,7 +64,7 @@ def _evaluations(study: Study, path: Path) -> str:
 
 def _seconds(study: Study, path: Path) -> str:
     """Regret against wall seconds of construction."""
-    searches = [search for name in study.names for search in study.variants(name).values()]
+    searches = [search for name in study.names for search in dict.fromkeys(study.plan.labels(name).values())]
     ends = [line["elapsed_s"] for search in searches for row in study.grid(search) for line in row]
     x = np.geomspace(SHORTEST, max(float(np.quantile(ends, 0.9)), 2 * SHORTEST), POINTS)
     figure, axes = plt.subplots(figsize=(7.4, 4.6))

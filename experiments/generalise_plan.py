@@ -37,6 +37,10 @@ class Contender:
     """Episodes of its second search; None of a strategy without episodes, of which the first round is looked at."""
     folder: str
     train: dict[str, Any]
+    annealed: bool
+    """Whether annealing by the model goes on from what the episodes found."""
+    reference: str | None
+    """The search that it is compared with by groups and costs; None is the study's."""
 
     @property
     def sampled(self) -> str:
@@ -71,6 +75,15 @@ class Plan:
     reference: str
     config: dict[str, Any]
 
+    def labels(self, name: str) -> dict[int, str]:
+        """Names of a strategy's searches by the evaluations that their values are for; equal values are one search."""
+        found: dict[int, str] = {}
+        variants = self.strategies.get(name, {0: (name, {})})
+        for count, chosen in variants.items():
+            first = next(k for k, values in variants.items() if values == chosen)
+            found[count] = f"{name}{BUDGET}{first}" if first else name
+        return found
+
     def seeds_of(self, strategy: str) -> tuple[int, ...]:
         """For every policy's seed the search's that is paired with it: itself, or one of the fewer, in turn."""
         count = self.begun.get(strategy, len(self.seeds))
@@ -92,8 +105,9 @@ def plan_of(config: DictConfig) -> Plan:
         name: _begun(name, given.pop("seeds"), seeds) for name, given in given_strategies.items() if "seeds" in given
     }
     strategies = {name: _variants(name, given) for name, given in given_strategies.items()}
-    if plain["reference"] not in strategies:
-        raise ValueError(f"reference {plain['reference']!r}: expected one of the strategies, {sorted(strategies)}")
+    for name in (plain["reference"], *(policy.reference for policy in policies if policy.reference)):
+        if name not in strategies:
+            raise ValueError(f"reference {name!r}: expected one of the strategies, {sorted(strategies)}")
     if twice := set(strategies) & {policy.name for policy in policies}:
         raise ValueError(f"names {sorted(twice)} are those of a strategy and of a policy")
     part, chosen = plain["part"], plain["operators"]
@@ -137,7 +151,10 @@ def _learned(name: str, given: dict[str, Any]) -> Contender:
     best_of = given.get("best_of")
     if (best_of is None) is ("episodes" in fields) or (best_of is not None and not (isinstance(best_of, int) and best_of > 0)):
         raise ValueError(f"policies.{name}.best_of {best_of!r}: expected a number of episodes, null where {of!r} has none")
-    return Contender(name, of, given.get("parameters") or {}, best_of, given["folder"], given.get("train") or {})
+    return Contender(
+        name, of, given.get("parameters") or {}, best_of, given["folder"], given.get("train") or {}, "chain_steps" in fields,
+        given.get("reference"),
+    )  # fmt: skip
 
 
 def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str, Any]]]:
@@ -154,9 +171,7 @@ def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str
     found = json.loads(path.read_text(encoding="utf-8"))
     if found["strategy"] != of:
         raise ValueError(f"strategies.{name}.tuned {tuned!r}: values of {found['strategy']!r}, not of {of!r}")
-    chosen = {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
-    first = next(iter(chosen.values()))
-    return {0: first} if all(values == first for values in chosen.values()) else chosen
+    return {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
 
 
 def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:
@@ -164,10 +179,9 @@ def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trai
     found = []
     of = (plan.hardware, plan.space)
     for name, variants in plan.strategies.items():
-        for count, (registered, values) in variants.items():
-            label = f"{name}{BUDGET}{count}" if count else name
+        for label, count in {label: count for count, label in plan.labels(name).items()}.items():
             found += [
-                Search(label, registered, values, task, *of, seed, plan.evaluations)
+                Search(label, *variants[count], task, *of, seed, plan.evaluations)
                 for task in tasks
                 for seed in dict.fromkeys(plan.seeds_of(name))
             ]

@@ -61,10 +61,10 @@ def show(console: Console, summary: dict[str, Any]) -> None:
     console.print(found)
     for name, policy in summary["policies"].items():
         for label, one in policy["rounds"].items():
-            beside = one["beside"][summary["reference"]]
+            beside = one["beside"][policy["reference"]]
             console.print(
                 f"{name}, {label}: {one['evaluations']:.0f} evaluations, IQM regret {100 * one['iqm']['mean']:.1f} %, mean "
-                f"{100 * one['mean']['mean']:.1f} %; {summary['reference']} then {100 * beside['iqm']['mean']:.1f} %, difference "
+                f"{100 * one['mean']['mean']:.1f} %; {policy['reference']} then {100 * beside['iqm']['mean']:.1f} %, difference "
                 f"{interval_text(beside['over'], 1, sign=True)}", highlight=False, soft_wrap=True,
             )  # fmt: skip
 
@@ -113,7 +113,7 @@ def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[
     for label, one in policy["rounds"].items():
         lines += _beside(label, one)
     *_, last = policy["rounds"].items()
-    return lines + _groups(summary["reference"], *last) + _break_even(policy["break_even"])
+    return lines + _groups(policy["reference"], *last) + _break_even(policy["break_even"])
 
 
 def _beside(label: str, one: dict[str, Any]) -> list[str]:

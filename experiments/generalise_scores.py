@@ -76,18 +76,13 @@ class Study:
         of, seeds = self._rows[name], self.plan.seeds_of(name.partition(BUDGET)[0])
         return [[of[task.text, seed] for seed in seeds] for task in self.tasks]
 
-    def variants(self, name: str) -> dict[int, str]:
-        """Names of searches by the evaluations that their values are for."""
-        counts = self.plan.strategies.get(name, {0: None})
-        return {count: f"{name}{BUDGET}{count}" if count else name for count in counts}
-
     def regret(self, name: str, evaluations: np.ndarray | Sequence[int]) -> np.ndarray:
         """Regret of the best after so many evaluations ([K], or [tasks, seeds, K]), float64 [tasks, seeds, K].
 
         Of a strategy that is tuned for several numbers of evaluations, each is answered by the nearest one's search.
         """
         counts = np.broadcast_to(np.asarray(evaluations, dtype=float), self._shape(evaluations))
-        variants = self.variants(name)
+        variants = self.plan.labels(name)
         known = np.array(sorted(variants))
         nearest = np.abs(np.log(counts[..., None]) - np.log(np.maximum(known, 1))).argmin(axis=-1)
         found = np.empty(counts.shape)
@@ -101,7 +96,7 @@ class Study:
 
         Of a strategy that is tuned for several numbers of evaluations: of the one for the most.
         """
-        variants = self.variants(name)
+        variants = self.plan.labels(name)
         return self._best(variants[max(variants)], np.broadcast_to(np.asarray(seconds), self._shape(seconds)), 2)
 
     def _shape(self, values: np.ndarray | Sequence[Any]) -> tuple[int, int, int]:
@@ -139,7 +134,8 @@ class Study:
         """Search by what its first round is: one greedy episode, the best of so many."""
         if learned.best_of is None:
             return {FIRST: learned.name}
-        return {GREEDY: learned.name, f"best of {learned.best_of}": learned.sampled}
+        behind = ", then chains" if learned.annealed else ""
+        return {f"{GREEDY}{behind}": learned.name, f"best of {learned.best_of}{behind}": learned.sampled}
 
 
 def iqm(values: np.ndarray) -> np.ndarray:
@@ -202,14 +198,16 @@ def summarise(study: Study, unknown: dict[str, str]) -> dict[str, Any]:
 def _policy(study: Study, learned: Contender) -> dict[str, Any]:
     """What is said of one policy."""
     trained = study.policies[learned.name]
-    rounds = {label: _round(study, search) for label, search in study.rounds(learned).items()}
+    reference = learned.reference or study.plan.reference
+    rounds = {label: _round(study, search, reference) for label, search in study.rounds(learned).items()}
     return {
+        "reference": reference,
         "of": learned.of, "training_s": [one.seconds for one in trained], "training_steps": [one.steps for one in trained],
         "rounds": rounds, "break_even": generalise_costs.break_even(study, learned, trained),
     }  # fmt: skip
 
 
-def _round(study: Study, search: str) -> dict[str, Any]:
+def _round(study: Study, search: str, reference: str) -> dict[str, Any]:
     """One round of a policy beside all strategies at the very evaluations that it took on that task with that seed."""
     plan = study.plan
     evaluations, regret, seconds = study.first(search)
@@ -228,7 +226,7 @@ def _round(study: Study, search: str) -> dict[str, Any]:
             }
             for name, other in theirs.items()
         },
-        "groups": _groups(study, ours, theirs[plan.reference]),
+        "groups": _groups(study, ours, theirs[reference]),
     }  # fmt: skip
 
 

@@ -165,7 +165,8 @@ def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
     one = summary["policies"]["ppo_successors"]["rounds"]
     assert set(one) == {"greedy", "best of 4"} and one["greedy"]["evaluations"] < one["best of 4"]["evaluations"] < 600
     assert summary["policies"]["ppo_successors"]["training_s"] == [10.0, 11.0]
-    assert set(summary["policies"]["policy_annealing"]["rounds"]) == {"greedy", "best of 2"}
+    assert set(summary["policies"]["policy_annealing"]["rounds"]) == {"greedy, then chains", "best of 2, then chains"}
+    assert summary["policies"]["policy_annealing"]["break_even"]["reference"] == "model_annealing_tuned"
     for name, other in one["best of 4"]["beside"].items():
         difference = one["best of 4"]["mean"]["mean"] - other["mean"]
         assert other["over"]["mean"] == pytest.approx(difference), name
@@ -199,6 +200,7 @@ def test_tuned_values_are_those_of_the_nearest_number(plan: Plan, summary: dict)
         assert found.regret("markov_tuned", [count]).tolist() == found._best(variant, at, 0).tolist()
     several = found.regret("greedy", [1, 10, 600])
     assert (np.diff(several, axis=2) <= 0).all() and (several >= 0).all()
+    assert plan.labels("model_annealing_tuned") == dict.fromkeys((64, 512), "model_annealing_tuned@64"), "equal values"
     few = found.regret("model_annealing_tuned", [600])  # begun with one seed, which is paired with both policies
     assert few[:, 0].tolist() == few[:, 1].tolist() and several[:, 0].tolist() != several[:, 1].tolist()
     per_task = np.broadcast_to(np.array([[[5.0]], [[10.0]], [[600.0]]]), (3, 2, 1))
