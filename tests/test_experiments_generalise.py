@@ -139,7 +139,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
                 f"policies.policy_annealing.folder='{folder}/p{{seed}}'", "policies.policy_annealing.best_of=2",
                 "policies.policy_annealing.parameters={chains: 2, chain_steps: 8}", "~policies.policy_annealing.train",
                 f"strategies.markov_tuned.tuned={tuned}", f"strategies.model_annealing_tuned.tuned={same}",
-                "~strategies.beam", "~strategies.markov_annealing", "~strategies.model_evolution",
+                "~strategies.beam", "~strategies.markov_annealing_tuned", "~strategies.model_evolution",
                 "strategies.model_annealing_tuned.seeds=1",
             ],
             name="generalise",

@@ -61,7 +61,7 @@ def test_values_of_the_traverser_are_those_that_tuning_found(name: str) -> None:
     assert all(value in choices[key] for key, value in result["values"].items())
 
 
-@pytest.mark.parametrize("name", ["markov", "model_annealing"])
+@pytest.mark.parametrize("name", ["markov", "model_annealing", "markov_annealing"])
 def test_values_for_evaluations_come_from_train_and_validation(name: str) -> None:
     result = _read(ROOT / "results" / "tune" / f"{name}_evaluations.json")
     assert _parts(result["train"]) == {"train"} and _parts(result["validation"]) == {"validation"}
@@ -69,6 +69,19 @@ def test_values_for_evaluations_come_from_train_and_validation(name: str) -> Non
     assert result["strategy"] == config.strategy == name
     assert list(result["values"]) == [str(count) for count in config.counts]
     assert all(value in config.choices[key] for values in result["values"].values() for key, value in values.items())
+
+
+def test_chains_take_the_values_chosen_for_4096_evaluations() -> None:
+    """In the study's file, and by default."""
+    chosen = _read(ROOT / "results" / "tune" / "model_annealing_evaluations.json")["values"]["4096"]
+    default: Any = get_strategy("model_annealing")
+    assert {name: getattr(default, name) for name in chosen} == chosen
+    behind = {"chains": chosen["chains"], "chain_steps": chosen["steps"], "chain_temperature": chosen["start_temperature"]}
+    studied = compose([], "generalise").policies.policy_annealing.parameters
+    assert {name: studied[name] for name in behind} == behind
+    for name in ("policy_annealing", "markov_annealing"):
+        used: Any = get_strategy(name)
+        assert {field: getattr(used, field) for field in behind} == behind
 
 
 def test_tuning_refuses_the_test_part() -> None:
