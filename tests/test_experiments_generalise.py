@@ -174,6 +174,19 @@ def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
         assert other["iqm_over"]["mean"] == pytest.approx(one["best of 4"]["iqm"]["mean"] - other["iqm"]["mean"]), name
 
 
+def test_a_search_is_known_by_all_its_values() -> None:
+    """Those at their default too: with another default a line of before is no longer this search's. Not by a policy's place."""
+
+    def key(of: str, values: dict, policy: str = "") -> str:
+        return Search("x", of, values, GEMM, "h200", "gensor", 0, 9, policy=policy).key
+
+    default = get_strategy("model_annealing").chains  # type: ignore[attr-defined]
+    assert key("model_annealing", {}) == key("model_annealing", {"chains": default})
+    assert key("model_annealing", {}) != key("model_annealing", {"chains": default + 1})
+    assert key("ppo", {"checkpoint": "here"}, "digest") == key("ppo", {"checkpoint": "there"}, "digest")
+    assert key("ppo", {"checkpoint": "here"}, "digest") != key("ppo", {"checkpoint": "here"}, "another")
+
+
 def test_the_difference_of_interquartile_means_is_paired() -> None:
     """What all scores have in common does not widen the interval, however far they lie apart."""
     theirs = np.random.default_rng(0).exponential(1.0, size=(12, 5, 1))
