@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,7 @@ from agents.feedback import measure_with_feedback
 from agents.learners import Learner, get_learner
 from agents.ranking import Construction, measure_rankings
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import Session
 
@@ -73,7 +75,8 @@ class Learned(ABC):
 def load_policy(folder: str) -> tuple[Learner, Any]:
     """How the policy of a checkpoint folder was learned, and its model.
 
-    FileNotFoundError says how to train one, ValueError that its layout is another.
+    FileNotFoundError says how to train one, ValueError that its layout is another. One of another fingerprint works, with a
+    warning: the rules or the model that it learned are no longer these.
     """
     path = Path(folder) / "policy.zip"
     if not path.exists():
@@ -83,6 +86,11 @@ def load_policy(folder: str) -> tuple[Learner, Any]:
         raise ValueError(
             f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}"
         )
+    if card["fingerprint"] != fingerprint():
+        warnings.warn(
+            f"policy {path} was trained under fingerprint {card['fingerprint']}, this is {fingerprint()}: what it learned may "
+            f"not hold; train another with: python -m experiments.train agent=NAME output=FOLDER", stacklevel=2,
+        )  # fmt: skip
     learner = get_learner(card["agent"])
     return learner, learner.load(path, None)
 
