@@ -66,17 +66,17 @@ def wanted(plan: Plan, texts: Sequence[str], policies: Policies) -> list[Search]
 
 
 def column(study: Study, trained_on: Sequence[str]) -> dict[str, Any]:
-    """Regrets on the hardware of a study: by what a policy was trained on, and of strategies at the native's evaluations."""
+    """Regrets on the hardware of a study by what a policy was trained on, and of strategies: all at the native's evaluations."""
     plan, learned = study.plan, study.plan.policies[0]
-    found = {name: study.first(label(learned, name)) for name in trained_on}
-    evaluations, native, _ = found[plan.hardware]
-    regrets = {name: regret[..., None] for name, (_, regret, _) in found.items()}
+    counts = {name: study.first(label(learned, name))[0] for name in trained_on}
+    evaluations = counts[plan.hardware]
+    regrets = {name: study.regret(label(learned, name), evaluations[..., None]) for name in trained_on}
     beside = {name: study.regret(name, evaluations[..., None]) for name in plan.strategies}
     others = {name: values for name, values in (regrets | beside).items() if name != plan.hardware}
-    over = paired.against(others, native[..., None], plan.resamples, crossed=True)
+    over = paired.against(others, regrets[plan.hardware], plan.resamples, crossed=True)
     return {
         "operators": [task.text for task in study.tasks],
-        "evaluations": {name: float(counts.mean()) for name, (counts, _, _) in found.items()},
+        "evaluations": {name: float(of.mean()) for name, of in counts.items()},
         "regret": {name: interval(mean, values, plan.resamples)[0] for name, values in (regrets | beside).items()},
         "over_native": {name: lines[0] for name, lines in over.items()},
     }  # fmt: skip

@@ -26,8 +26,8 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         f"{len(summary['seeds'])} training seeds. The hardware is a model: nothing ran on a GPU. Fingerprint "
         f"{summary['fingerprint']}. {summary['date']}.", "",
         "Mean regret, log(T / T*) to the optimum certified for the tested hardware, over operators and seeds; in brackets 95 % "
-        "intervals of a bootstrap over operators and training seeds. Bold: trained there. Searches are stopped at the "
-        "evaluations of the policy trained there.", "",
+        "intervals of a bootstrap over operators and training seeds. Bold: trained there. Searches, and policies from "
+        "elsewhere, are stopped at the evaluations of the policy trained there; a policy that ends earlier, there.", "",
         *table(head, [(name, *(_cell(columns[on], name, on) for on in hardware)) for name in hardware]), "",
         *table(("search", *head[1:]), [
             (name, *(_cell(columns[on], name, on) for on in hardware)) for name in summary["strategies"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from experiments.arguments import compose
-from experiments.transfer import plans_of, transfer
+from experiments.transfer import column, plans_of, transfer
 from tests.test_experiments_generalise import GEMM, GEMV, make_policy
 
 MACHINES = ("h200", "t4")
@@ -31,11 +33,11 @@ def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
     ]  # fmt: skip
     plans = plans_of(compose(overrides, name="transfer"))
     summary = transfer(plans, Console(quiet=True))
-    for name, column in summary["columns"].items():
-        assert set(column["regret"]) == {*MACHINES, "markov"} and set(column["over_native"]) == {*MACHINES, "markov"} - {name}
+    for name, one in summary["columns"].items():
+        assert set(one["regret"]) == {*MACHINES, "markov"} and set(one["over_native"]) == {*MACHINES, "markov"} - {name}
         other = next(machine for machine in MACHINES if machine != name)
-        difference = column["regret"][other]["mean"] - column["regret"][name]["mean"]
-        assert column["over_native"][other]["mean"] == pytest.approx(difference)
+        difference = one["regret"][other]["mean"] - one["regret"][name]["mean"]
+        assert one["over_native"][other]["mean"] == pytest.approx(difference)
     lines = (tmp_path / "out" / "lines.jsonl").read_text()
     assert len(lines.splitlines()) == 2 * 2 * 2 * (2 + 1)  # tested on, operators, seeds; trained on, and the search
     assert (tmp_path / "out" / "transfer.png").read_bytes().startswith(b"\x89PNG")
@@ -43,6 +45,28 @@ def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
     assert "trained on" in text and "What transfer costs" in text
     assert transfer(plans, Console(quiet=True))["columns"] == summary["columns"]
     assert (tmp_path / "out" / "lines.jsonl").read_text() == lines
+
+
+def test_policies_from_elsewhere_are_stopped_at_the_native_evaluations() -> None:
+    """One that is better in the end and worse by then is worse."""
+
+    class Ended:
+        """A study of two operators and two seeds: the native policy ends at 10 evaluations, the other at 50."""
+
+        plan = SimpleNamespace(hardware="t4", policies=(SimpleNamespace(sampled="p"),), strategies={}, resamples=20)
+        tasks = (SimpleNamespace(text="a"), SimpleNamespace(text="b"))
+
+        def first(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            native = name.endswith("t4")
+            return np.full((2, 2), 10.0 if native else 50.0), np.full((2, 2), 0.2 if native else 0.1), np.ones((2, 2))
+
+        def regret(self, name: str, evaluations: np.ndarray) -> np.ndarray:
+            return np.where(evaluations < 50, 0.2 if name.endswith("t4") else 0.5, 0.1)
+
+    found = column(Ended(), MACHINES)  # type: ignore[arg-type]
+    assert found["regret"]["h200"]["mean"] == pytest.approx(0.5) and found["regret"]["t4"]["mean"] == pytest.approx(0.2)
+    assert found["over_native"]["h200"]["mean"] == pytest.approx(0.3)
+    assert found["evaluations"] == {"h200": 50.0, "t4": 10.0}
 
 
 def test_a_matrix_of_one_is_refused() -> None:
