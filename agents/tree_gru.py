@@ -63,12 +63,14 @@ class TreeGru:
         """Learn from scratch; see `CostModel`."""
         import torch
 
+        from agents.tree_gru_network import TreeGruNetwork
+
         torch.set_num_threads(self.threads)
         generator = torch.Generator().manual_seed(self.seed)
         self._places = np.flatnonzero((loop_blocks(features)[:, :, LENGTH] > 1.0).any(axis=0))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            network = _network(self.hidden)
+            network = TreeGruNetwork(self.hidden, LOOP_INPUTS)
         inputs = self._inputs(features)
         target = torch.tensor(labels, dtype=torch.float32)
         base = torch.zeros(len(labels)) if margin is None else torch.tensor(margin, dtype=torch.float32)
@@ -127,54 +129,3 @@ class TreeGru:
         rest = features[:, KNOBS_AT:TASK_AT]
         slots = torch.from_numpy(self._places[order] % MAX_AXES)
         return torch.from_numpy(loops.copy()), slots, torch.from_numpy(strides.copy()), torch.from_numpy(rest.copy())
-
-
-def _network(hidden: int) -> Any:
-    """The module: (loops, slots, strides, knobs) -> scores [B]."""
-    import torch
-    from torch import nn
-
-    class Network(nn.Module):
-        """Embeddings of variables and buffers, a child-sum GRU, a decoder."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.variables = nn.Embedding(MAX_AXES, hidden)
-            self.tensors = nn.Parameter(torch.randn(MAX_TENSORS, hidden) * 0.1)
-            self.loop = nn.Linear(LOOP_INPUTS, hidden)
-            self.knobs = nn.Linear(TASK_AT - KNOBS_AT, hidden)
-            self.cell = nn.GRUCell(hidden, hidden)
-            self.decoder = nn.Sequential(nn.Linear(hidden, hidden), nn.Sigmoid(), nn.Linear(hidden, 1))
-
-        def forward(self, loops: Any, slots: Any, strides: Any, knobs: Any) -> Any:
-            """See `_network`."""
-            leaves = self.cell(self.variables.weight)
-            inputs, others = self._gates(self.loop, loops.transpose(0, 1)), nn.functional.embedding(slots.T, leaves)
-            state = self._accesses(strides, leaves)
-            for gates, children in zip(inputs.unbind(), others.unbind(), strict=True):
-                state = self._step(gates, state + children)
-            state = self._step(self._gates(self.knobs, knobs), state)
-            return self.decoder(state)[:, 0]
-
-        def _accesses(self, strides: Any, leaves: Any) -> Any:
-            """Sum over buffers of their nodes, whose children are the variables that move them [B, hidden]."""
-            children = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
-            gates = nn.functional.linear(self.tensors, self.cell.weight_ih, self.cell.bias_ih)
-            nodes = self._step(gates.expand(len(strides), -1, -1).reshape(-1, 3 * hidden), children.reshape(-1, hidden))
-            return nodes.reshape(len(strides), MAX_TENSORS, hidden).sum(dim=1)
-
-        def _gates(self, embed: Any, numbers: Any) -> Any:
-            """What the cell's gates take from an embedded input [..., 3 hidden]; two linear maps in a row are one."""
-            weight = self.cell.weight_ih @ embed.weight
-            bias = torch.addmv(self.cell.bias_ih, self.cell.weight_ih, embed.bias)
-            return nn.functional.linear(numbers, weight, bias)
-
-        def _step(self, gates: Any, state: Any) -> Any:
-            """The cell, of what its gates take from the input [B, 3 hidden] and of its state [B, hidden]."""
-            reset, update, new = gates.chunk(3, dim=1)
-            of_state = nn.functional.linear(state, self.cell.weight_hh, self.cell.bias_hh)
-            reset_state, update_state, new_state = of_state.chunk(3, dim=1)
-            proposed = torch.tanh(torch.addcmul(new, torch.sigmoid(reset + reset_state), new_state))
-            return torch.lerp(proposed, state, torch.sigmoid(update + update_state))
-
-    return Network()

@@ -26,8 +26,7 @@ def break_even(study: Study, learned: Contender, trained: Sequence[Trained]) -> 
     what it needs), what training took, and from how many operators on the policy has spent less in all: None where it needs
     more on every operator.
     """
-    plan = study.plan
-    reference = learned.reference or plan.reference
+    plan, reference = study.plan, learned.reference
     evaluations, regret, seconds = study.first(learned.sampled)
     aim = float(statistics.interquartile_mean(regret))
     counts = np.unique(np.geomspace(1, plan.evaluations, POINTS).astype(int))

@@ -39,8 +39,8 @@ class Contender:
     train: dict[str, Any]
     annealed: bool
     """Whether annealing by the model goes on from what the episodes found."""
-    reference: str | None
-    """The search that it is compared with by groups and costs; None is the study's."""
+    reference: str
+    """The search that it is compared with by groups and costs: its own, or the study's."""
 
     @property
     def sampled(self) -> str:
@@ -99,13 +99,13 @@ def plan_of(config: DictConfig) -> Plan:
     seeds = plain["seeds"]
     if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
         raise ValueError(f"seeds {seeds!r}: expected a list of numbers from 0")
-    policies = tuple(_learned(name, given) for name, given in (plain["policies"] or {}).items())
+    policies = tuple(_learned(name, given, plain["reference"]) for name, given in (plain["policies"] or {}).items())
     given_strategies = {name: dict(given or {}) for name, given in (plain["strategies"] or {}).items()}
     begun = {
         name: _begun(name, given.pop("seeds"), seeds) for name, given in given_strategies.items() if "seeds" in given
     }
     strategies = {name: _variants(name, given) for name, given in given_strategies.items()}
-    for name in (plain["reference"], *(policy.reference for policy in policies if policy.reference)):
+    for name in (plain["reference"], *(policy.reference for policy in policies)):
         if name not in strategies:
             raise ValueError(f"reference {name!r}: expected one of the strategies, {sorted(strategies)}")
     if twice := set(strategies) & {policy.name for policy in policies}:
@@ -139,7 +139,7 @@ def _begun(name: str, count: Any, seeds: list[int]) -> int:
     return min(count, len(dict.fromkeys(seeds)))
 
 
-def _learned(name: str, given: dict[str, Any]) -> Contender:
+def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
     """One policy of the configuration; ValueError where an entry is missing or its strategy takes no checkpoint."""
     if missing := [entry for entry in ("of", "folder") if not (isinstance(given, dict) and given.get(entry))]:
         raise ValueError(f"policies.{name} {given!r}: expected {' and '.join(missing)} in it")
@@ -153,7 +153,7 @@ def _learned(name: str, given: dict[str, Any]) -> Contender:
         raise ValueError(f"policies.{name}.best_of {best_of!r}: expected a number of episodes, null where {of!r} has none")
     return Contender(
         name, of, given.get("parameters") or {}, best_of, given["folder"], given.get("train") or {}, "chain_steps" in fields,
-        given.get("reference"),
+        given.get("reference") or reference,
     )  # fmt: skip
 
 

@@ -198,10 +198,9 @@ def summarise(study: Study, unknown: dict[str, str]) -> dict[str, Any]:
 def _policy(study: Study, learned: Contender) -> dict[str, Any]:
     """What is said of one policy."""
     trained = study.policies[learned.name]
-    reference = learned.reference or study.plan.reference
-    rounds = {label: _round(study, search, reference) for label, search in study.rounds(learned).items()}
+    rounds = {label: _round(study, search, learned.reference) for label, search in study.rounds(learned).items()}
     return {
-        "reference": reference,
+        "reference": learned.reference,
         "of": learned.of, "training_s": [one.seconds for one in trained], "training_steps": [one.steps for one in trained],
         "rounds": rounds, "break_even": generalise_costs.break_even(study, learned, trained),
     }  # fmt: skip

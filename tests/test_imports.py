@@ -63,6 +63,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/masked_q.py",
         "agents/networks.py",
         "agents/tree_gru.py",
+        "agents/tree_gru_network.py",
         "experiments/benches/learning.py",
         "experiments/checkpoints.py",
         "experiments/train.py",
