@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.layout import MAX_LEVELS
 
 Groups = list[np.ndarray]
@@ -40,20 +41,12 @@ class TileMoves:
         return self._known[key]
 
     def _all(self, index: int) -> Groups:
-        """Chains one move away, by (first and last cumulative size that changes, direction)."""
-        here, found = self._sizes[index], []
-        for up in (True, False):
-            big, small = (self._sizes, here[None]) if up else (here[None], self._sizes)
-            ratio = np.where(big % small == 0, big // small, 0)
-            changed = ratio != 1
-            step = ratio.max(axis=1)
-            same = (ratio >= 1).all(axis=1) & (np.where(changed, ratio, step[:, None]) == step[:, None]).all(axis=1)
-            edges = (np.diff(changed.astype(np.int8), axis=1, prepend=0, append=0) != 0).sum(axis=1)
-            moves = np.flatnonzero(same & (edges == 2))
-            spans = changed[moves]
-            for span in np.unique(spans, axis=0):
-                found.append(self._chains[moves[(spans == span).all(axis=1)]])
-        return found
+        """Chains one move away, by direction and by the first and last cumulative size that changes."""
+        spans = _spans(self._sizes, index)
+        order = np.argsort(spans, kind="stable")
+        order = order[np.searchsorted(spans[order], 0) :]
+        edges = np.flatnonzero(np.diff(spans[order])) + 1
+        return [self._chains[part] for part in np.split(order, edges)] if len(order) else []
 
     def _outer(self, index: int) -> Groups:
         """Chains that differ in the outermost tile alone."""
@@ -61,6 +54,38 @@ class TileMoves:
         same_threads = self._chains[:, MAX_LEVELS] == self._chains[index, MAX_LEVELS]
         others = inside & same_threads & (self._sizes[:, -1] != self._sizes[index, -1])
         return [self._chains[others]] if others.any() else []
+
+
+@compiled
+def _spans(sizes, index):  # noqa: ANN001, ANN202
+    """Which move leads from chain `index` to every chain, int64 [C]: a number for its direction and span, -1 for none.
+
+    A move multiplies (or divides) the cumulative sizes of one span by the same ratio; upwards counts first, then inner spans
+    of late beginning.
+    """
+    chains, width = sizes.shape
+    spans = np.full(chains, -1, dtype=np.int64)
+    for c in range(chains):
+        first, last = -1, -1
+        for i in range(width):
+            if sizes[c, i] != sizes[index, i]:
+                first, last = (i if first < 0 else first), i
+        if first >= 0 and _is_move(sizes, index, c, first, last):
+            down = sizes[c, first] < sizes[index, first]
+            spans[c] = (down * width + width - 1 - first) * width + last
+    return spans
+
+
+@lean
+def _is_move(sizes, one, other, first, last):  # noqa: ANN001, ANN202
+    """Whether all sizes of a span differ by the same whole ratio, in the same direction."""
+    up = sizes[other, first] > sizes[one, first]
+    big, small = (other, one) if up else (one, other)
+    ratio = sizes[big, first] // sizes[small, first]
+    for i in range(first, last + 1):
+        if sizes[big, i] != ratio * sizes[small, i]:
+            return False
+    return True
 
 
 def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:

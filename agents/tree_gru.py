@@ -4,8 +4,8 @@ Chen et al., NeurIPS 2018, section 3.1: a child-sum GRU runs from the leaves of 
 perfect nest, so the tree is a chain of loops with the buffers' accesses as further children: the innermost loop's children are
 the accesses, whose own children are the loop variables that index them; every other loop's are the loop inside it and a leaf
 that names its variable. Loops carry log2 of their length, product from the root, annotation, and per buffer touched elements
-and reuse (the authors' `add_stats`). Sizes, optimiser and loss are those of the authors' code; the shape of the tree is our
-reconstruction. All programs of a space share one tree, so a batch runs as one tensor.
+and reuse (the authors' `add_stats`). Loops of length 1 are no nodes: the authors' lowering takes them out of the tree. Sizes,
+optimiser and loss are those of the authors' code; the shape of the tree is our reconstruction.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class TreeGru:
     seed: int = 0
     threads: int = 1
     _network: Any = field(default=None, init=False)
-    _places: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64), init=False)
 
     def __post_init__(self) -> None:
         """ValueError for an unknown objective."""
@@ -67,7 +66,6 @@ class TreeGru:
 
         torch.set_num_threads(self.threads)
         generator = torch.Generator().manual_seed(self.seed)
-        self._places = np.flatnonzero((loop_blocks(features)[:, :, LENGTH] > 1.0).any(axis=0))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = TreeGruNetwork(self.hidden, LOOP_INPUTS)
@@ -113,19 +111,23 @@ class TreeGru:
         terms = torch.nn.functional.softplus(-sign * (scores - scores[partner])) * sign.abs()
         return terms.sum() / sign.abs().sum().clamp(min=1.0)
 
-    def _inputs(self, features: np.ndarray) -> tuple[Any, Any, Any, Any]:
-        """Loops inside out: numbers [B, N, LOOP_INPUTS], axis slots [B, N]; strides [B, A, T]; knobs and task [B, ...]."""
+    def _inputs(self, features: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
+        """Loops inside out: numbers [B, N, LOOP_INPUTS], axis slots [B, N], how many [B]; strides [B, A, T]; knobs [B, ...].
+
+        N is the largest number of loops longer than 1; what stands beyond a program's own number means nothing.
+        """
         import torch
 
-        blocks = loop_blocks(features)[:, self._places]
-        order = np.argsort(-blocks[:, :, POSITION], axis=1, kind="stable")
-        blocks = np.take_along_axis(blocks, order[:, :, None], axis=1)
+        every = loop_blocks(features)
+        turns = every[:, :, LENGTH] > 1.0  # log2(1 + length)
+        counts = turns.sum(axis=1)
+        order = np.argsort(np.where(turns, -every[:, :, POSITION], 1.0), axis=1, kind="stable")[:, : max(counts, default=0)]
+        blocks = np.take_along_axis(every, order[:, :, None], axis=1)
         touches = blocks[:, :, len(LOOP_FIELDS) :].reshape(*blocks.shape[:2], MAX_TENSORS, len(TOUCH_FIELDS))
         own = [LENGTH, TOPDOWN, *range(ANNOTATION, ANNOTATION + len(ANNOTATIONS))]
         stats = touches[:, :, :, [COUNT, REUSE]].reshape(*blocks.shape[:2], 2 * MAX_TENSORS)
         loops = np.concatenate([blocks[:, :, own], stats], axis=2)
-        every = loop_blocks(features).reshape(len(features), LOOPS // MAX_AXES, MAX_AXES, -1)[:, -1]
-        strides = every[:, :, len(LOOP_FIELDS) + STRIDES :: len(TOUCH_FIELDS)]
-        rest = features[:, KNOBS_AT:TASK_AT]
-        slots = torch.from_numpy(self._places[order] % MAX_AXES)
-        return torch.from_numpy(loops.copy()), slots, torch.from_numpy(strides.copy()), torch.from_numpy(rest.copy())
+        inner = every.reshape(len(features), LOOPS // MAX_AXES, MAX_AXES, -1)[:, -1]
+        strides = inner[:, :, len(LOOP_FIELDS) + STRIDES :: len(TOUCH_FIELDS)]
+        parts = (loops, order % MAX_AXES, counts, strides.copy(), features[:, KNOBS_AT:TASK_AT].copy())
+        return tuple(torch.from_numpy(part) for part in parts)  # type: ignore[return-value]

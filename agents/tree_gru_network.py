@@ -24,15 +24,22 @@ class TreeGruNetwork(nn.Module):
         self.cell = nn.GRUCell(hidden, hidden)
         self.decoder = nn.Sequential(nn.Linear(hidden, hidden), nn.Sigmoid(), nn.Linear(hidden, 1))
 
-    def forward(self, loops: Any, slots: Any, strides: Any, knobs: Any) -> Any:
-        """Scores [B] of loops, inside out, with the slots of their axes, strides and knobs (`TreeGru._inputs`)."""
+    def forward(self, loops: Any, slots: Any, counts: Any, strides: Any, knobs: Any) -> Any:
+        """Scores [B] of loops, inside out, with the slots of their axes, how many there are, strides and knobs.
+
+        See `TreeGru._inputs`. Programs run side by side, those with most loops first, so that the others drop out at the end.
+        """
+        order = torch.argsort(counts, descending=True, stable=True)
+        here = counts[order] > torch.arange(loops.shape[1])[:, None]
+        running = here.sum(dim=1).tolist()
         leaves = self.cell(self.variables.weight)
-        inputs, others = self._gates(self.loop, loops.transpose(0, 1)), nn.functional.embedding(slots.T, leaves)
-        state = self._accesses(strides, leaves)
-        for gates, children in zip(inputs.unbind(), others.unbind(), strict=True):
-            state = self._step(gates, state + children)
-        state = self._step(self._gates(self.knobs, knobs), state)
-        return self.decoder(state)[:, 0]
+        inputs = self._gates(self.loop, loops[order].transpose(0, 1)[here])
+        others = nn.functional.embedding(slots[order].T[here], leaves)
+        state = self._accesses(strides[order], leaves)
+        for gates, children, count in zip(inputs.split(running), others.split(running), running, strict=True):
+            state = torch.cat([self._step(gates, state[:count] + children), state[count:]])
+        state = self._step(self._gates(self.knobs, knobs[order]), state)
+        return self.decoder(state)[:, 0][torch.argsort(order)]
 
     def _accesses(self, strides: Any, leaves: Any) -> Any:
         """Sum over buffers of their nodes, whose children are the variables that move them [B, hidden]."""

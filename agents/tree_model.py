@@ -78,7 +78,8 @@ class TreeModel:
         if self._booster is None:
             return np.zeros(len(features)) if margin is None else np.asarray(margin, dtype=np.float64)
         kept = (0, self._booster.best_iteration + 1)
-        found = self._booster.predict(self._matrix(features, margin), output_margin=True, iteration_range=kept)
+        columns = np.ascontiguousarray(features[:, self._columns])
+        found = self._booster.inplace_predict(columns, iteration_range=kept, predict_type="margin", base_margin=margin)
         return np.asarray(found, dtype=np.float64)
 
     def _matrix(self, features: np.ndarray, margin: np.ndarray | None, labels: np.ndarray | None = None) -> Any:

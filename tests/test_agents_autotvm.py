@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +12,30 @@ from agents import get_strategy, optimize
 from agents.annealing_on_model import AnnealingOnModel
 from agents.autotvm import AutoTvm, AutoTvmSmall
 from agents.diversity import diverse_pick
-from agents.loop_features import LOOPS, WIDTH, fill_order, fill_trips, loop_columns, loop_features
+from agents.loop_features import (
+    ANNOTATION,
+    ANNOTATIONS,
+    COUNT,
+    LENGTH,
+    LOOP_FIELDS,
+    LOOPS,
+    POSITION,
+    REUSE,
+    TOPDOWN,
+    WIDTH,
+    fill_order,
+    fill_trips,
+    loop_blocks,
+    loop_columns,
+    loop_features,
+)
 from agents.program_features import FEATURES, program_features
 from agents.template import Template, keys_of
 from agents.tree_gru import TreeGru
 from agents.tree_model import Ensemble, TreeModel, average_recall
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB, TILE
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_TENSORS, TILE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.session import Budget, Session, Task
@@ -141,21 +158,33 @@ def test_a_model_ranks_programs_it_has_not_seen(model: TreeModel) -> None:
 
 
 def test_the_tree_network_is_a_gru_from_the_leaves_to_the_root() -> None:
-    """With PyTorch's own cell, node after node: accesses, loops from the inside out, knobs."""
-    import torch
+    """With PyTorch's own cell, one program and node after the other: accesses, loops longer than 1 from the inside, knobs."""
 
     features, labels = learnable()
     model = TreeGru("rank", minibatches=5)
     model.fit(features, labels)
-    net, (loops, slots, strides, knobs) = model._network, model._inputs(features[:9])
+    features = features[:: len(features) // 9]
+    blocks, (_, _, counts, strides, knobs) = loop_blocks(features), model._inputs(features)
+    assert len(set(counts.tolist())) > 1, "programs of several depths"
+    scores = [_score(model, block, strides[i], knobs[i]) for i, block in enumerate(blocks)]
+    np.testing.assert_allclose(model.predict(features), scores, rtol=1e-4, atol=1e-4)
+
+
+def _score(model: TreeGru, block: np.ndarray, strides: Any, knobs: Any) -> float:
+    """What the network should say of one program [LOOPS, BLOCK_WIDTH]."""
+    import torch
+
+    net = model._network
     with torch.no_grad():
         leaves = net.cell(net.variables.weight)
-        moved_by = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
-        state = sum(net.cell(net.tensors[[t] * 9], moved_by[:, t]) for t in range(len(net.tensors)))
-        for place in range(loops.shape[1]):
-            state = net.cell(net.loop(loops[:, place]), state + leaves[slots[:, place]])
-        scores = net.decoder(net.cell(net.knobs(knobs), state))[:, 0]
-    np.testing.assert_allclose(model.predict(features[:9]), scores.numpy(), rtol=1e-4, atol=1e-4)
+        buffers = zip(net.tensors, strides.T, strict=True)
+        state = sum(net.cell(buffer[None], leaves[moves > 0].sum(dim=0)[None]) for buffer, moves in buffers)
+        for at in sorted(np.flatnonzero(block[:, LENGTH] > 1.0), key=lambda at: -block[at, POSITION]):
+            touches = block[at, len(LOOP_FIELDS) :].reshape(MAX_TENSORS, -1)[:, [COUNT, REUSE]].ravel()
+            own = [block[at, LENGTH], block[at, TOPDOWN], *block[at, ANNOTATION : ANNOTATION + len(ANNOTATIONS)]]
+            numbers = torch.tensor(np.concatenate([own, touches]), dtype=torch.float32)
+            state = net.cell(net.loop(numbers)[None], state + leaves[at % MAX_AXES])
+        return float(net.decoder(net.cell(net.knobs(knobs)[None], state)))
 
 
 def test_a_margin_shifts_what_is_learned() -> None:
