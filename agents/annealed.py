@@ -14,6 +14,7 @@ from itertools import islice
 import numpy as np
 
 from agents.annealing_on_model import AnnealingOnModel
+from agents.column_policy import ColumnWriter
 from agents.markov import Markov
 from agents.model_search import anneal
 from agents.ppo import Ppo
@@ -81,6 +82,13 @@ class PolicyAnnealing(Annealed, Ppo):
     """A few episodes of a policy, then the chains."""
 
     episodes: int = 4
+
+
+@dataclass(frozen=True)
+class ColumnsAnnealing(Annealed, ColumnWriter):
+    """A few programs of a policy that writes them column by column, then the chains."""
+
+    episodes: int = 32
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,6 @@ class Learned(ABC):
     space: str = "extended"
     checkpoint: str = ""
     """Folder of the policy; empty takes results/policies/<agent>_<kind of hardware>."""
-    retain: int = 4
-    """Fastest programs kept of each episode, or of what is seen from each program asked about."""
-    descents: int = 0
-    """Best programs, of different register tiles, from which descents by the model go on, as the traverser's do."""
     per_register_tile: int = 2
     """Programs of one register tile that are measured before others."""
     agent: ClassVar[str] = "ppo"
@@ -58,10 +54,6 @@ class Learned(ABC):
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The fastest programs seen, fastest by the model first; no measurement."""
 
-    def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
-        """How the policy for a task was learned, and its model."""
-        return load_policy(str(self.folder(graph)))
-
     def folder(self, graph: ConstructionGraph) -> Path:
         """Where the checkpoint lies."""
         return Path(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
@@ -71,17 +63,37 @@ class Learned(ABC):
         return float(read_card(self.folder(graph))["training_seconds"])
 
 
+@dataclass(frozen=True)
+class LearnedWalk(Learned):
+    """A search with a policy that walks on the construction graph, step by step, and remembers what it saw."""
+
+    retain: int = 4
+    """Fastest programs kept of each episode, or of what is seen from each program asked about."""
+    descents: int = 0
+    """Best programs, of different register tiles, from which descents by the model go on, as the traverser's do."""
+
+    def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
+        """How the policy for a task was learned, and its model."""
+        return load_policy(str(self.folder(graph)))
+
+
 @lru_cache(maxsize=8)
 def load_policy(folder: str) -> tuple[Learner, Any]:
-    """How the policy of a checkpoint folder was learned, and its model.
+    """How the policy of a checkpoint folder was learned, and its model; see `checked_card`."""
+    learner = get_learner(checked_card(Path(folder))["agent"])
+    return learner, learner.load(Path(folder) / "policy.zip", None)
 
-    FileNotFoundError says how to train one, ValueError that its layout is another. One of another fingerprint works, with a
+
+def checked_card(folder: Path) -> dict[str, Any]:
+    """The card of a checkpoint folder that can be used.
+
+    FileNotFoundError says how to train a policy, ValueError that its layout is another. One of another fingerprint works, with a
     warning: the rules or the model that it learned are no longer these.
     """
-    path = Path(folder) / "policy.zip"
+    path = folder / "policy.zip"
     if not path.exists():
         raise FileNotFoundError(f"no policy at {path}; train one with: python -m experiments.train agent=NAME output={folder}")
-    card = read_card(Path(folder))
+    card = read_card(folder)
     if card["layout"] != LAYOUT_VERSION:
         raise ValueError(
             f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}"
@@ -91,8 +103,7 @@ def load_policy(folder: str) -> tuple[Learner, Any]:
             f"policy {path} was trained under fingerprint {card['fingerprint']}, this is {fingerprint()}: what it learned may "
             f"not hold; train another with: python -m experiments.train agent=NAME output=FOLDER", stacklevel=2,
         )  # fmt: skip
-    learner = get_learner(card["agent"])
-    return learner, learner.load(path, None)
+    return card
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -9,14 +9,14 @@ import numpy as np
 
 from agents.descents import descended
 from agents.guide import Guide
-from agents.learned import Learned
+from agents.learned import LearnedWalk
 from agents.ranking import Construction, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 
 
 @dataclass(frozen=True)
-class PolicyBeam(Learned):
+class PolicyBeam(LearnedWalk):
     """After every step the `width` programs at which the policy is most probably then.
 
     Many ways lead to a program, because the order of most actions does not matter. Their probabilities are added up, so that a

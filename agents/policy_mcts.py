@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.descents import descended
 from agents.guide import Guide
-from agents.learned import Learned
+from agents.learned import LearnedWalk
 from agents.mcts import Mcts, Node, Search
 from agents.ranking import Construction, ranked
 from gensor_gym.construction import ConstructionGraph
@@ -21,7 +21,7 @@ from gensor_gym.graph.actions import STOP
 
 
 @dataclass(frozen=True)
-class PolicyMcts(Learned):
+class PolicyMcts(LearnedWalk):
     """Simulations from the unscheduled program. A simulation ends where it adds a child, which the critic values.
 
     The value of a node is what the best program seen from it, or what the critic expects from there, takes.

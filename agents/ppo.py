@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agents.descents import descended
-from agents.learned import Learned
+from agents.learned import LearnedWalk
 from agents.learners import Learner
 from agents.ranking import Construction, ranked
 from agents.sight import Sight
@@ -20,7 +20,7 @@ from gensor_gym.graph.actions import STOP
 
 
 @dataclass(frozen=True)
-class Ppo(Learned):
+class Ppo(LearnedWalk):
     """Sample episodes of the policy; any learner's, PPO's by default."""
 
     episodes: int = 64

@@ -6,11 +6,12 @@ along a place are found by the logarithm of sizes: the choice that has another n
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from agents.columns import Columns
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.layout import KNOB
 from gensor_gym.graph.schedule import Schedule
 
@@ -38,7 +39,7 @@ class Programs:
         """Of every column its numbers as they are compared, float64 [choices, places]."""
         self.places = [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
         """(column, place) wherever choices differ."""
-        self.candidates = count_schedules(graph.tables.ints, graph.tables.sizes)
+        self.candidates = math.prod(self.counts.tolist())
         """Vectors there are, legal or not."""
         self._base = self._columns.opened(graph.initial().row)
 

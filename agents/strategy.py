@@ -53,6 +53,8 @@ STRATEGIES: dict[str, str] = {
     "model_evolution": "agents.model_search:ModelEvolution",
     "policy_annealing": "agents.annealed:PolicyAnnealing",
     "markov_annealing": "agents.annealed:MarkovAnnealing",
+    "columns": "agents.column_policy:Columns",
+    "columns_annealing": "agents.annealed:ColumnsAnnealing",
     "corrected": "agents.corrected:Corrected",
     "welder": "agents.welder:Welder",
     "tpe": "agents.tpe:Tpe",

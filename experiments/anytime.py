@@ -121,7 +121,7 @@ def rounds(strategy: Any, graph: WatchedGraph, rng: np.random.Generator, once: b
     elif isinstance(strategy, RandomWalk):
         for _ in repeat(None):
             graph.latencies(graph.stack([graph.random_schedule(rng) for _ in range(DRAWN)]))
-    elif hasattr(strategy, "rounds") and hasattr(strategy, "construct"):
+    elif hasattr(strategy, "rounds") and hasattr(strategy, "construct") and not (once and hasattr(strategy, "episodes")):
         yield from strategy.rounds(graph, rng)
     elif hasattr(strategy, "episodes") and not once:
         for turn in chain(range(strategy.episodes.bit_length()), repeat(None)):

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from stable_baselines3.common.logger import configure
 
 from agents.cloning import examples, imitate
@@ -28,13 +27,14 @@ from agents.learned import read_card
 from agents.learners import Learner, get_learner
 from agents.seen import SeenVecEnv
 from agents.sight import Sight
+from experiments import train_columns
 from experiments.checkpoints import load_checkpoint
 from experiments.folders import make_folder
 from experiments.settings import WANDB_MODES
 from experiments.tracking import hint, track_training
 from experiments.validation import Validation, evaluate
 from experiments.variants import with_variants
-from experiments.watch import CURVE, LAST, VALIDATION, Watch, identity, read_rows
+from experiments.watch import CURVE, LAST, POLICY, VALIDATION, Watch, identity, read_rows, training_bar
 from gensor_gym import operators
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.fingerprint import fingerprint
@@ -71,7 +71,7 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
 
 def finished(folder: Path, config: dict[str, Any]) -> bool:
     """Whether the folder holds the policy of this very configuration, evaluated, under the present rules and model."""
-    if not (folder / "card.json").exists() or not (folder / "policy.zip").exists():
+    if not (folder / "card.json").exists() or not (folder / POLICY).exists():
         return False
     card = read_card(folder)
     same = identity(card["config"]) == identity(config)
@@ -122,15 +122,16 @@ def begin(config: dict[str, Any], learner: Learner, env: SeenVecEnv, last: Path)
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, float, bool]:
-    """The model after all its steps, seconds of training, and whether it was resumed. ValueError names a bad setting."""
+    """The model after all its steps, which is saved, seconds of training, and whether it was resumed.
+
+    ValueError names a bad setting.
+    """
     learner = get_learner(config["agent"]["name"])
     env, validation = make_env(config, learner.sight), make_validation(config)
     model, spent, resumed = begin(config, learner, env, folder / LAST)
     if config["tensorboard"]:
         model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))
-    with Progress(
-        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
-    ) as progress:
+    with training_bar(console) as progress:
         watch = Watch(folder, progress, learner, config, validation, spent)
         left = max(0, config["steps"] - model.num_timesteps)
         every = config["agent"].get("log_interval", 1)
@@ -138,13 +139,14 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, 
     env.close()
     if validation is not None:
         validation.close()
+    model.save(folder / POLICY, exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
     return model, watch.seconds, resumed
 
 
 def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
     """Train, save policy and card, evaluate on the validation split; the scores."""
-    model, seconds, resumed = learn(config, folder, console)
-    model.save(folder / "policy.zip", exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
+    how = train_columns.learn if config["agent"]["name"] == train_columns.AGENT else learn
+    model, seconds, resumed = how(config, folder, console)
     write_card(config, folder, seconds, model.num_timesteps, resumed=resumed)
     scores = evaluate(config, folder)
     write_card(config, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)

@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import Progress
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from stable_baselines3.common.callbacks import BaseCallback
 
 from agents.learners import Learner
 from experiments.checkpoints import save_checkpoint
 from experiments.validation import Validation
 
-CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
+CURVE, VALIDATION, LAST, POLICY = "curve.jsonl", "validation.jsonl", "last.zip", "policy.zip"
+
+
+def training_bar(console: Console) -> Progress:
+    """How far a training is."""
+    return Progress("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console)
 
 
 class Every:
@@ -66,9 +72,7 @@ class Watch(BaseCallback):
         """Keep of an earlier part of the run what its checkpoint knows."""
         for every in (self._curve, self._eval, self._save):
             every.skip_to(self.model.num_timesteps)
-        for name in (CURVE, VALIDATION):
-            kept = [row for row in read_rows(self.folder / name) if row["steps"] <= self.model.num_timesteps]
-            (self.folder / name).write_text("".join(json.dumps(row) + "\n" for row in kept))
+        keep_rows(self.folder, self.model.num_timesteps)
 
     def _on_step(self) -> bool:
         """Advance the bar."""
@@ -114,8 +118,20 @@ class Watch(BaseCallback):
 
     def _append(self, name: str, row: dict[str, float]) -> None:
         """One line more."""
-        with (self.folder / name).open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        add_row(self.folder / name, row)
+
+
+def keep_rows(folder: Path, steps: int) -> None:
+    """Drop what a part of a run wrote after its last checkpoint, which is of so many steps."""
+    for name in (CURVE, VALIDATION):
+        kept = [row for row in read_rows(folder / name) if row["steps"] <= steps]
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in kept))
+
+
+def add_row(path: Path, row: dict[str, float]) -> None:
+    """A line more."""
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:

@@ -67,8 +67,8 @@ print(json.dumps([calls - before, session.evaluations, session.graph.evaluations
 """
 
 
-LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing"}
-"""A policy's sight runs the model as compiled code; test_agents_policies.py counts what it asks."""
+LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing", "columns", "columns_annealing"}
+"""A policy's sight runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
 
 
 @pytest.mark.parametrize("name", sorted(set(STRATEGIES) - LEARNED))

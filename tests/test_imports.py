@@ -56,6 +56,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "torch": (
         "agents/cloning.py",
+        "agents/column_learner.py",
+        "agents/column_network.py",
+        "agents/column_policy.py",
         "agents/groups.py",
         "agents/masked_a2c.py",
         "agents/masked_policy.py",
@@ -67,6 +70,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/learning.py",
         "experiments/checkpoints.py",
         "experiments/train.py",
+        "experiments/train_columns.py",
         "gensor_gym/measure/torch_baseline.py",
         "gensor_gym/measure/torch_cuda.py",
         "gensor_gym/measure/torch_prepacked.py",

@@ -79,7 +79,7 @@ def test_chains_take_the_values_chosen_for_4096_evaluations() -> None:
     behind = {"chains": chosen["chains"], "chain_steps": chosen["steps"], "chain_temperature": chosen["start_temperature"]}
     studied = compose([], "generalise").policies.policy_annealing.parameters
     assert {name: studied[name] for name in behind} == behind
-    for name in ("policy_annealing", "markov_annealing"):
+    for name in ("policy_annealing", "columns_annealing", "markov_annealing"):
         used: Any = get_strategy(name)
         assert {field: getattr(used, field) for field in behind} == behind
 

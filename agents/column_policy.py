@@ -1,0 +1,114 @@
+"""A learned policy that writes programs down column by column: each whole, and one evaluation of the model when it is complete.
+
+A walk on the construction graph asks the model about every program on its way, and a policy that looks ahead about every
+neighbour of these. Here an episode is as many decisions as there are columns, and its program alone is evaluated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agents.column_choices import Choices, choices_of
+from agents.learned import Learned, checked_card
+from agents.ranking import Construction, ranked
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import ROW
+
+BLOCK, BLOCKS = 256, 64
+"""Programs drawn at a time; blocks in a row without a new legal program after which no more is drawn."""
+Seen = set[bytes]
+
+
+@dataclass(frozen=True)
+class ColumnWriter(Learned):
+    """Programs of a policy that `agent=columns` learned: the most probable one, then draws."""
+
+    space: str = "gensor"
+    episodes: int = 64
+    """Legal programs at a time, all different."""
+    temperature: float = 1.5
+    """Of drawing: above 1 the policy tries more, which many programs need more than few."""
+    agent: ClassVar[str] = "columns"
+
+    def __post_init__(self) -> None:
+        """ValueError for no episodes, or a temperature that is not above 0."""
+        if self.episodes < 1 or self.temperature <= 0:
+            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """As many programs as `episodes` says; no measurement."""
+        return self.written(graph, self.episodes, set(), rng)
+
+    def written(self, graph: ConstructionGraph, count: int, seen: Seen, rng: np.random.Generator) -> Construction:
+        """At most `count` legal programs that are not in `seen`, to which they are added; fewer where few are left to draw."""
+        begin = time.perf_counter()
+        rows = write(load_columns(str(self.folder(graph))), choices_of(graph), count, self.temperature, seen, rng)
+        seconds = graph.latencies(rows)
+        schedules, latencies = ranked(rows, seconds, graph)
+        return Construction(schedules, latencies, len(rows), len(rows), time.perf_counter() - begin)
+
+
+@dataclass(frozen=True)
+class Columns(ColumnWriter):
+    """Draws that never come back to a program, more and more of them."""
+
+    def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
+        """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where hardly any is left to draw."""
+        seen: Seen = set()
+        growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
+        for count in chain([1], growing, repeat(self.episodes)):
+            found = self.written(graph, count, seen, rng)
+            if not found.schedules:
+                return
+            yield found
+
+
+def write(
+    network: Any, choices: Choices, count: int, temperature: float, seen: Seen, rng: np.random.Generator
+) -> np.ndarray:
+    """At most `count` different legal programs that are not in `seen`, rows int32 [N, ROW]: the most probable one, then draws.
+
+    Programs that do not fit are drawn again: whether one fits is no question to the model.
+    """
+    import torch
+
+    found: list[np.ndarray] = []
+    idle, draws = 0, None
+    while len(found) < count and idle < BLOCKS and choices.counts:
+        with torch.no_grad():
+            chosen, _, _ = network(choices, draws, temperature)
+        new = _new(choices, chosen, seen)[: count - len(found)]
+        seen.update(row.tobytes() for row in new)
+        found.extend(new)
+        idle, draws = (0 if len(new) else idle + 1), rng.random((BLOCK, len(choices.counts)))
+    return np.array(found, dtype=np.int32).reshape(-1, ROW)
+
+
+def _new(choices: Choices, chosen: np.ndarray, seen: Seen) -> list[np.ndarray]:
+    """Legal programs of choices [N, K] that are not in `seen`, each once."""
+    rows = choices.rows(chosen)
+    kept = {row.tobytes(): row for row in rows[choices.graph.fits(rows)]}
+    return [row for key, row in kept.items() if key not in seen]
+
+
+@lru_cache(maxsize=8)
+def load_columns(folder: str) -> Any:
+    """The network of a checkpoint folder; FileNotFoundError, ValueError and a warning as `agents.learned.checked_card`."""
+    import torch
+
+    from agents.column_network import ColumnNetwork
+
+    card = checked_card(Path(folder))
+    if card["agent"] != "columns":
+        raise ValueError(f"policy {folder} was learned by agent {card['agent']!r}: expected columns")
+    network = ColumnNetwork(card["config"]["agent"]["width"])
+    network.load_state_dict(torch.load(Path(folder) / "policy.zip", weights_only=True)["network"])
+    return network.eval()

@@ -1,0 +1,86 @@
+"""Training of a policy that writes programs column by column, by the command that trains every policy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sb3_contrib")
+
+import torch  # noqa: E402
+from hydra import compose, initialize_config_dir  # noqa: E402
+from rich.console import Console  # noqa: E402
+
+from agents import get_strategy  # noqa: E402
+from agents.column_learner import ColumnLearner  # noqa: E402
+from experiments import train, train_columns  # noqa: E402
+from experiments.curves import read_run  # noqa: E402
+from experiments.watch import read_rows  # noqa: E402
+from gensor_gym.construction import ConstructionGraph  # noqa: E402
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+TINY = [
+    "agent=columns", "agent.width=8", "agent.tasks=2", "agent.programs=16", "steps=640", "curve_every=64", "checkpoint_every=160",
+    "eval_every=320", "eval_episodes=4", "env.hardware=h200", "env.space=gensor", "wandb.mode=disabled", "tensorboard=false",
+    "torch_threads=1",
+]  # fmt: skip
+QUIET = Console(quiet=True)
+
+
+def configuration(*overrides: str) -> dict[str, Any]:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = train.settings_of(compose("train", [*TINY, *overrides]))
+    return config | {
+        "operators": ["gemm(m=96, n=80, k=64)", "gemv(m=80, k=64)"], "eval_operators": ["gemm(m=64, n=48, k=40)"],
+    }  # fmt: skip
+
+
+def curves(folder: Path) -> tuple[str, str]:
+    return (folder / "curve.jsonl").read_text(), (folder / "validation.jsonl").read_text()
+
+
+def test_a_run_is_repeated_number_for_number_stopped_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration()
+    for name in ("whole", "part"):
+        (tmp_path / name).mkdir()
+    whole, _, resumed = train_columns.learn(config, tmp_path / "whole", QUIET)
+    assert not resumed and [row["steps"] for row in read_rows(tmp_path / "whole" / "validation.jsonl")] == [320, 640]
+    advance = ColumnLearner.advance
+
+    def stop(self: ColumnLearner) -> float:
+        if self.num_timesteps >= 416:
+            raise KeyboardInterrupt
+        return advance(self)
+
+    monkeypatch.setattr(ColumnLearner, "advance", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_columns.learn(config, tmp_path / "part", QUIET)
+    assert read_rows(tmp_path / "part" / "curve.jsonl")[-1]["steps"] > 320, "written after the last checkpoint"
+    monkeypatch.setattr(ColumnLearner, "advance", advance)
+    other, _, resumed = train_columns.learn(config, tmp_path / "part", QUIET)
+    assert resumed and curves(tmp_path / "part") == curves(tmp_path / "whole")
+    for mine, theirs in zip(whole.network.parameters(), other.network.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    with pytest.raises(ValueError, match="another seed"):
+        train_columns.learn(configuration("seed=1"), tmp_path / "part", QUIET)
+
+
+def test_a_run_leaves_policy_card_and_curve(tmp_path: Path) -> None:
+    config = configuration()
+    scores = train.run(config, tmp_path, QUIET)
+    card = json.loads((tmp_path / "card.json").read_text())
+    assert card["agent"] == "columns" and card["training_steps"] == 640 and card["evaluation"] == scores
+    assert not (tmp_path / "last.zip").exists() and train.finished(tmp_path, config)
+    assert len(read_run(tmp_path).steps) == 10
+    strategy: Any = get_strategy("columns", space="gensor", checkpoint=str(tmp_path), episodes=5)
+    found = strategy.construct(ConstructionGraph("gemm(m=64, n=48, k=40)", "h200"), np.random.default_rng(0))
+    assert len(found.schedules) == 5
+
+
+def test_a_teacher_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="clone is 'optimum'"):
+        train_columns.learn(configuration("clone=optimum"), tmp_path, QUIET)
