@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +22,18 @@ from agents.ranking import Construction, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import ROW
 
-BLOCK, BLOCKS = 256, 64
+BLOCK, BLOCKS = 256, 16
 """Programs drawn at a time; blocks in a row without a new legal program after which no more is drawn."""
-Seen = set[bytes]
+FRESH, WARMER = 0.25, 1.25
+"""Share of a block's legal programs that must be new, lest the temperature rise by this factor."""
+
+
+@dataclass
+class Memory:
+    """What a search has written, and the temperature of its next draws."""
+
+    temperature: float
+    seen: set[bytes] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class ColumnWriter(Learned):
     episodes: int = 64
     """Legal programs at a time, all different."""
     temperature: float = 1.5
-    """Of drawing: above 1 the policy tries more, which many programs need more than few."""
+    """Of the first draws: above 1 the policy tries more. It rises when draws come back to programs that were written before."""
     agent: ClassVar[str] = "columns"
 
     def __post_init__(self) -> None:
@@ -45,12 +54,12 @@ class ColumnWriter(Learned):
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """As many programs as `episodes` says; no measurement."""
-        return self.written(graph, self.episodes, set(), rng)
+        return self.written(graph, self.episodes, Memory(self.temperature), rng)
 
-    def written(self, graph: ConstructionGraph, count: int, seen: Seen, rng: np.random.Generator) -> Construction:
-        """At most `count` legal programs that are not in `seen`, to which they are added; fewer where few are left to draw."""
+    def written(self, graph: ConstructionGraph, count: int, memory: Memory, rng: np.random.Generator) -> Construction:
+        """At most `count` legal programs that were not written before; fewer where few are left to draw."""
         begin = time.perf_counter()
-        rows = write(load_columns(str(self.folder(graph))), choices_of(graph), count, self.temperature, seen, rng)
+        rows = write(load_columns(str(self.folder(graph))), choices_of(graph), count, memory, rng)
         seconds = graph.latencies(rows)
         schedules, latencies = ranked(rows, seconds, graph)
         return Construction(schedules, latencies, len(rows), len(rows), time.perf_counter() - begin)
@@ -62,19 +71,17 @@ class Columns(ColumnWriter):
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where hardly any is left to draw."""
-        seen: Seen = set()
+        memory = Memory(self.temperature)
         growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for count in chain([1], growing, repeat(self.episodes)):
-            found = self.written(graph, count, seen, rng)
+            found = self.written(graph, count, memory, rng)
             if not found.schedules:
                 return
             yield found
 
 
-def write(
-    network: Any, choices: Choices, count: int, temperature: float, seen: Seen, rng: np.random.Generator
-) -> np.ndarray:
-    """At most `count` different legal programs that are not in `seen`, rows int32 [N, ROW]: the most probable one, then draws.
+def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.random.Generator) -> np.ndarray:
+    """At most `count` legal programs that were not written before, rows int32 [N, ROW]: the most probable one, then draws.
 
     Programs that do not fit are drawn again: whether one fits is no question to the model.
     """
@@ -84,19 +91,17 @@ def write(
     idle, draws = 0, None
     while len(found) < count and idle < BLOCKS and choices.counts:
         with torch.no_grad():
-            chosen, _, _ = network(choices, draws, temperature)
-        new = _new(choices, chosen, seen)[: count - len(found)]
-        seen.update(row.tobytes() for row in new)
-        found.extend(new)
-        idle, draws = (0 if len(new) else idle + 1), rng.random((BLOCK, len(choices.counts)))
+            chosen, _, _ = network(choices, draws, memory.temperature)
+        rows = choices.rows(chosen)
+        legal = rows[choices.graph.fits(rows)]
+        new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
+        if len(new) < FRESH * len(legal):
+            memory.temperature *= WARMER
+        kept = dict(islice(new.items(), count - len(found)))
+        memory.seen.update(kept)
+        found.extend(kept.values())
+        idle, draws = (0 if kept else idle + 1), rng.random((BLOCK, len(choices.counts)))
     return np.array(found, dtype=np.int32).reshape(-1, ROW)
-
-
-def _new(choices: Choices, chosen: np.ndarray, seen: Seen) -> list[np.ndarray]:
-    """Legal programs of choices [N, K] that are not in `seen`, each once."""
-    rows = choices.rows(chosen)
-    kept = {row.tobytes(): row for row in rows[choices.graph.fits(rows)]}
-    return [row for key, row in kept.items() if key not in seen]
 
 
 @lru_cache(maxsize=8)

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from agents.column_choices import Choices, is_joint
 from agents.column_learner import ColumnLearner
-from agents.column_policy import write
+from agents.column_policy import Memory, write
 from experiments.variants import with_variants
 from experiments.watch import CURVE, LAST, POLICY, VALIDATION, Every, add_row, identity, keep_rows, training_bar
 from gensor_gym import operators
@@ -86,7 +86,7 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
     """As `experiments.validation.Validation.score`, of the best of `eval_episodes` programs."""
     rng, logs = np.random.default_rng(config["seed"]), []
     for choices in judges:
-        rows = write(learner.network, choices, config["eval_episodes"], 1.0, set(), rng)
+        rows = write(learner.network, choices, config["eval_episodes"], Memory(1.0), rng)
         best = choices.graph.latencies(rows).min() if len(rows) else choices.graph.latency(choices.graph.initial())
         logs.append(np.log(best / choices.graph.floor))
     return {"validation_latency_over_floor": float(np.exp(np.mean(logs)))}

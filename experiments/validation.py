@@ -50,8 +50,8 @@ def evaluate(config: dict[str, Any], folder: Path) -> dict[str, float]:
     """The policy of a folder by the model, over the operators of `eval_operators` (the validation split).
 
     The geometric mean of (policy's best of its episodes) / (traverser's best); and over the tasks whose optimum is certified the
-    mean regret, latency / optimum - 1, of the greedy episode and of the best of all. Of operators of one axis a policy that writes
-    programs column by column is not asked.
+    mean regret, latency / optimum - 1, of the greedy episode and of the best of all. Of operators of one axis a policy that
+    writes programs column by column is not asked.
     """
     env, seed = config["env"], config["seed"]
     name = "markov_ext" if env["space"] == "extended" else "markov"

@@ -16,7 +16,7 @@ from agents.annealed import ColumnsAnnealing  # noqa: E402
 from agents.column_choices import CHOICE_FEATURES, COLUMN_FEATURES, Choices, is_joint  # noqa: E402
 from agents.column_learner import ColumnLearner, weights_of  # noqa: E402
 from agents.column_network import ColumnNetwork  # noqa: E402
-from agents.column_policy import Columns, write  # noqa: E402
+from agents.column_policy import Columns, Memory, write  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.fingerprint import fingerprint  # noqa: E402
 from gensor_gym.graph.layout import KNOB, LAYOUT_VERSION  # noqa: E402
@@ -113,7 +113,7 @@ def test_it_learns_and_is_better_than_without() -> None:
 
     def best(net: ColumnNetwork) -> float:
         """Mean over draws of the best of four."""
-        found = [judge.graph.latencies(write(net, judge, 4, 1.0, set(), np.random.default_rng(i))).min() for i in range(12)]
+        found = [judge.graph.latencies(write(net, judge, 4, Memory(1.0), np.random.default_rng(i))).min() for i in range(12)]
         return float(np.log(found).mean())
 
     before = best(learned.network)

@@ -43,6 +43,18 @@ DEPTHWISE = "depthwise_conv2d(n=1, c=2, h=4, w=4, r=3, s=3, padding=1)"
 SMALL_WALKS = {"walkers": 2, "steps": 8, "refiners": 2, "refine_steps": 4, "descents": 2}
 
 
+def make_columns(folder: Path, seed: int) -> None:
+    """As `make_policy`, one that writes programs column by column."""
+    import torch
+
+    from agents.column_network import ColumnNetwork
+
+    folder.mkdir(parents=True)
+    torch.manual_seed(seed)
+    torch.save({"network": ColumnNetwork(8).state_dict()}, folder / "policy.zip")
+    _write_card(folder, seed, "columns", {"width": 8})
+
+
 def make_policy(folder: Path, seed: int) -> None:
     """A policy with the weights that it begins with, and its card."""
     from sb3_contrib import MaskablePPO
@@ -52,10 +64,15 @@ def make_policy(folder: Path, seed: int) -> None:
     envs = make_sb3(num_envs=2, operator=GEMM, hardware="h200", space="gensor")
     folder.mkdir(parents=True)
     MaskablePPO("MlpPolicy", envs, seed=seed, device="cpu").save(folder / "policy.zip")
+    _write_card(folder, seed, "ppo", {})
+
+
+def _write_card(folder: Path, seed: int, agent: str, settings: dict) -> None:
+    """What the study reads of a card."""
     card = {
-        "agent": "ppo", "layout": LAYOUT_VERSION, "fingerprint": fingerprint(), "operators": "split/v1/train",
+        "agent": agent, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(), "operators": "split/v1/train",
         "training_seconds": 10.0 + seed, "training_steps": 1000,
-        "config": {"seed": seed, "env": {"hardware": "h200", "space": "gensor"}},
+        "config": {"seed": seed, "agent": settings, "env": {"hardware": "h200", "space": "gensor"}},
     }  # fmt: skip
     (folder / "card.json").write_text(json.dumps(card))
 
@@ -125,6 +142,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     folder = tmp_path_factory.mktemp("generalise")
     for seed in (0, 1):
         make_policy(folder / f"p{seed}", seed)
+        make_columns(folder / f"c{seed}", seed)
     tuned = folder / "tuned.json"
     tuned.write_text(json.dumps({"strategy": "markov", "values": {"64": {**SMALL_WALKS, "walkers": 1}, "512": SMALL_WALKS}}))
     same = folder / "same.json"
@@ -138,6 +156,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
                 "policies.ppo_successors.parameters={}", "~policies.ppo_successors.train",
                 f"policies.policy_annealing.folder='{folder}/p{{seed}}'", "policies.policy_annealing.best_of=2",
                 "policies.policy_annealing.parameters={chains: 2, chain_steps: 8}", "~policies.policy_annealing.train",
+                f"policies.columns.folder='{folder}/c{{seed}}'", "policies.columns.best_of=4", "~policies.columns.train",
+                "~policies.columns_annealing",
                 f"strategies.markov_tuned.tuned={tuned}", f"strategies.model_annealing_tuned.tuned={same}",
                 "~strategies.beam", "~strategies.markov_annealing_tuned", "~strategies.model_evolution",
                 "strategies.model_annealing_tuned.seeds=1",
@@ -154,7 +174,7 @@ def summary(plan: Plan) -> dict:
 
 def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
     lines = (plan.output / "lines.jsonl").read_text().splitlines()
-    assert len(lines) == 3 * 2 * (2 + 2 + 4) + 3  # operators, seeds; plain strategies, tuned ones, searches of policies
+    assert len(lines) == 3 * 2 * (2 + 2 + 6) + 3  # operators, seeds; plain strategies, tuned ones, searches of policies
     assert [task["operator"] for task in summary["tasks"]] == [str(operators.parse(t)) for t in (GEMM, GEMV, DEPTHWISE)]
     assert len(summary["left_out"]) == 1 and "elementwise" in summary["left_out"][0]
     text = (plan.output / "summary.md").read_text()
@@ -166,6 +186,8 @@ def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
     assert set(one) == {"greedy", "best of 4"} and one["greedy"]["evaluations"] < one["best of 4"]["evaluations"] < 600
     assert summary["policies"]["ppo_successors"]["training_s"] == [10.0, 11.0]
     assert set(summary["policies"]["policy_annealing"]["rounds"]) == {"greedy, then chains", "best of 2, then chains"}
+    written = summary["policies"]["columns"]["rounds"]
+    assert written["greedy"]["evaluations"] == 1 and written["best of 4"]["evaluations"] == 4, "a program is one evaluation"
     assert summary["policies"]["policy_annealing"]["break_even"]["reference"] == "model_annealing_tuned"
     for name, other in one["best of 4"]["beside"].items():
         difference = one["best of 4"]["mean"]["mean"] - other["mean"]
