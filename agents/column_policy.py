@@ -22,18 +22,33 @@ from agents.ranking import Construction, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import ROW
 
-BLOCK, BLOCKS = 256, 16
-"""Programs drawn at a time; blocks in a row without a new legal program after which no more is drawn."""
-FRESH, WARMER = 0.25, 1.25
-"""Share of a block's legal programs that must be new, lest the temperature rise by this factor."""
+BLOCK, FEW, BLOCKS = 256, 4, 16
+"""Programs drawn at a time; blocks in a row with fewer than FEW new legal ones after which no more is drawn."""
+FRESH, WARMER = (0.25, 0.75), 1.25
+"""Shares of a block's legal programs: with fewer new ones than the first the temperature rises by this factor, with more than the
+second it falls again."""
 
 
 @dataclass
 class Memory:
-    """What a search has written, and the temperature of its next draws."""
+    """What a search has written, and the temperature of its next draws, never below the first."""
 
-    temperature: float
+    first: float
     seen: set[bytes] = field(default_factory=set)
+    warmer: int = 0
+    """How often the temperature has risen, less how often it has fallen."""
+
+    @property
+    def temperature(self) -> float:
+        """Of the next draws."""
+        return self.first * WARMER**self.warmer
+
+    def adapt(self, new: int, legal: int) -> None:
+        """After a block with so many legal programs, so many of them new."""
+        if new < FRESH[0] * legal:
+            self.warmer += 1
+        elif new > FRESH[1] * legal:
+            self.warmer = max(0, self.warmer - 1)
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,7 @@ class ColumnWriter(Learned):
     episodes: int = 64
     """Legal programs at a time, all different."""
     temperature: float = 1.5
-    """Of the first draws: above 1 the policy tries more. It rises when draws come back to programs that were written before."""
+    """Of the first draws: above 1 the policy tries more. It rises where draws come back to programs that were written before."""
     agent: ClassVar[str] = "columns"
 
     def __post_init__(self) -> None:
@@ -95,12 +110,11 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
         rows = choices.rows(chosen)
         legal = rows[choices.graph.fits(rows)]
         new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
-        if len(new) < FRESH * len(legal):
-            memory.temperature *= WARMER
+        memory.adapt(len(new), len(legal))
         kept = dict(islice(new.items(), count - len(found)))
         memory.seen.update(kept)
         found.extend(kept.values())
-        idle, draws = (0 if kept else idle + 1), rng.random((BLOCK, len(choices.counts)))
+        idle, draws = (idle + 1 if len(new) < FEW else 0), rng.random((BLOCK, len(choices.counts)))
     return np.array(found, dtype=np.int32).reshape(-1, ROW)
 
 

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from agents.sketches import derive_sketches, set_chains
 from experiments.arguments import CONF, compose
 from experiments.reproduce import reproduce
 from experiments.study import plan_of
 from experiments.tables.ansor import classes_of, normalised
+from experiments.tables.ansor_reach import holds
 from experiments.tables.ansor_tasks import verdicts
 from experiments.tables.autotvm import fewer_trials
 from experiments.tables.table import Stamp
 from experiments.truth import BestKnown
+from gensor_gym.construction import ConstructionGraph
 
 SMALL = "operators=['reduce_sum(m=16, k=65536)']"
 STUDIES = (
@@ -63,6 +66,7 @@ def test_ansor(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [row[0] for row in tables[0].rows] == ["NRM batch 16 (1)", "all: speed over the best known's"]
     assert [row[0] for row in tables[3].rows] == ["Ansor, full", "Beam search", "No fine-tuning", "Limited space"]
+    assert any(note.startswith("Followed up") and "of 1 operators" in note for note in tables[0].notes)
     assert len(tables[4].rows) == 4 and any("expected worse" in note for note in tables[4].notes)
     for table in tables:
         assert any("Published" in note for note in table.notes) and any(note.startswith("Ours") for note in table.notes)
@@ -105,9 +109,28 @@ def test_fewer_trials() -> None:
 
 
 def test_classes_and_bars() -> None:
-    assert classes_of(["reduce_sum(m=16, k=65536)", "gemm(m=7, n=7, k=7)"]) == ["NRM batch 16", "gemm"]
+    assert classes_of(["reduce_sum(m=16, k=65536)"]) == ["NRM batch 16"]
+    assert classes_of(["reduce_sum(m=16, k=65536)", "gemm(m=7, n=7, k=7)"]) == ["reduce_sum", "gemm"]
     found = normalised({"a": np.array([[0.5, 0.5], [0.5, 0.5]]), "b": np.array([[0.25, 0.25], [0.25, 0.25]])})
     assert found == ["1.00 +- 0.00", "0.50 +- 0.00"]
+
+
+def test_what_a_sketch_holds() -> None:
+    """All that it makes, and of innermost factors beyond its bound nothing."""
+    graph = ConstructionGraph("gemm(m=256, n=256, k=64)", "cascade_lake", "extended")
+    rng = np.random.default_rng(0)
+    for sketch in derive_sketches(graph):
+        rows = sketch.sample(rng, 20)
+        assert all(holds(sketch, row) for row in rows)
+        for axis, chains in enumerate(sketch.chains):
+            if len(chains) > 1:
+                beyond = rows[0].copy()
+                set_chains(beyond[None], axis, np.array([[128] * 4 + [1]]))
+                assert not holds(sketch, beyond)
+        place, values = next((place, values) for place, values in sketch.knobs if len(values) > 1)
+        other = rows[0].copy()
+        other[place] = values.max() + 1
+        assert not holds(sketch, other)
 
 
 def test_verdicts_of_many_tasks() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments import statistics
-from experiments.tables import ansor_tasks, studies_figure
+from experiments.tables import ansor_reach, ansor_tasks, studies_figure
 from experiments.tables.studies import RESAMPLES, Study, speeds, study_of, with_interval
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
@@ -64,10 +64,12 @@ def _limited(limit: int | None) -> list[str]:
 
 
 def classes_of(tasks: Sequence[str]) -> list[str]:
-    """Class and batch of operators of Ansor's appendix, the name of others."""
+    """Class and batch where all are operators of Ansor's appendix, else every operator's name."""
     ids = [(f"{of} batch {batch}", f"ansor/{of}{i}_b{batch}") for of in CLASSES for i in range(PER_CLASS) for batch in (1, 16)]
     named = {str(operators.resolve_one(id_)): name for name, id_ in ids}
-    return [named.get(task, task.partition("(")[0]) for task in tasks]
+    if all(task in named for task in tasks):
+        return [named[task] for task in tasks]
+    return [task.partition("(")[0] for task in tasks]
 
 
 def operators_table(title: str, study: Study, folder: Path) -> Table:
@@ -86,7 +88,7 @@ def operators_table(title: str, study: Study, folder: Path) -> Table:
         for of in dict.fromkeys(c.partition(" ")[0] for c in classes)
     }
     figure = studies_figure.draw(panels, folder / f"{study.name}.png")
-    notes = (study.conditions, *study.verdicts(), *OPERATORS_PUBLISHED)
+    notes = (study.conditions, *study.verdicts(), ansor_reach.sentence(study), *OPERATORS_PUBLISHED)
     return Table(title, study.stamp, columns, tuple(rows), notes, (figure,))
 
 

@@ -94,7 +94,9 @@ def _born(curves: dict[str, np.ndarray]) -> int:
 
 
 def _cell(values: np.ndarray) -> str:
-    """Median over seeds [1, seeds] with its interval."""
+    """Median over seeds [1, seeds] with its interval; a dash while a search lacks a program for some task."""
+    if not values.all():
+        return "-"
     low, high = statistics.bootstrap(lambda v: float(np.median(v)), values, resamples=RESAMPLES)
     return f"{float(np.median(values)):.2f} [{float(low):.2f}, {float(high):.2f}]"
 

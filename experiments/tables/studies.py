@@ -44,9 +44,11 @@ class Study:
     def conditions(self) -> str:
         """Ours, in a sentence."""
         said = self.summary
+        seeds = len(said["seeds"])
+        over = "operators and seeds" if seeds > 1 else "operators"
         return (
             f"Ours: {said['hardware']} ({said['device']}), space {said['space']}, {len(said['tasks'])} operators, "
-            f"{len(said['seeds'])} seeds, {said['trials']} trials; 95 % intervals of a bootstrap over operators and seeds."
+            f"{seeds} seed{'s' * (seeds > 1)}, {said['trials']} trials; 95 % intervals of a bootstrap over {over}."
         )
 
     def regrets(self, name: str) -> list[Cell]:
