@@ -42,6 +42,8 @@ class ColumnLearner:
         self.choices = [Choices(graph) for graph in graphs if is_joint(graph)]
         if not self.choices:
             raise ValueError(f"operators {[str(graph.operator) for graph in graphs][:3]}: expected one with several axes")
+        self.rewards: list[float] = []
+        """Of the batches since the last point of the learning curve."""
         self.rng = np.random.default_rng(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -85,13 +87,14 @@ class ColumnLearner:
         """All that the rest of the training depends on, for `restore`."""
         return {
             "network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(),
-            "rng": self.rng.bit_generator.state, "steps": self.num_timesteps,
+            "rng": self.rng.bit_generator.state, "steps": self.num_timesteps, "rewards": list(self.rewards),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state` of a learner that was made alike."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.rewards = list(state["rewards"])
         self.rng.bit_generator.state, self.num_timesteps = state["rng"], state["steps"]
 
 

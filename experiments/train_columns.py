@@ -64,17 +64,16 @@ def _train(
         every.skip_to(learner.num_timesteps)
     judged = operators.resolve(config["eval_operators"]) if config["eval_every"] else []
     judges = [Choices(graph) for graph in _graphs(judged, config) if is_joint(graph)]
-    rewards: list[float] = []
     while learner.num_timesteps < config["steps"]:
         begin = time.perf_counter()
-        rewards.append(learner.advance())
+        learner.rewards.append(learner.advance())
         spent += time.perf_counter() - begin
         steps = learner.num_timesteps
         show(steps)
         if due["curve_every"](steps) or (config["curve_every"] and steps >= config["steps"]):
             length = float(np.mean([len(choices.counts) for choices in learner.choices]))
-            add_row(folder / CURVE, {"steps": steps, "mean_return": float(np.mean(rewards)), "mean_length": length})
-            rewards = []
+            add_row(folder / CURVE, {"steps": steps, "mean_return": float(np.mean(learner.rewards)), "mean_length": length})
+            learner.rewards = []
         if due["eval_every"](steps):
             add_row(folder / VALIDATION, {"steps": steps, **score(learner, judges, config)})
         if due["checkpoint_every"](steps):

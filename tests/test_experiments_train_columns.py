@@ -52,14 +52,14 @@ def test_a_run_is_repeated_number_for_number_stopped_or_not(tmp_path: Path, monk
     advance = ColumnLearner.advance
 
     def stop(self: ColumnLearner) -> float:
-        if self.num_timesteps >= 416:
+        if self.num_timesteps >= 256:
             raise KeyboardInterrupt
         return advance(self)
 
     monkeypatch.setattr(ColumnLearner, "advance", stop)
     with pytest.raises(KeyboardInterrupt):
         train_columns.learn(config, tmp_path / "part", QUIET)
-    assert read_rows(tmp_path / "part" / "curve.jsonl")[-1]["steps"] > 320, "written after the last checkpoint"
+    assert read_rows(tmp_path / "part" / "curve.jsonl")[-1]["steps"] > 160, "written after the last checkpoint"
     monkeypatch.setattr(ColumnLearner, "advance", advance)
     other, _, resumed = train_columns.learn(config, tmp_path / "part", QUIET)
     assert resumed and curves(tmp_path / "part") == curves(tmp_path / "whole")
