@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gensor_gym import hardware
+from gensor_gym import hardware, operators
 from gensor_gym.codegen.compile import compile_text
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.hardware import compiler, cpuinfo, host, probe
 from gensor_gym.hardware.cache import cache_dir, make_cache_dir, read_json, write_json
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.native import cpu_backend
+from gensor_gym.measure.timing import TimingRules
 
 X86 = """processor : 0
 model name : Some CPU
@@ -27,6 +35,7 @@ CPU implementer : 0x41
 CPU part : 0xd0c
 """
 FIGURES = {"clock": 2e9, "float32": 1e11, "l1": 4e11, "l2": 2e11, "l3": 1e11, "dram": 2e10}
+QUIET = probe.Reading(FIGURES, 1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +51,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Replace the measurement by fixed figures; the list holds the cores of each call."""
     calls: list[int] = []
 
-    def fake(info: cpuinfo.CpuInfo, _compiler: compiler.Compiler) -> dict[str, float]:
+    def fake(info: cpuinfo.CpuInfo, _compiler: compiler.Compiler) -> probe.Reading:
         calls.append(info.cores)
-        return dict(FIGURES)
+        return QUIET
 
     monkeypatch.setattr(probe, "run", fake)
     monkeypatch.setattr(probe, "find_compiler", lambda: compiler.Compiler(("none",), "gcc", "none"))
@@ -120,11 +129,11 @@ def test_threads_can_be_forced(monkeypatch: pytest.MonkeyPatch, counted: list[in
 
 def test_measured_once_then_read(counted: list[int], own_cache: Path) -> None:
     info = cpuinfo.cpu_info()
-    assert probe.measured(info) == FIGURES
-    assert probe.measured(info) == FIGURES
+    assert probe.measured(info) == QUIET
+    assert probe.measured(info) == QUIET
     assert len(counted) == 1
     assert sorted(p.suffix for p in own_cache.iterdir()) == [".json", ".lock"]  # no temporary file is left
-    assert probe.measured(replace(info, cores=info.cores + 1)) == FIGURES
+    assert probe.measured(replace(info, cores=info.cores + 1)) == QUIET
     assert len(counted) == 2
 
 
@@ -134,7 +143,7 @@ def test_a_broken_file_is_measured_again(counted: list[int], own_cache: Path, br
     probe.measured(info)
     path = probe.cache_path(info)
     path.write_text(broken)
-    assert probe.measured(info) == FIGURES
+    assert probe.measured(info) == QUIET
     assert len(counted) == 2
     assert json.loads(path.read_text())["figures"] == FIGURES
 
@@ -146,7 +155,7 @@ def test_an_impossible_figure_is_measured_again(counted: list[int], value: objec
     stored = json.loads(probe.cache_path(info).read_text())
     stored["figures"]["dram"] = value
     probe.cache_path(info).write_text(json.dumps(stored))
-    assert probe.measured(info) == FIGURES
+    assert probe.measured(info) == QUIET
     assert len(counted) == 2
 
 
@@ -200,12 +209,106 @@ def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[i
 def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_WINDOW", 0.05)
     info = replace(cpuinfo.cpu_info(), cores=1)
-    figures = probe.run(info, compiler.find_compiler())
+    reading = probe.run(info, compiler.find_compiler())
+    figures = reading.figures
+    assert 0 < reading.share < 1.1
     assert 5e8 < figures["clock"] < 8e9
     # At least one multiply-add of the detected width every other clock, at most four a clock.
     per_clock = figures["float32"] / figures["clock"] / (2 * info.lanes)
     assert 0.4 < per_clock < 4.1
     assert figures["l1"] > figures["dram"] > 1e8
+
+
+class Loaded:
+    """Stands for the program on a machine with other work: each run has a share of the cores and figures in its measure."""
+
+    def __init__(self, *shares: float) -> None:
+        self.shares, self.runs = list(shares), 0
+
+    def __call__(self, _info: cpuinfo.CpuInfo, _compiler: compiler.Compiler) -> probe.Reading:
+        share = self.shares[min(self.runs, len(self.shares) - 1)]
+        self.runs += 1
+        return probe.Reading({name: value * share for name, value in FIGURES.items()}, share)
+
+
+def dram(reading: probe.Reading | None) -> float:
+    assert reading is not None
+    return reading.figures["dram"] / FIGURES["dram"]
+
+
+def test_figures_under_load_serve_for_a_while_and_are_measured_again(
+    counted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info, now = cpuinfo.cpu_info(), [1e9]
+    monkeypatch.setattr(probe.time, "time", lambda: now[0])
+    busy = Loaded(0.4, 0.6, 0.5)
+    monkeypatch.setattr(probe, "run", busy)
+    reading = probe.measured(info)
+    assert (dram(reading), reading.share, busy.runs) == (0.6, 0.6, probe.TRIES)  # type: ignore[union-attr]
+    assert "60% of the cores" in hardware.get("host").source["peak"]
+    now[0] += probe.RETRY - 1
+    assert dram(probe.measured(info)) == 0.6 and busy.runs == probe.TRIES
+    now[0] += 2
+    worse = Loaded(0.2)
+    monkeypatch.setattr(probe, "run", worse)
+    assert dram(probe.measured(info)) == 0.6 and worse.runs == probe.TRIES  # the larger figures are kept
+    now[0] += probe.RETRY + 1
+    quiet = Loaded(1.0)
+    monkeypatch.setattr(probe, "run", quiet)
+    assert dram(probe.measured(info)) == 1.0 and quiet.runs == 1
+    now[0] += 1e6
+    assert dram(probe.measured(info)) == 1.0 and quiet.runs == 1
+
+
+def test_the_first_quiet_run_ends_the_measuring(counted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Loaded(0.5, 0.95, 0.5)
+    monkeypatch.setattr(probe, "run", runs)
+    assert dram(probe.measured(cpuinfo.cpu_info())) == 0.95 and runs.runs == 2
+
+
+def test_doubted_figures_are_measured_again_and_never_fall(counted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    info = cpuinfo.cpu_info()
+    probe.doubt(info)  # nothing is kept yet
+    probe.measured(info)
+    probe.doubt(info)
+    again = Loaded(0.95)
+    monkeypatch.setattr(probe, "run", again)
+    assert probe.measured(info) == probe.Reading(FIGURES, 0.95) and again.runs == 1
+    assert probe.measured(info) == probe.Reading(FIGURES, 0.95) and again.runs == 1
+
+
+def test_the_program_notices_that_it_does_not_have_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other programs on every CPU: several to each, so that the share is far from quiet however the system schedules."""
+    monkeypatch.setattr(probe, "_WINDOW", 0.1)
+    info, cpus = replace(cpuinfo.cpu_info(), cores=1), cpuinfo.usable_cpus()
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * len(cpus))]
+    try:
+        time.sleep(0.5)
+        busy = probe.run(info, compiler.find_compiler(), memory=False)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert not busy.quiet
+
+
+def test_a_correct_kernel_below_the_floor_makes_the_figures_doubtful(
+    counted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = cpuinfo.cpu_info()
+    hw = hardware.get("host")
+    slow = replace(hw, peak=tuple((name, rate * 1e-6) for name, rate in hw.peak))
+    op = operators.gemm(64, 64, 64)
+    backend = cpu_backend(TimingRules(budget=0.1, warmup=1e-3))
+    try:
+        schedule = ConstructionGraph(op, slow).random_schedule(np.random.default_rng(0))
+        assert backend.measure(op, [schedule], replace(slow, name="other"))[0].status is Status.IMPLAUSIBLE
+        assert probe.measured(info) == QUIET and len(counted) == 1
+        assert backend.measure(op, [schedule], slow)[0].status is Status.IMPLAUSIBLE
+    finally:
+        backend.close()
+    probe.measured(info)
+    assert len(counted) == 2
 
 
 def test_a_program_that_fails_is_reported() -> None:

@@ -137,11 +137,12 @@ def test_a_search_counts_the_time_before_it_asks_for_anything() -> None:
     assert s.trace[0].elapsed_s >= 0.05
 
 
-def test_moods_of_the_machine_are_stored_and_tried_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED, Status.IMPLAUSIBLE])
+def test_moods_of_the_machine_are_stored_and_tried_again(tmp_path: Path, status: Status) -> None:
     store = Store(tmp_path / "s.db")
     batch = schedules(2)
-    session(Counting(status=Status.TIMEOUT), store).measure(batch)
-    assert [r.measurement.status for r in store.records()] == [Status.TIMEOUT] * 2
+    session(Counting(status=status), store).measure(batch)
+    assert [r.measurement.status for r in store.records()] == [status] * 2
     again = Counting()
     assert [m.status for m in session(again, store).measure(batch)] == [Status.OK] * 2
     assert len(again.measured) == 2

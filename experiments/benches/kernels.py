@@ -142,4 +142,4 @@ def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: f
 
 def _fma_loop() -> float:
     """Operations a second of the register-resident loop on all our threads, now."""
-    return probe.run(cpu_info(), find_compiler(), memory=False)["float32"]
+    return probe.run(cpu_info(), find_compiler(), memory=False).figures["float32"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from gensor_gym.hardware import probe
 from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.hardware.cpuinfo import CpuInfo, cpu_info
 from gensor_gym.hardware.probe import FIGURES, measured
@@ -26,9 +27,16 @@ def detect() -> Hardware:
 
 @functools.cache
 def _detect(info: CpuInfo, _folder: str) -> Hardware:
-    figures = measured(info)
-    origin = _MEASURED if figures is not None else _ESTIMATE
-    return build(info, figures if figures is not None else estimates(info), origin)
+    reading = measured(info)
+    if reading is None:
+        return build(info, estimates(info), _ESTIMATE)
+    had = "" if reading.quiet else f", at least, beside other work (the probe had {max(0, reading.share):.0%} of the cores)"
+    return build(info, reading.figures, _MEASURED + had)
+
+
+def doubt() -> None:
+    """A correct kernel ran faster here than the host's figures allow: they are measured again by the next process."""
+    probe.doubt(cpu_info())
 
 
 def estimates(info: CpuInfo) -> dict[str, float]:

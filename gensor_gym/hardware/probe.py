@@ -1,7 +1,8 @@
 """Measuring the host: a small C program, compiled and run in processes of its own, its figures kept on disk.
 
 Nothing is loaded into this process. The figures are measured once for a CPU model and number of cores and read from the
-cache afterwards, so that every run on a machine sees the same hardware.
+cache afterwards, so that every run on a machine sees the same hardware. Figures taken while other programs had part of the
+cores are lower bounds: they serve for ten minutes, then are measured again, and the larger ones are kept.
 """
 
 from __future__ import annotations
@@ -11,39 +12,88 @@ import hashlib
 import math
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gensor_gym.hardware.cache import cache_dir, read_json, write_json
 from gensor_gym.hardware.compiler import Compiler, find_compiler
-from gensor_gym.hardware.cpuinfo import CpuInfo
+from gensor_gym.hardware.cpuinfo import CpuInfo, usable_cpus
 
-PROBE_VERSION = 1
+PROBE_VERSION = 2
 """Raised when the program or the meaning of its figures changes; older cache files are then measured again."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram")
 """Hertz, operations per second, bytes per second of each level (all cores together)."""
+QUIET = 0.9
+"""Share of the cores' time that the program must have had for its figures to be kept for good."""
+TRIES = 3
+"""Measurements at once, at most, until one is quiet."""
+RETRY = 600.0
+"""Seconds for which figures that were not quiet serve all the same."""
 _WINDOW = 0.2  # seconds for each figure
 _MIB = 1024 * 1024
 
 
-def measured(info: CpuInfo) -> dict[str, float] | None:
+@dataclass(frozen=True)
+class Reading:
+    """What the program measured."""
+
+    figures: dict[str, float]
+    """FIGURES by name."""
+    share: float
+    """Of the cores' time that its threads had; the rest went to other programs."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the machine was its own."""
+        return self.share >= QUIET
+
+    def merged(self, other: Reading | None) -> Reading:
+        """The larger of each figure: each is that of a best window, which load can only make worse."""
+        if other is None:
+            return self
+        figures = {name: max(value, other.figures.get(name, 0.0)) for name, value in self.figures.items()}
+        return Reading(figures, max(self.share, other.share))
+
+
+def measured(info: CpuInfo) -> Reading | None:
     """The six FIGURES of this CPU, from the cache or measured now; None when there is no compiler to measure with."""
     path = cache_path(info)
-    figures = _valid(read_json(path), info)
-    if figures is not None:
-        return figures
+    kept, settled = _kept(path, info)
+    if settled:
+        return kept
     try:
         compiler = find_compiler()
     except RuntimeError:
-        return None
+        return kept
     with _lock(path):
-        figures = _valid(read_json(path), info)  # another process may have measured while this one waited
-        if figures is None:
-            figures = run(info, compiler)
-            key = {"version": PROBE_VERSION, "model": info.model, "cores": info.cores, "lanes": info.lanes}
-            write_json(path, {**key, "compiler": compiler.version, "figures": figures})
-    return figures
+        kept, settled = _kept(path, info)  # another process may have measured while this one waited
+        if not settled:
+            kept = _measure(info, compiler, kept)
+            _keep(path, info, kept, {"compiler": compiler.version, "at": time.time()})
+    return kept
+
+
+def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading:
+    """The figures of now with those kept, measured a few times where the machine is not quiet."""
+    reading = run(info, compiler).merged(kept)
+    for _ in range(TRIES - 1):
+        if reading.quiet:
+            break
+        reading = run(info, compiler).merged(reading)
+    return reading
+
+
+def doubt(info: CpuInfo) -> None:
+    """A correct kernel was faster than the kept figures allow: the next process measures again, and keeps the larger."""
+    path = cache_path(info)
+    with _lock(path):
+        kept, _ = _kept(path, info)
+        if kept is not None:
+            _keep(path, info, Reading(kept.figures, 0.0), {"at": 0.0})
 
 
 def cache_path(info: CpuInfo) -> Path:
@@ -54,7 +104,7 @@ def cache_path(info: CpuInfo) -> Path:
     return cache_dir() / f"host-{digest}.json"
 
 
-def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> dict[str, float]:
+def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
     """Compile the program and run it, about two seconds. Raises RuntimeError with its output when either fails.
 
     `memory=False` leaves out the four bandwidths: the clock and the multiply-add loop alone take half a second.
@@ -68,8 +118,10 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> dict[str, flo
         for name, size, shared in _buffers(info) if memory else ():
             words += [name, str(size), str(int(shared))]
         text = _call([str(program), *words], "run")
-    figures = {name: float(value) for name, value in (entry.split() for entry in text.splitlines())}
-    return {name: figures[name] for name in FIGURES if memory or name in figures}
+    values = {name: float(value) for name, value in (entry.split() for entry in text.splitlines())}
+    # More threads than there are CPUs (a forced number) have less than a whole one each, however quiet the machine.
+    possible = min(1.0, len(usable_cpus()) / info.cores)
+    return Reading({name: values[name] for name in FIGURES if memory or name in values}, values["share"] / possible)
 
 
 def _buffers(info: CpuInfo) -> list[tuple[str, int, bool]]:
@@ -95,16 +147,26 @@ def _call(command: list[str], what: str) -> str:
     return done.stdout
 
 
-def _valid(stored: dict[str, object] | None, info: CpuInfo) -> dict[str, float] | None:
-    """The figures in a cache file if it belongs to this CPU and every figure is a positive number."""
+def _keep(path: Path, info: CpuInfo, reading: Reading, facts: dict[str, Any]) -> None:
+    """Write the cache file of a CPU."""
+    key = {"version": PROBE_VERSION, "model": info.model, "cores": info.cores, "lanes": info.lanes}
+    write_json(path, {**key, **facts, "share": reading.share, "figures": reading.figures})
+
+
+def _kept(path: Path, info: CpuInfo) -> tuple[Reading | None, bool]:
+    """What a cache file says of this CPU, None where it does not, and whether that will do: it is quiet, or new."""
+    stored = read_json(path)
     if stored is None or stored.get("version") != PROBE_VERSION or stored.get("model") != info.model:
-        return None
-    figures = stored.get("figures")
+        return None, False
+    figures, share, at = (stored.get(name) for name in ("figures", "share", "at"))
     if stored.get("cores") != info.cores or stored.get("lanes") != info.lanes or not isinstance(figures, dict):
-        return None
+        return None, False
     values = {name: figures[name] for name in FIGURES if isinstance(figures.get(name), float)}
     good = len(values) == len(FIGURES) and all(math.isfinite(v) and v > 0 for v in values.values())
-    return values if good else None
+    if not (good and isinstance(share, float) and isinstance(at, float)):
+        return None, False
+    reading = Reading(values, share)
+    return reading, reading.quiet or 0 <= time.time() - at < RETRY
 
 
 @contextmanager

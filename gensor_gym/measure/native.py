@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.host import doubt
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.builders import build_c
 from gensor_gym.measure.floor import MARGIN, warm_floor
@@ -67,7 +68,7 @@ class NativeBackend:
         done: dict[str, Measurement] = {k.digest: k for k in made if isinstance(k, Measurement)}
         for item in made:
             if item.digest not in done:
-                done[item.digest] = next(results)
+                done[item.digest] = self._noted(next(results), hw)
             yield done[item.digest]
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Built | Measurement]:
@@ -76,7 +77,15 @@ class NativeBackend:
 
     def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
         """Verify and time one compiled kernel on this machine; the worker's death is the trial's status."""
-        return built if isinstance(built, Measurement) else timed(self.local.workers[0], self._trial(built.kernel, hw), built)
+        if isinstance(built, Measurement):
+            return built
+        return self._noted(timed(self.local.workers[0], self._trial(built.kernel, hw), built), hw)
+
+    def _noted(self, result: Measurement, hw: Hardware) -> Measurement:
+        """A correct kernel below the floor of this machine also speaks against the machine's figures."""
+        if result.status is Status.IMPLAUSIBLE and result.samples and hw.name == "host" and self.pool is self.local:
+            doubt()
+        return result
 
     def _trial(self, kernel: Kernel, hw: Hardware) -> Trial:
         """The trial of a kernel."""

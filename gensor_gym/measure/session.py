@@ -23,6 +23,8 @@ from gensor_gym.measure.store import Store
 from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}
+MOODS = (Status.TIMEOUT, Status.CRASHED, Status.IMPLAUSIBLE)
+"""What may be the machine's mood, or rests on what was known of it: no stored answer, tried again."""
 
 
 class BudgetSpent(Exception):
@@ -241,11 +243,11 @@ class Session:
         return done
 
     def _stored(self, digest: str) -> Measurement | None:
-        """The store's answer; statuses of the machine's mood are not taken from it but tried again."""
+        """The store's answer; MOODS are not taken from it but tried again."""
         if self._store is None or not self.backend.stored:
             return None
         found = self._store.get(digest, self._device)
-        return None if found is None or found.status in (Status.TIMEOUT, Status.CRASHED) else found
+        return None if found is None or found.status in MOODS else found
 
     def _put(self, schedule: Schedule, measurement: Measurement, seconds: float) -> None:
         """Keep a new measurement, with the seconds that the trial took."""
