@@ -13,14 +13,15 @@ import numpy as np
 from agents.programs import Programs
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.tables import BYTES, EXTENT, FLOPS, NUM_READS, STRIDE
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
 
 _MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
 """Level, and numbers of which the tile there is a multiple or not: vectors, transactions and warps."""
-_SIZES = 9 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
-COLUMN_FEATURES = 2 + 6 + len(KNOBS)
-"""Of a column: whether spatial, extent; for two reads and the write whether the axis moves it, and contiguously; knob one-hot."""
+_SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
+COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
+"""Of a column: whether spatial, extent; for two reads and the write whether the axis moves it, and contiguously; of a window how
+far a step moves it, and its extent without the axis; knob one-hot."""
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
 """Of a choice: of an axis its sizes, of a knob its index; then those of its column."""
 TASK_FEATURES = 3
@@ -69,13 +70,26 @@ def _column(start: int, ints: np.ndarray) -> np.ndarray:
     """COLUMN_FEATURES of the column that begins at a place of the row."""
     found = np.zeros(COLUMN_FEATURES)
     if start >= KNOB:
-        found[8 + start - KNOB] = 1.0
+        found[COLUMN_FEATURES - len(KNOBS) + start - KNOB] = 1.0
         return found
     axis, write = start - TILE, int(ints[NUM_READS])
     strides = [ints[STRIDE + t * MAX_AXES + axis] if t < write else 0 for t in (0, 1)] + [ints[STRIDE + write * MAX_AXES + axis]]
     found[:2] = axis < SPATIAL_SLOTS, np.log2(ints[EXTENT + axis]) / 8
     found[2:8] = [*(stride != 0 for stride in strides), *(stride == 1 for stride in strides)]
+    found[8:10] = np.log2(_window(axis, ints)) / (2, 8)
     return found
+
+
+def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
+    """(elements that one step along the axis moves a read's window, those that the window has without it); (1, 1) of none."""
+    extents = ints[EXTENT : EXTENT + MAX_AXES]
+    for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
+        moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]
+        own, covered = abs(int(moves[axis])), np.abs(moves) * (extents - 1)
+        others = int(covered.sum() - covered[axis])
+        if own > 1 or (own and others):
+            return own, 1 + others
+    return 1, 1
 
 
 def _described(start: int, values: np.ndarray, column: np.ndarray, ints: np.ndarray) -> np.ndarray:
@@ -84,17 +98,23 @@ def _described(start: int, values: np.ndarray, column: np.ndarray, ints: np.ndar
     if start >= KNOB:
         own[:, -1] = values[:, 0] / max(1, len(KNOBS[start - KNOB].values) - 1)
     else:
-        own[:, :-1] = _sizes(values.astype(np.float64), float(ints[EXTENT + start - TILE]))
+        axis = start - TILE
+        own[:, :-1] = _sizes(values.astype(np.float64), float(ints[EXTENT + axis]), *_window(axis, ints))
     return np.concatenate([own, np.repeat(column[None], len(values), axis=0)], axis=1).astype(np.float32)
 
 
-def _sizes(chains: np.ndarray, extent: float) -> np.ndarray:
-    """Of chains float64 [C, MAX_LEVELS + 1], virtual threads last: logarithms of tiles and of their ratios, padding, flags."""
+def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
+    """Of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
+
+    Logarithms of tiles and of their ratios, padding, how much more than its tiles a window reads that moves by `step` and covers
+    `others` beside, flags.
+    """
     inner, block, outer, virtual = chains[:, 0], chains[:, 1], chains[:, MAX_LEVELS - 1], chains[:, MAX_LEVELS]
     trips = np.ceil(extent / outer)
     logs = [
         np.log2(inner) / 4, np.log2(block) / 8, np.log2(outer) / 8, np.log2(block / inner) / 4, np.log2(outer / block) / 4,
         np.log2(trips) / 8, np.log2(virtual) / 2, np.log2(inner / virtual) / 4, 4 * np.log2(trips * outer / extent),
+        *(np.log2(((tile - 1) * step + others) / (tile * step)) / 4 for tile in (inner, block, outer)),
     ]  # fmt: skip
     flags = [inner == 1, outer == 1, trips == 1]
     flags += [chains[:, level] % number == 0 for level, numbers in _MULTIPLES for number in numbers]

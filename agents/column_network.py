@@ -45,29 +45,30 @@ class ColumnNetwork(nn.Module):
         features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.columns)
         embedded = self.choice(features)
         alone = self.alone(torch.relu(embedded))[:, 0].split(choices.counts)
-        keys, effects = embedded.split(choices.counts), self.chosen(features).split(choices.counts)
-        of_columns = self.column(columns)
+        keys, described = embedded.split(choices.counts), features.split(choices.counts)
+        of_columns, scale = self.column(columns), self.width**-0.5
         left, count = of_columns.sum(0), 1 if draws is None else len(draws)
         sofar, chance, entropy = torch.zeros(count, self.width), torch.zeros(count), torch.zeros(count)
         found = []
         for k in range(len(choices.counts)):
             left = left - of_columns[k]
             known = torch.cat([torch.from_numpy(choices.task), columns[k], left])
-            query = self.query(torch.cat([known.expand(count, -1), sofar], dim=1))
-            logits = (query @ keys[k].T / self.width**0.5 + alone[k]) / temperature
-            logs = torch.log_softmax(logits, dim=1)
-            at = _drawn(logs.detach(), None if draws is None else draws[:, k])
+            query = self.query(torch.cat([known.expand(count, -1), sofar], dim=1)) * (scale / temperature)
+            logs = torch.log_softmax(torch.addmm(alone[k] / temperature, query, keys[k].T), dim=1)
+            chances = logs.exp()
+            at = _drawn(chances.detach(), None if draws is None else draws[:, k])
             chance = chance + logs.gather(1, at[:, None])[:, 0]
-            entropy = entropy - (logs.exp() * logs).sum(1)
-            sofar = sofar + effects[k].index_select(0, at)
+            entropy = entropy - (chances * logs).sum(1)
             found.append(at)
+            if k + 1 < len(choices.counts):
+                sofar = sofar + self.chosen(described[k].index_select(0, at))
         return torch.stack(found, dim=1).numpy(), chance, entropy
 
 
-def _drawn(logs: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:
-    """Choices int64 [N] by their log-probabilities [N, C] and draws from [0, 1): the inverse of the distribution."""
+def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:
+    """Choices int64 [N] by their chances [N, C] and draws from [0, 1): the inverse of the distribution."""
     if draws is None:
-        return logs.argmax(dim=1)
-    total = logs.exp().cumsum(dim=1)
+        return chances.argmax(dim=1)
+    total = chances.cumsum(dim=1)
     wanted = torch.from_numpy(draws.astype(np.float32))[:, None] * total[:, -1:]
-    return torch.searchsorted(total, wanted, right=True)[:, 0].clamp(max=logs.shape[1] - 1)
+    return torch.searchsorted(total, wanted, right=True)[:, 0].clamp(max=chances.shape[1] - 1)

@@ -96,25 +96,28 @@ class Columns(ColumnWriter):
 
 
 def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.random.Generator) -> np.ndarray:
-    """At most `count` legal programs that were not written before, rows int32 [N, ROW]: the most probable one, then draws.
+    """At most `count` legal programs that were not written before, rows int32 [N, ROW]: the most probable one of all, then draws.
 
     Programs that do not fit are drawn again: whether one fits is no question to the model.
     """
     import torch
 
     found: list[np.ndarray] = []
-    idle, draws = 0, None
+    idle, probable = 0, not memory.seen
     while len(found) < count and idle < BLOCKS and choices.counts:
+        draws = None if probable else rng.random((BLOCK, len(choices.counts)))
         with torch.no_grad():
             chosen, _, _ = network(choices, draws, memory.temperature)
         rows = choices.rows(chosen)
         legal = rows[choices.graph.fits(rows)]
         new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
-        memory.adapt(len(new), len(legal))
         kept = dict(islice(new.items(), count - len(found)))
         memory.seen.update(kept)
         found.extend(kept.values())
-        idle, draws = (idle + 1 if len(new) < FEW else 0), rng.random((BLOCK, len(choices.counts)))
+        if not probable:
+            memory.adapt(len(new), len(legal))
+            idle = idle + 1 if len(new) < FEW else 0
+        probable = False
     return np.array(found, dtype=np.int32).reshape(-1, ROW)
 
 

@@ -25,8 +25,6 @@ from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 
-AGENT = "columns"
-
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
     """The learner after all its steps, which is saved, seconds of training, and whether it was resumed.
@@ -34,7 +32,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     ValueError names a bad setting.
     """
     if config["clone"] is not None:
-        raise ValueError(f"clone is {config['clone']!r}; expected null: agent {AGENT!r} begins without a teacher")
+        raise ValueError(f"clone is {config['clone']!r}; expected null: agent 'columns' begins without a teacher")
     begin = time.perf_counter()
     rng = np.random.default_rng(config["seed"])
     known = with_variants(list(operators.resolve(config["operators"])), config["variants"], rng)

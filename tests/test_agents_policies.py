@@ -23,7 +23,8 @@ from agents.seen import SeenVecEnv
 from agents.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
 from agents.trails import Trails
 from experiments.arguments import CONF, compose
-from experiments.train import make_env, settings_of, write_card
+from experiments.train import settings_of, write_card
+from experiments.train_walk import make_env
 from experiments.variants import with_variants
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.env.observation import NUM_FEATURES, OFFSETS

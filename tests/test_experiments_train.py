@@ -20,7 +20,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser  # noqa:
 from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
-from experiments import train  # noqa: E402
+from experiments import train, train_walk  # noqa: E402
 from experiments.sweep_table import write_table  # noqa: E402
 from experiments.watch import Every, Watch, read_rows  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
@@ -52,7 +52,7 @@ def configuration(*overrides: str) -> dict[str, Any]:
 
 def learn(config: dict[str, Any], folder: Path) -> Any:
     folder.mkdir(exist_ok=True)
-    return train.learn(config, folder, Console(quiet=True))[0]
+    return train_walk.learn(config, folder, Console(quiet=True))[0]
 
 
 def curves(folder: Path) -> tuple[str, str]:
@@ -175,7 +175,7 @@ def test_bad_settings_are_named() -> None:
     with pytest.raises(ValueError, match="wandb.mode 'loud'"):
         configuration("wandb.mode=loud")
     with pytest.raises(ValueError, match="eval_episodes is 0"):
-        train.make_validation(configuration("eval_episodes=0"))
+        train_walk.make_validation(configuration("eval_episodes=0"))
 
 
 def test_every_so_many_steps() -> None:

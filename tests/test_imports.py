@@ -51,7 +51,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/learning.py",
         "experiments/checkpoints.py",
         "experiments/fine_tune.py",
-        "experiments/train.py",
+        "experiments/train_walk.py",
         "experiments/watch.py",
     ),
     "torch": (

@@ -1,0 +1,38 @@
+"""The kinds of training there are: how a policy of an agent is learned, and by which strategy it is judged afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from agents.column_choices import is_joint
+from agents.column_policy import ColumnWriter
+from agents.ppo import Ppo
+from experiments import train_columns, train_walk
+from gensor_gym.construction import ConstructionGraph
+
+
+@dataclass(frozen=True)
+class Training:
+    """One kind."""
+
+    learn: Callable[[dict[str, Any], Path, Console], tuple[Any, float, bool]]
+    """(configuration, folder, console) -> (learner with `num_timesteps`, saved; seconds of training; whether it was resumed)."""
+    strategy: type[Ppo | ColumnWriter]
+    """What constructs with the policy."""
+    judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
+    """Whether a task is one for such policies."""
+
+
+WALK = Training(train_walk.learn, Ppo)
+"""Of all agents in `agents.learners`."""
+OTHERS = {ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint)}
+
+
+def training_of(agent: str) -> Training:
+    """The training of an agent; `WALK.learn` names those there are where there is none of that name."""
+    return OTHERS.get(agent, WALK)
