@@ -24,7 +24,7 @@ from gensor_gym.measure.timing import TimingRules
 from tests.measure_kernels import BODIES, build, kernel
 
 QUICK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
-SHORT = {"verify": 1.5, "time": 6.0, "check": 6.0}
+SHORT = {"verify": 5.0, "time": 6.0, "check": 6.0}  # a busy machine has stalls of a second or two
 STATUS = {
     "right": {Status.OK},
     "invalid address": {Status.CRASHED},
