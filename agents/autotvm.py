@@ -120,7 +120,8 @@ class Tuner:
         batch, chosen = self.settings.batch, np.empty((0, len(self.template.sizes)), dtype=np.int64)
         learned = len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any()
         if learned or self.earlier:
-            chosen = self._by_model(batch - int(self.settings.epsilon * batch))
+            if at_model := batch - int(self.settings.epsilon * batch):
+                chosen = self._by_model(at_model)
             self.tried.update(keys_of(chosen))
         return np.concatenate([chosen, self._random(batch - len(chosen))])
 

@@ -16,6 +16,8 @@ from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
 
+SEES = 2
+"""Version of what a policy sees, and of its network: raised whenever the one or the other changes, so that no old one is used."""
 _MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
 """Level, and numbers of which the tile there is a multiple or not: vectors, transactions and warps."""
 _SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)

@@ -16,17 +16,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agents.column_choices import Choices, choices_of
+from agents.column_choices import SEES, Choices, choices_of
 from agents.learned import Learned, checked_card
 from agents.ranking import Construction, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import ROW
 
-BLOCK, FEW, BLOCKS = 256, 4, 16
-"""Programs drawn at a time; blocks in a row with fewer than FEW new legal ones after which no more is drawn."""
+BLOCK, FEW = 256, 4
+"""Programs drawn at a time; a block is idle with fewer than FEW new legal ones."""
+KNOWN, BARREN = 16, 256
+"""Idle blocks in a row after which no more is drawn: where most legal draws are known, and where hardly any draw is legal."""
 FRESH, WARMER = (0.25, 0.75), 1.25
 """Shares of a block's legal programs: with fewer new ones than the first the temperature rises by this factor, with more than the
 second it falls again."""
+HOTTEST = 40
+"""How often the temperature rises at most: 1.25 to the power of 40 makes all chances equal."""
 
 
 @dataclass
@@ -46,7 +50,7 @@ class Memory:
     def adapt(self, new: int, legal: int) -> None:
         """After a block with so many legal programs, so many of them new."""
         if new < FRESH[0] * legal:
-            self.warmer += 1
+            self.warmer = min(HOTTEST, self.warmer + 1)
         elif new > FRESH[1] * legal:
             self.warmer = max(0, self.warmer - 1)
 
@@ -98,27 +102,40 @@ class Columns(ColumnWriter):
 def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.random.Generator) -> np.ndarray:
     """At most `count` legal programs that were not written before, rows int32 [N, ROW]: the most probable one of all, then draws.
 
-    Programs that do not fit are drawn again: whether one fits is no question to the model.
+    Programs that do not fit are drawn again: whether one fits is no question to the model. Where the most probable one does not,
+    the most probable that does of the first block stands in its place.
     """
-    import torch
-
     found: list[np.ndarray] = []
-    idle, probable = 0, not memory.seen
-    while len(found) < count and idle < BLOCKS and choices.counts:
-        draws = None if probable else rng.random((BLOCK, len(choices.counts)))
-        with torch.no_grad():
-            chosen, _, _ = network(choices, draws, memory.temperature)
-        rows = choices.rows(chosen)
-        legal = rows[choices.graph.fits(rows)]
+    known = barren = 0
+    if not memory.seen and count > 0 and choices.counts:
+        found.extend(_legal(network, choices, None, memory))
+        memory.seen.update(row.tobytes() for row in found)
+    while len(found) < count and known < KNOWN and barren < BARREN and choices.counts:
+        legal = _legal(network, choices, rng.random((BLOCK, len(choices.counts))), memory)
         new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
-        kept = dict(islice(new.items(), count - len(found)))
+        kept = dict(islice(new.items(), count - len(found) if memory.seen else 1))
         memory.seen.update(kept)
         found.extend(kept.values())
-        if not probable:
-            memory.adapt(len(new), len(legal))
-            idle = idle + 1 if len(new) < FEW else 0
-        probable = False
+        memory.adapt(len(new), len(legal))
+        if len(new) >= FEW:
+            known = barren = 0
+        elif len(new) < FRESH[0] * len(legal):
+            known += 1
+        else:
+            barren += 1
     return np.array(found, dtype=np.int32).reshape(-1, ROW)
+
+
+def _legal(network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory) -> np.ndarray:
+    """Legal programs of some draws, or the most probable one; before any is known the most probable comes first."""
+    import torch
+
+    with torch.no_grad():
+        chosen, chances, _ = network(choices, draws, memory.temperature)
+    rows = choices.rows(chosen)
+    fitting = choices.graph.fits(rows)
+    order = slice(None) if memory.seen else np.argsort(-chances.numpy()[fitting], kind="stable")
+    return rows[fitting][order]
 
 
 @lru_cache(maxsize=8)
@@ -131,6 +148,11 @@ def load_columns(folder: str) -> Any:
     card = checked_card(Path(folder))
     if card["agent"] != "columns":
         raise ValueError(f"policy {folder} was learned by agent {card['agent']!r}: expected columns")
+    if card.get("sees") != SEES:
+        raise ValueError(
+            f"policy {folder} sees what version {card.get('sees')} of agent columns sees, this is version {SEES}; train another "
+            "with: python -m experiments.train agent=columns output=FOLDER"
+        )
     network = ColumnNetwork(card["config"]["agent"]["width"])
     network.load_state_dict(torch.load(Path(folder) / "policy.zip", weights_only=True)["network"])
     return network.eval()

@@ -92,7 +92,11 @@ def checked_card(folder: Path) -> dict[str, Any]:
     """
     path = folder / "policy.zip"
     if not path.exists():
-        raise FileNotFoundError(f"no policy at {path}; train one with: python -m experiments.train agent=NAME output={folder}")
+        raise FileNotFoundError(
+            f"no policy at {path}; train one with: python -m experiments.train "
+            "agent=NAME env.hardware=MACHINE env.space=SPACE output=FOLDER, for the machine and the space of the task (ppo and "
+            "columns are shipped for the model of an H200, ppo for that of a Cascade Lake too)"
+        )
     card = read_card(folder)
     if card["layout"] != LAYOUT_VERSION:
         raise ValueError(

@@ -48,6 +48,9 @@ LEARNERS: dict[str, str] = {
 def get_learner(name: str) -> Learner:
     """The learner of that name; ValueError names those there are."""
     if name not in LEARNERS:
-        raise ValueError(f"no agent {name!r}; trainable agents are {sorted(LEARNERS)}")
+        raise ValueError(
+            f"no agent {name!r} that walks on the graph; such agents are {sorted(LEARNERS)} (policies of columns are for the "
+            "strategies columns and columns_annealing)"
+        )
     module, _, attribute = LEARNERS[name].partition(":")
     return getattr(import_module(module), attribute)

@@ -27,11 +27,15 @@ TABLES = ("roller", "gensor_table5", "autotvm", "ansor", "common", "smoke")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where an optimum was not proved."""
-    args = _parser().parse_args(arguments)
+    parser = _parser()
+    args = parser.parse_args(arguments)
     path = Path(args.output) if args.output else folder() / f"{args.hardware}_{args.space}.jsonl"
     space = args.space if args.knobs is None else f"{args.space}({', '.join(args.knobs)})"
     done = {c.key for c in read_certificates(path) if c.fingerprint == fingerprint()}
-    graphs = [ConstructionGraph(op, args.hardware, args.space) for op in chosen(args.operators, args.kind)]
+    try:
+        graphs = [ConstructionGraph(op, args.hardware, args.space) for op in chosen(args.operators, args.kind)]
+    except ValueError as error:
+        parser.error(str(error))
     left = [g for g in graphs if (str(g.operator), g.hardware.name, space) not in done]
     left.sort(key=lambda graph: count_schedules(graph.tables.ints, graph.tables.sizes))
     print(f"{len(graphs) - len(left)} of {len(graphs)} tasks are certified in {path}")

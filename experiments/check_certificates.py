@@ -102,12 +102,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=float, help="search again with floors multiplied by this number")
     parser.add_argument("--match", default="", help="only operators whose text has this in it")
     args = parser.parse_args(arguments)
-    wrong = 0
-    for certificate in (c for path in args.file for c in read_certificates(path) if args.match in c.operator):
+    wrong, found = 0, [c for path in args.file for c in read_certificates(path) if args.match in c.operator]
+    if not found:
+        files = ", ".join(map(str, args.file))
+        parser.error(f"no certificate with {args.match!r} in its operator in {files}: expected files of experiments.certify")
+    for certificate in found:
         verdict = check(certificate, args.samples, args.enumerate, args.again)
         wrong += bool(verdict.wrong)
         print(f"{'WRONG' if verdict.wrong else 'right'}  {certificate.operator}: {'; '.join(verdict.wrong or verdict.holds)}")
         sys.stdout.flush()
+    print(f"{len(found) - wrong} of {len(found)} right")
     return 1 if wrong else 0
 
 

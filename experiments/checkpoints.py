@@ -8,7 +8,6 @@ one. It is to be written between rollouts, when a rollout buffer has been learne
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import random
 import zipfile
@@ -20,6 +19,7 @@ import torch
 from stable_baselines3.common.vec_env import VecEnv
 
 from agents.learners import Learner
+from experiments.results import whole
 from gensor_gym.fingerprint import fingerprint
 
 _MODEL, _STATE, _REPLAY = "model.zip", "state.pkl", "replay.pkl"
@@ -34,14 +34,16 @@ def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: flo
     }  # fmt: skip
     inner = io.BytesIO()
     model.save(inner)
-    temporary = path.with_suffix(".tmp")
-    with zipfile.ZipFile(temporary, "w") as file:
-        file.writestr(_MODEL, inner.getvalue())
-        file.writestr(_STATE, pickle.dumps(state))
-        if getattr(model, "replay_buffer", None) is not None:
-            with file.open(_REPLAY, "w", force_zip64=True) as stream:
-                pickle.dump(model.replay_buffer, stream)
-    os.replace(temporary, path)
+
+    def write(temporary: Path) -> None:
+        with zipfile.ZipFile(temporary, "w") as file:
+            file.writestr(_MODEL, inner.getvalue())
+            file.writestr(_STATE, pickle.dumps(state))
+            if getattr(model, "replay_buffer", None) is not None:
+                with file.open(_REPLAY, "w", force_zip64=True) as stream:
+                    pickle.dump(model.replay_buffer, stream)
+
+    whole(path, write)
 
 
 def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> tuple[Any, float]:

@@ -115,11 +115,22 @@ def plan_of(config: DictConfig) -> Plan:
     asked, out = split_of([str(op) for op in ops])
     return Plan(
         part if chosen is None else "chosen", tuple(op for op in ops if str(op) in asked), tuple(out),
-        machines.get(plain["env"]["hardware"]).name, plain["env"]["space"], plain["evaluations"],
+        modelled(plain["env"]["hardware"]), plain["env"]["space"], plain["evaluations"],
         _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), _numbers("seconds", plain["seconds"], None),
         tuple(dict.fromkeys(seeds)), plain["processes"], plain["nodes"], plain["resamples"],
         bool(plain["figures"]), Path(plain["output"]), policies, strategies, begun, plain["reference"], plain,
     )  # fmt: skip
+
+
+def modelled(name: str) -> str:
+    """The full name of a hardware whose figures are constants; ValueError for `host`."""
+    found = machines.get(name).name
+    if found == "host":
+        raise ValueError(
+            "env.hardware 'host': its figures are measured and depend on the threads of a process; expected a machine of "
+            f"constants: {', '.join(known for known in machines.names() if known != 'host')}"
+        )
+    return found
 
 
 def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
@@ -193,10 +204,17 @@ def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trai
 
 
 def searches_of(learned: Contender, trained: Trained, task: str, hardware: str, space: str, evaluations: int) -> list[Search]:
-    """The searches of one policy on one task: until the evaluations are spent, and one round of `best_of` episodes."""
+    """The searches of one policy on one task: until the evaluations are spent, and one round of `best_of` episodes.
+
+    The former with as many episodes at a time as `parameters` says, else `best_of` too.
+    """
     digest = digest_of_policy(trained.folder)
     values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}
     if learned.best_of is None:
         return [Search(learned.name, learned.of, values, task, hardware, space, trained.seed, evaluations, policy=digest)]
-    rest = (learned.of, {**values, "episodes": learned.best_of}, task, hardware, space, trained.seed, evaluations)
-    return [Search(learned.name, *rest, policy=digest), Search(learned.sampled, *rest, once=True, policy=digest)]
+    where = (task, hardware, space, trained.seed, evaluations)
+    at_once = {"episodes": learned.best_of}
+    return [
+        Search(learned.name, learned.of, at_once | values, *where, policy=digest),
+        Search(learned.sampled, learned.of, values | at_once, *where, once=True, policy=digest),
+    ]

@@ -54,7 +54,7 @@ class Jobs:
         """
         self.backend = backend
         self.folder = folder / "jobs"
-        self._lock = _locked(folder)
+        self._lock = locked(folder)
         self.results = Results(folder / "results.jsonl")
         self.store = Store(make_folder(store.parent) / store.name) if backend.stored else None
 
@@ -164,7 +164,7 @@ def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[
     )
 
 
-def _locked(folder: Path) -> IO[str]:
+def locked(folder: Path) -> IO[str]:
     """An open file whose lock says that this process works in the folder; the lock ends with the process."""
     file = (make_folder(folder) / ".lock").open("a")
     try:

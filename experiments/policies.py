@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from agents.learned import read_card
+from experiments.parent import PARENT
 from experiments.pool import ONE_THREAD
 from experiments.settings import ROOT
+from experiments.trainings import training_of
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
 
@@ -71,7 +73,7 @@ def _run(command: list[str]) -> None:
     """Train; what it prints goes to train.log beside the policy."""
     folder = Path(next(word for word in command if word.startswith("output=")).removeprefix("output="))
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
+    environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), PARENT: str(os.getpid())}
     with (folder / "train.log").open("a", encoding="utf-8") as log:
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
@@ -90,6 +92,8 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
     found = (card["fingerprint"], env["hardware"], env["space"], card["config"]["seed"])
     if found != (asked := (fingerprint(), hardware, space, seed)):
         raise ValueError(f"policy {folder}: fingerprint, hardware, space and seed are {found}, asked for are {asked}")
+    if card.get("sees") != (sees := training_of(card["agent"]).sees):
+        raise ValueError(f"policy {folder} sees what version {card.get('sees')} of its agent sees, this is version {sees}")
     if {operators.part_of(op) for op in operators.resolve(card["operators"])} != {"train"}:
         raise ValueError(f"policy {folder} was trained on {card['operators']}: expected operators of the train part")
     return Trained(folder, seed, float(card["training_seconds"]), int(card["training_steps"]))

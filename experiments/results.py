@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +113,19 @@ def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:
     return dict(zip(FIELDS, (*job.slot, *rest, fingerprint(), key), strict=True))
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees all of it or what was there before."""
+def whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Have `write` write a file so that a reader, or a crash, sees all of it or what was there before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    os.close(descriptor)
+    write(Path(name))
     os.chmod(name, 0o644)
     os.replace(name, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file as a whole."""
+    whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_summary(folder: Path, summary: Mapping[str, object], page: str) -> None:

@@ -109,6 +109,9 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
     ops = operators.resolve(plain["operators"])
     hw = machines.get(plain["hardware"])
     backend = _backend(plain["backend"], hw, plain["recording"], plain.get("measure") or {})
+    if unknown := set(plain["budget"]) - {field.name for field in dataclasses.fields(Budget)}:
+        known = ", ".join(field.name for field in dataclasses.fields(Budget))
+        raise ValueError(f"budget has no {', '.join(sorted(unknown))}; it has {known}")
     budget = Budget(**plain["budget"])
     device = backend.device(hw)
     if isinstance(backend, RecordedBackend):  # another recording of the same device is another experiment

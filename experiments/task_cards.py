@@ -102,8 +102,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hardware", default="h200")
     parser.add_argument("--space", default="compact")
     args = parser.parse_args(arguments)
-    for op in dict.fromkeys(op for spec in args.operators for op in operators.resolve(spec)):
-        print(json.dumps(dataclasses.asdict(card_of(ConstructionGraph(op, args.hardware, args.space)))), flush=True)
+    try:
+        ops = dict.fromkeys(op for spec in args.operators for op in operators.resolve(spec))
+        graphs = [ConstructionGraph(op, args.hardware, args.space) for op in ops]
+    except ValueError as error:
+        parser.error(str(error))
+    for graph in graphs:
+        print(json.dumps(dataclasses.asdict(card_of(graph))), flush=True)
     return 0
 
 

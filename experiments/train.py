@@ -20,29 +20,37 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.learned import read_card
-from experiments.evaluation import evaluate
-from experiments.folders import make_folder
+from experiments.evaluation import evaluate, judged
+from experiments.jobs import locked
+from experiments.parent import end_with_parent
+from experiments.results import write_text
 from experiments.settings import WANDB_MODES
 from experiments.tracking import hint, track_training
 from experiments.trainings import training_of
 from experiments.watch import CURVE, LAST, POLICY, VALIDATION, identity, read_rows
+from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 
+CARD = "card.json"
+EVALUATION = ("eval_operators", "eval_episodes")
+"""Settings that scores depend on and the policy does not."""
 
-def write_card(config: dict[str, Any], folder: Path, seconds: float, steps: int, **more: object) -> None:
+
+def write_card(
+    config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object
+) -> None:
     """Configuration, data, cost and evaluation beside the policy."""
     parts = sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
     card = {
         "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
+        "sees": training_of(config["agent"]["name"]).sees,
         "split": f"v1 {', '.join(parts)}", "operators": config["operators"],
-        "training_seconds": round(seconds, 1), "training_steps": steps,
+        "training_seconds": round(seconds, 1), "training_steps": steps, "resumed": resumed,
         "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
     }  # fmt: skip
-    temporary = folder / "card.json.tmp"
-    temporary.write_text(json.dumps(card, indent=1) + "\n")
-    temporary.replace(folder / "card.json")
+    write_text(folder / CARD, json.dumps(card, indent=1) + "\n")
 
 
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
@@ -54,27 +62,48 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     for name, least in (("steps", 1), ("variants", 0)):
         if type(config[name]) is not int or config[name] < least:
             raise ValueError(f"{name} is {config[name]!r}; expected a whole number, {least} or more")
+    if type(config["eval_episodes"]) is not int or config["eval_episodes"] < 1:
+        raise ValueError(f"eval_episodes is {config['eval_episodes']!r}; expected a whole number, 1 or more")
+    if not judged(config):
+        raise ValueError(f"eval_operators {config['eval_operators']!r}: expected one at least that such a policy is for")
+    hardware = machines.get(config["env"]["hardware"])
+    if hardware.name == "host":
+        config["machine"] = hardware.digest  # the model of a machine that is measured is another when it is measured again
     if config["wandb"]["mode"] not in WANDB_MODES:
         raise ValueError(f"wandb.mode {config['wandb']['mode']!r}: expected one of {', '.join(WANDB_MODES)}")
     return config
 
 
-def finished(folder: Path, config: dict[str, Any]) -> bool:
-    """Whether the folder holds the policy of this very configuration, evaluated, under the present rules and model."""
-    if not (folder / "card.json").exists() or not (folder / POLICY).exists():
+def trained(folder: Path, config: dict[str, Any]) -> bool:
+    """Whether the folder holds the policy of this very configuration, under the present rules and model, evaluated or not."""
+    if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return False
     card = read_card(folder)
+    sees = training_of(config["agent"]["name"]).sees
     same = identity(card["config"]) == identity(config)
-    return same and card["fingerprint"] == fingerprint() and "evaluation" in card
+    return same and (card["fingerprint"], card.get("sees")) == (fingerprint(), sees)
+
+
+def finished(folder: Path, config: dict[str, Any]) -> bool:
+    """Whether that policy is there, evaluated as the configuration asks."""
+    if not trained(folder, config):
+        return False
+    card = read_card(folder)
+    return "evaluation" in card and all(card["config"].get(name) == config[name] for name in EVALUATION)
 
 
 def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
-    """Train, save policy and card, evaluate on the validation split; the scores."""
-    training = training_of(config["agent"]["name"])
-    model, seconds, resumed = training.learn(config, folder, console)
-    write_card(config, folder, seconds, model.num_timesteps, resumed=resumed)
-    scores = evaluate(config, folder, training)
-    write_card(config, folder, seconds, model.num_timesteps, resumed=resumed, evaluation=scores)
+    """Train, save policy and card, evaluate on the validation split; the scores. What is done of it is not done again."""
+    if config["resume"] and trained(folder, config):
+        card = read_card(folder)
+        cost = card["training_seconds"], card["training_steps"], card["resumed"]
+    else:
+        (folder / CARD).unlink(missing_ok=True)  # of a policy that this one takes the place of
+        model, seconds, resumed = training_of(config["agent"]["name"]).learn(config, folder, console)
+        cost = seconds, model.num_timesteps, resumed
+        write_card(config, folder, *cost)
+    scores = evaluate(config, folder)
+    write_card(config, folder, *cost, evaluation=scores)
     (folder / LAST).unlink(missing_ok=True)
     return scores
 
@@ -82,15 +111,18 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")
 def main(cfg: DictConfig) -> None:
     """One run, or what is left of it."""
+    end_with_parent()
     torch.set_num_threads(cfg.torch_threads)
     console = Console()
     try:
         config = settings_of(cfg)
-        folder = make_folder(config["output"])
+        folder = Path(config["output"])
+        lock = locked(folder)
         if config["resume"] and finished(folder, config):
             console.print(f"{folder} holds this very policy: {read_card(folder)['evaluation']}")
             return
         scores = run(config, folder, console)
+        lock.close()
     except ValueError as error:
         sys.exit(str(error))
     tracked = track_training(config, read_rows(folder / CURVE), read_rows(folder / VALIDATION), scores, folder)

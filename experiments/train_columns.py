@@ -6,7 +6,6 @@ evaluation of the model. Curves, validation, checkpoints and cards are those of 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,10 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from agents.column_choices import Choices, is_joint
+from agents.column_choices import SEES, Choices, is_joint
 from agents.column_learner import ColumnLearner
 from agents.column_policy import Memory, write
+from experiments.results import whole
 from experiments.variants import with_variants
 from experiments.watch import CURVE, LAST, POLICY, VALIDATION, Every, add_row, identity, keep_rows, training_bar
 from gensor_gym import operators
@@ -44,7 +44,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     with training_bar(console) as progress:
         bar = progress.add_task("training", total=config["steps"])
         seconds = _train(learner, config, folder, spent, lambda done: progress.update(bar, completed=done))
-    learner.save(folder / POLICY)
+    whole(folder / POLICY, learner.save)
     return learner, seconds, resumed
 
 
@@ -90,17 +90,16 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
 
 
 def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: float) -> None:
-    """Write a checkpoint; one that was there before stays whole until this one is complete."""
-    temporary = path.with_suffix(".tmp")
-    kept = {"config": identity(config), "fingerprint": fingerprint(), "seconds": seconds, "state": learner.state()}
-    torch.save(kept, temporary)
-    os.replace(temporary, path)
+    """Write a checkpoint."""
+    kept = {"config": identity(config), "fingerprint": fingerprint(), "sees": SEES, "seconds": seconds, "state": learner.state()}
+    whole(path, lambda temporary: torch.save(kept, temporary))
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
     """Restore the learner; the seconds it took so far. ValueError where the configuration was another."""
     kept = torch.load(path, weights_only=False)
-    here, there = ({**c, "fingerprint": f} for c, f in ((identity(config), fingerprint()), (kept["config"], kept["fingerprint"])))
+    here = {**identity(config), "fingerprint": fingerprint(), "sees": SEES}
+    there = {**kept["config"], "fingerprint": kept["fingerprint"], "sees": kept.get("sees")}
     if differing := [name for name, value in here.items() if there.get(name) != value]:
         named = ", ".join(differing)
         raise ValueError(f"{path} was trained with another {named}; begin anew with resume=false or another output")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from agents.learners import Learner, get_learner
 from agents.seen import SeenVecEnv
 from agents.sight import Sight
 from experiments.checkpoints import load_checkpoint
+from experiments.results import whole
 from experiments.validation import Validation
 from experiments.variants import with_variants
 from experiments.watch import LAST, POLICY, Watch, identity, training_bar
@@ -83,5 +85,8 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, 
     env.close()
     if validation is not None:
         validation.close()
-    model.save(folder / POLICY, exclude=["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"])
+    left_out = ["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"]
+    buffer = io.BytesIO()  # a path would be given the suffix .zip
+    model.save(buffer, exclude=left_out)
+    whole(folder / POLICY, lambda temporary: temporary.write_bytes(buffer.getvalue()))
     return model, watch.seconds, resumed

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from agents.column_choices import is_joint
+from agents.column_choices import SEES, is_joint
 from agents.column_policy import ColumnWriter
 from agents.ppo import Ppo
 from experiments import train_columns, train_walk
@@ -26,11 +26,13 @@ class Training:
     """What constructs with the policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
     """Whether a task is one for such policies."""
+    sees: int | None = None
+    """Version of what the policies see, where neither the layout of a row nor the fingerprint tells it."""
 
 
 WALK = Training(train_walk.learn, Ppo)
 """Of all agents in `agents.learners`."""
-OTHERS = {ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint)}
+OTHERS = {ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES)}
 
 
 def training_of(agent: str) -> Training:

@@ -25,6 +25,7 @@ from experiments.anytime import Search
 from experiments.benches.lines import machine
 from experiments.folders import make_folder
 from experiments.generalise import Kept, run_missing
+from experiments.generalise_plan import modelled
 from experiments.results import write_text
 from experiments.settings import short_hash
 from gensor_gym import operators
@@ -100,6 +101,7 @@ def leading(settings: Sequence[Values], scores: np.ndarray, count: int) -> list[
 
 def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
     """Halve on train, decide on validation; the result as it is written."""
+    modelled(config.env.hardware)
     settings = draw(config, np.random.default_rng(config.seed))
     for rung in config.rungs:
         tasks = tasks_of("train", rung.tasks)

@@ -14,6 +14,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from agents.learners import Learner
 from experiments.checkpoints import save_checkpoint
+from experiments.results import write_text
 from experiments.validation import Validation
 
 CURVE, VALIDATION, LAST, POLICY = "curve.jsonl", "validation.jsonl", "last.zip", "policy.zip"
@@ -125,7 +126,7 @@ def keep_rows(folder: Path, steps: int) -> None:
     """Drop what a part of a run wrote after its last checkpoint, which is of so many steps."""
     for name in (CURVE, VALIDATION):
         kept = [row for row in read_rows(folder / name) if row["steps"] <= steps]
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in kept))
+        write_text(folder / name, "".join(json.dumps(row) + "\n" for row in kept))
 
 
 def add_row(path: Path, row: dict[str, float]) -> None:
@@ -136,7 +137,9 @@ def add_row(path: Path, row: dict[str, float]) -> None:
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
     """Those parts of a run's configuration that its learning curve depends on."""
-    names = ("agent", "env", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps")
+    names = (
+        "agent", "env", "machine", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps", "torch_threads",
+    )  # fmt: skip
     return {name: config[name] for name in names if name in config}
 
 

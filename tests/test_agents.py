@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 import gensor_gym
-from agents import optimize
+from agents import STRATEGIES, get_strategy, optimize
+from agents.learned import POLICIES, read_card
 from agents.markov import Markov, MarkovExtended
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.fingerprint import fingerprint
 
 SMALLEST = ["gemm(m=1, n=1, k=1)", "gemv(m=1, k=2)", 'elementwise("relu", 1)', "conv2d(1, 1, 1, 1, 1, 1, 1)"]
 
@@ -94,6 +99,20 @@ def test_the_shipped_policy_proposes_good_programs(machine: str) -> None:
     assert all(graph.is_legal(schedule) for schedule in found.schedules)
     assert found.latencies[0] < 0.75 * min(walks)
     assert Ppo().training_seconds(graph) > 0
+
+
+@pytest.mark.parametrize("folder", sorted(POLICIES.iterdir()), ids=lambda folder: folder.name)
+def test_every_shipped_policy_constructs(folder: Path) -> None:
+    """Under the present version of what its agent sees, the present layout and the present fingerprint."""
+    pytest.importorskip("sb3_contrib")
+    card = read_card(folder)
+    env = card["config"]["env"]
+    name = card["agent"] if card["agent"] in STRATEGIES else "ppo"
+    strategy: Any = get_strategy(name, checkpoint=str(folder), space=env["space"], episodes=4)
+    graph = ConstructionGraph("gemm(m=96, n=80, k=64)", env["hardware"], env["space"])
+    found = strategy.construct(graph, np.random.default_rng(0))
+    assert found.schedules and found.latencies[0] < graph.latency(graph.initial())
+    assert card["fingerprint"] == fingerprint()
 
 
 def test_a_missing_policy_is_named() -> None:

@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 
 from agents import get_strategy  # noqa: E402
 from agents.annealed import ColumnsAnnealing  # noqa: E402
-from agents.column_choices import CHOICE_FEATURES, COLUMN_FEATURES, Choices, is_joint  # noqa: E402
+from agents.column_choices import CHOICE_FEATURES, COLUMN_FEATURES, SEES, Choices, is_joint  # noqa: E402
 from agents.column_learner import ColumnLearner, weights_of  # noqa: E402
 from agents.column_network import ColumnNetwork  # noqa: E402
-from agents.column_policy import Columns, Memory, write  # noqa: E402
+from agents.column_policy import BARREN, KNOWN, Columns, Memory, write  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.fingerprint import fingerprint  # noqa: E402
 from gensor_gym.graph.layout import KNOB, LAYOUT_VERSION  # noqa: E402
@@ -42,8 +42,8 @@ def checkpoint(folder: Path, of: ColumnNetwork | None = None, **card: object) ->
     """A folder as training leaves it."""
     folder.mkdir(exist_ok=True)
     torch.save({"network": (of or network()).state_dict()}, folder / "policy.zip")
-    known = {"agent": "columns", "config": {"agent": SETTINGS}, "layout": LAYOUT_VERSION, "fingerprint": fingerprint()}
-    (folder / "card.json").write_text(json.dumps({**known, "training_seconds": 1.0, **card}))
+    known = {"agent": "columns", "config": {"agent": SETTINGS}, "layout": LAYOUT_VERSION, "sees": SEES, "training_seconds": 1.0}
+    (folder / "card.json").write_text(json.dumps({**known, "fingerprint": fingerprint(), **card}))
     return str(folder)
 
 
@@ -152,6 +152,56 @@ def test_the_first_program_is_the_most_probable_that_fits(tmp_path: Path) -> Non
     assert len(first) == 1 and np.array_equal(next(iter(first)).row, row[0])
 
 
+class Scripted:
+    """Stands for a network: the most probable program, then blocks as they are told, their first program the most probable."""
+
+    def __init__(self, choices: Choices, greedy: list[int], blocks: list[list[list[int]]]) -> None:
+        self.choices, self.greedy, self.blocks, self.asked = choices, greedy, blocks, 0
+
+    def __call__(self, _choices: Choices, draws: np.ndarray | None, _temperature: float) -> tuple[Any, Any, None]:
+        if draws is None:
+            return np.array([self.greedy]), torch.zeros(1), None
+        block = self.blocks[min(self.asked, len(self.blocks) - 1)]
+        self.asked += 1
+        return np.array(block), -torch.arange(float(len(block))), None
+
+
+def by_legality(choices: Choices) -> tuple[list[list[int]], list[list[int]]]:
+    """Some legal programs of a graph, and some that do not fit."""
+    vectors = np.random.default_rng(0).integers(choices.counts, size=(4000, len(choices.counts)))
+    fitting = choices.graph.fits(choices.rows(vectors))
+    return vectors[fitting].tolist(), vectors[~fitting].tolist()
+
+
+def test_where_the_most_probable_does_not_fit_the_next_stands_in_its_place() -> None:
+    choices = Choices(ConstructionGraph("gemm(m=256, n=256, k=64)", "h200"))
+    legal, illegal = by_legality(choices)
+    net = Scripted(choices, illegal[0], [[illegal[1], legal[0], legal[1], legal[2]]])
+    rows = write(net, choices, 1, Memory(1.0), np.random.default_rng(0))
+    assert np.array_equal(rows, choices.rows(np.array(legal[:1])))
+
+
+def test_few_legal_draws_are_not_taken_for_few_programs_left() -> None:
+    choices = Choices(ConstructionGraph("gemm(m=256, n=256, k=64)", "h200"))
+    legal, illegal = by_legality(choices)
+    barren = [[legal[i], *illegal[:50]] for i in range(40)]  # a block has one legal program, which is new
+    rows = write(Scripted(choices, illegal[0], barren), choices, 40, Memory(1.0), np.random.default_rng(0))
+    assert len(rows) == len({row.tobytes() for row in rows}) > 20
+    stuck = Scripted(choices, illegal[0], [[*legal[:3], *illegal[:10]]])
+    assert len(write(stuck, choices, 40, Memory(1.0), np.random.default_rng(0))) == 3 and stuck.asked <= 2 + KNOWN
+    none = Scripted(choices, illegal[0], [illegal[:10]])
+    assert len(write(none, choices, 40, Memory(1.0), np.random.default_rng(0))) == 0 and none.asked == BARREN
+
+
+def test_the_temperature_has_an_end() -> None:
+    memory = Memory(1.0)
+    for _ in range(10_000):
+        memory.adapt(0, 10)
+    assert 1.0 < memory.temperature < 1e5
+    memory.adapt(10, 10)
+    assert memory.warmer < 40
+
+
 def test_rounds_never_come_back_and_end_when_all_is_written(tmp_path: Path) -> None:
     graph = ConstructionGraph("gemm(m=2, n=2, k=3)", "h200")
     strategy = Columns(space="gensor", checkpoint=checkpoint(tmp_path), episodes=8, temperature=3.0)
@@ -177,6 +227,8 @@ def test_what_cannot_be_is_named(tmp_path: Path) -> None:
         get_strategy("columns", temperature=0)
     with pytest.raises(FileNotFoundError, match="experiments.train"):
         Columns(checkpoint=str(tmp_path / "none")).construct(graph, rng)
+    with pytest.raises(ValueError, match="sees what version 1 of agent columns sees, this is version"):
+        Columns(checkpoint=checkpoint(tmp_path / "old", sees=1)).construct(graph, rng)
     with pytest.raises(ValueError, match="agent 'ppo'"):
         Columns(checkpoint=checkpoint(tmp_path / "other", agent="ppo")).construct(graph, rng)
     for changed, word in (({"width": 0}, "agent.width"), ({"best": 0.0}, "agent.best"), ({"programs": 1}, "agent.programs")):

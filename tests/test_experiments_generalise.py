@@ -30,6 +30,7 @@ from experiments.generalise import Kept, study
 from experiments.generalise_plan import Plan, plan_of, searches
 from experiments.generalise_scores import Study, groups_of, task_of
 from experiments.optima import optima
+from experiments.trainings import training_of
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
@@ -71,6 +72,7 @@ def _write_card(folder: Path, seed: int, agent: str, settings: dict) -> None:
     """What the study reads of a card."""
     card = {
         "agent": agent, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(), "operators": "split/v1/train",
+        "sees": training_of(agent).sees,
         "training_seconds": 10.0 + seed, "training_steps": 1000,
         "config": {"seed": seed, "agent": settings, "env": {"hardware": "h200", "space": "gensor"}},
     }  # fmt: skip

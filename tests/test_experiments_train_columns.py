@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +21,11 @@ from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
 from agents.column_learner import ColumnLearner  # noqa: E402
-from experiments import train, train_columns  # noqa: E402
+from experiments import jobs, train, train_columns, trainings  # noqa: E402
 from experiments.curves import read_run  # noqa: E402
+from experiments.parent import PARENT  # noqa: E402
 from experiments.watch import read_rows  # noqa: E402
+from gensor_gym import hardware as machines  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
@@ -79,6 +85,73 @@ def test_a_run_leaves_policy_card_and_curve(tmp_path: Path) -> None:
     strategy: Any = get_strategy("columns", space="gensor", checkpoint=str(tmp_path), episodes=5)
     found = strategy.construct(ConstructionGraph("gemm(m=64, n=48, k=40)", "h200"), np.random.default_rng(0))
     assert len(found.schedules) == 5
+
+
+def test_another_evaluation_is_made_without_training_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration()
+    train.run(config, tmp_path, QUIET)
+    weights = (tmp_path / "policy.zip").read_bytes()
+    other = config | {"eval_episodes": config["eval_episodes"] + 3}
+    assert train.trained(tmp_path, other) and not train.finished(tmp_path, other)
+    monkeypatch.setattr(ColumnLearner, "advance", lambda _self: pytest.fail("trained again"))
+    train.run(other, tmp_path, QUIET)
+    assert train.finished(tmp_path, other) and (tmp_path / "policy.zip").read_bytes() == weights
+
+
+def test_a_policy_that_sees_something_else_is_trained_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration()
+    train.run(config, tmp_path, QUIET)
+    monkeypatch.setitem(trainings.OTHERS, "columns", dataclasses.replace(trainings.training_of("columns"), sees=99))
+    assert not train.trained(tmp_path, config)
+
+
+def test_two_trainings_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    holder = jobs.locked(tmp_path)
+    words = ["agent=columns", f"output={tmp_path}", "wandb.mode=disabled", "tensorboard=false"]
+    command = [sys.executable, "-m", "experiments.train", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    holder.close()
+    assert done.returncode == 1 and "another process is writing to" in done.stderr and not (tmp_path / "curve.jsonl").exists()
+
+
+def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    inner = "from experiments.parent import end_with_parent; end_with_parent(); import time; time.sleep(100)"
+    outer = (
+        "import os, subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {inner!r}], env={{**os.environ, {PARENT!r}: str(os.getpid())}})\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", outer], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    time.sleep(2.0)
+    assert Path(f"/proc/{child}").exists()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists():
+            break
+        time.sleep(0.2)
+    assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("eval_episodes=0", "eval_episodes is 0"),
+        ("eval_operators=['elementwise(name=\"exp\", shape=(64, 64))']", "expected one at least that such a policy is for"),
+    ],
+)
+def test_what_could_not_be_evaluated_is_refused_before_training(changed: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        configuration(changed)
+
+
+def test_figures_of_the_host_are_part_of_what_is_trained() -> None:
+    assert configuration("env.hardware=host")["machine"] == machines.get("host").digest
+    assert "machine" not in configuration()
 
 
 def test_a_teacher_is_refused(tmp_path: Path) -> None:

@@ -62,8 +62,19 @@ def usable_cores() -> int:
     topology = Path("/sys/devices/system/cpu")
     # Two hardware threads of one core share its arithmetic units; a kernel gains nothing from the second.
     cores = {_read(topology / f"cpu{n}" / "topology" / "thread_siblings_list") or str(n) for n in usable_cpus()}
-    quota = cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    quota = own_quota()
     return len(cores) if quota is None else max(1, min(len(cores), int(quota)))
+
+
+def usable_time() -> float:
+    """CPUs' worth of time that this process may have at once: its logical CPUs within the quota."""
+    quota = own_quota()
+    return float(len(usable_cpus())) if quota is None else min(float(len(usable_cpus())), quota)
+
+
+def own_quota() -> float | None:
+    """`cgroup_quota` of this process."""
+    return cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
 
 
 def cgroup_quota(membership: Path, root: Path) -> float | None:

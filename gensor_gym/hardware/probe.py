@@ -1,8 +1,8 @@
 """Measuring the host: a small C program, compiled and run in processes of its own, its figures kept on disk.
 
 Nothing is loaded into this process. The figures are measured once for a CPU model and number of cores and read from the
-cache afterwards, so that every run on a machine sees the same hardware. Figures taken while other programs had part of the
-cores are lower bounds: they serve for ten minutes, then are measured again, and the larger ones are kept.
+cache afterwards, so that runs on a machine see the same hardware once it was measured in quiet. Figures taken while other
+programs had part of the cores are lower bounds: they serve for ten minutes, then are measured again, and the larger are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from gensor_gym.hardware.cache import cache_dir, read_json, write_json
 from gensor_gym.hardware.compiler import Compiler, find_compiler
-from gensor_gym.hardware.cpuinfo import CpuInfo, usable_cpus
+from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 
 PROBE_VERSION = 2
 """Raised when the program or the meaning of its figures changes; older cache files are then measured again."""
@@ -119,8 +119,8 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
             words += [name, str(size), str(int(shared))]
         text = _call([str(program), *words], "run")
     values = {name: float(value) for name, value in (entry.split() for entry in text.splitlines())}
-    # More threads than there are CPUs (a forced number) have less than a whole one each, however quiet the machine.
-    possible = min(1.0, len(usable_cpus()) / info.cores)
+    # More threads than there are CPUs, or than a quota allows (a forced number), have less than a whole one each.
+    possible = min(1.0, usable_time() / info.cores)
     return Reading({name: values[name] for name in FIGURES if memory or name in values}, values["share"] / possible)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Literal
 
 
@@ -67,6 +69,12 @@ class Hardware:
     """False where the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
     source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
     """Field name (or `memory.<level>.<field>`) -> where its figure comes from."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits over all figures, whatever their source: of a machine that is measured, which it is."""
+        figures = {name: value for name, value in asdict(self).items() if name != "source"}
+        return hashlib.sha256(repr(figures).encode()).hexdigest()[:16]
 
     def level(self, name: str) -> MemoryLevel:
         """The memory level of that name; KeyError names the levels there are."""

@@ -35,8 +35,8 @@ class AnalyticBackend:
     stored = False
 
     def device(self, hw: Hardware) -> str:
-        """The model of the hardware."""
-        return f"model of {hw.name}"
+        """The model of the hardware; of one whose figures were measured, which they are."""
+        return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
         """See `program_digest`."""

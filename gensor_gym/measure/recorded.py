@@ -136,10 +136,15 @@ class RecordedBackend:
 
     def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
         """Place of every program of the space, and their optimum; None if one is not recorded or none is OK."""
-        rows = [Schedule(row) for batch in graph.enumerate() for row in batch]
-        found = [self._find(graph.operator, schedule, graph.hardware) for schedule in rows]
-        whole = [m for m in found if m is not None and m.status is not Status.NOT_RECORDED]
-        if len(whole) < len(rows) or not any(m.status is Status.OK for m in whole):
+        rows: list[Schedule] = []
+        whole: list[Measurement] = []
+        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):
+            found = self._find(graph.operator, schedule, graph.hardware)
+            if found is None or found.status is Status.NOT_RECORDED:
+                return None  # at the first: the space may be thousands of times the table
+            rows.append(schedule)
+            whole.append(found)
+        if not any(m.status is Status.OK for m in whole):
             return None
         samples = [m.samples if m.status is Status.OK else () for m in whole]
         places = {program_key(schedule): i for i, schedule in enumerate(rows)}
