@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
@@ -110,6 +111,19 @@ def test_regret_is_known_where_the_table_is_complete(tmp_path: Path) -> None:
     assert backend.regret(ConstructionGraph(OP, HW, "gensor"), SCHEDULES[0]) is None
     noisy = RecordedBackend(FILE, resample=1)
     assert [noisy.regret(GRAPH, s) for s in SCHEDULES] == regrets.tolist(), "regret is no noisier than the table"
+
+
+def test_a_space_beyond_the_table_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first schedule that was not recorded says that nobody knows the best: there may be millions."""
+    graph, begun = ConstructionGraph(OP, HW, "gensor"), []
+
+    def batches(self: ConstructionGraph) -> Iterator[np.ndarray]:
+        for _ in range(1000):
+            begun.append(1)
+            yield graph.stack([graph.random_schedule(np.random.default_rng(len(begun))) for _ in range(4)])
+
+    monkeypatch.setattr(ConstructionGraph, "enumerate", batches)
+    assert RecordedBackend(FILE).regret(graph, SCHEDULES[0]) is None and len(begun) < 10
 
 
 def test_other_machines_are_refused() -> None:
