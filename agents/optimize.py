@@ -59,7 +59,8 @@ def optimize(
     run(chosen, session, seed)
     if session.best is None:
         statuses = [row.status for row in session.trace]
-        raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}")
+        why = f"; the first: {session.first_error}" if session.first_error else ""
+        raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
     schedule, measurement = session.best
     return Result(schedule, measurement, tuple(session.trace), task)
 

@@ -15,7 +15,8 @@ from experiments.arguments import readable
 
 def command_line(run: Callable[[], object]) -> None:
     """Run a function of Hydra's on the arguments of the process, made readable for it."""
-    sys.argv[1:] = readable(sys.argv[1:])
+    with refusals(Console(), ValueError):
+        sys.argv[1:] = readable(sys.argv[1:])
     run()
 
 

@@ -8,6 +8,7 @@ again together, interleaved with torch, and only those times are compared.
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import hydra
@@ -136,6 +137,9 @@ def run(config: DictConfig) -> None:
     summary = compare(settings, jobs, console)
     wording.show(console, summary)
     say_where(console, begin, settings.output)
+    if all(jobs.finished(job) is None for job in settings.jobs):
+        console.print("No search was done; the page says why.", style="red")
+        sys.exit(1)
 
 
 def main() -> None:

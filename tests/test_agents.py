@@ -37,6 +37,11 @@ def test_trials_are_a_positive_number(trials: object) -> None:
         optimize("gemm(m=4, n=4, k=4)", "h200", "random_walk", trials=trials, backend="analytic")
 
 
+def test_why_nothing_ran_is_said() -> None:
+    with pytest.raises(RuntimeError, match=r"COMPILE_ERROR.*float16"):
+        optimize('gemm(m=8, n=8, k=8, dtype="float16")', "host", "random_walk", trials=1)
+
+
 def test_what_is_no_operator_is_named() -> None:
     with pytest.raises(ValueError, match="operator 3"):
         optimize(3, "h200", "random_walk", trials=1, backend="analytic")

@@ -247,3 +247,9 @@ def test_a_bad_argument_ends_with_a_message(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=CONF.parent, capture_output=True, text=True, timeout=100)
     assert done.returncode == 2
     assert "nothing/X" in done.stdout and "Traceback" not in done.stderr
+
+
+def test_a_comparison_without_any_search_does_not_succeed(tmp_path: Path) -> None:
+    words = [*TINY[1:], "strategy=ppo", "strategies.ppo.checkpoint=/nowhere", "figures=false", f"output={tmp_path}"]
+    done = subprocess.run([sys.executable, "-m", "experiments.compare", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "No search was done" in done.stdout and (tmp_path / "summary.md").exists()

@@ -257,6 +257,11 @@ class Session:
         kept = Measurement(measurement.status, measurement.samples, conditions, measurement.error, measurement.digest)
         self._store.put(self._device, str(self.task.operator), str(schedule), kept)
 
+    @property
+    def first_error(self) -> str:
+        """What the first trial that failed says of it; empty where none did."""
+        return next((measurement.error for measurement in self._seen.values() if measurement.error), "")
+
     def _record(self, digest: str, schedule: Schedule, measurement: Measurement) -> None:
         """Into the trace."""
         self._seen[digest] = measurement
