@@ -294,3 +294,10 @@ def test_a_history_without_other_tasks_is_named() -> None:
         optimize(GEMM, "zen5_1c", AutoTvm(space="compact", history=str(table)), 1, backend="recorded")
     with pytest.raises(ValueError, match="nowhere"):
         optimize(GEMM, "zen5_1c", AutoTvm(history="/nowhere"), 1, backend="analytic")
+
+
+def test_batches_may_be_random_altogether() -> None:
+    found = optimize(
+        "gemm(m=16, n=16, k=16)", "h200", "autotvm", trials=20, backend="analytic", epsilon=1.0, batch=8, warm_up=8, chains=4
+    )
+    assert len(found.trace) == 20

@@ -27,9 +27,10 @@ from experiments import (
 from experiments.anytime import Search, constructing, run_search, spend
 from experiments.arguments import compose
 from experiments.generalise import Kept, study
-from experiments.generalise_plan import Plan, plan_of, searches
+from experiments.generalise_plan import Contender, Plan, modelled, plan_of, searches, searches_of
 from experiments.generalise_scores import Study, groups_of, task_of
 from experiments.optima import optima
+from experiments.policies import Trained
 from experiments.trainings import training_of
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -209,6 +210,22 @@ def test_a_search_is_known_by_all_its_values() -> None:
     assert key("model_annealing", {}) != key("model_annealing", {"chains": default + 1})
     assert key("ppo", {"checkpoint": "here"}, "digest") == key("ppo", {"checkpoint": "there"}, "digest")
     assert key("ppo", {"checkpoint": "here"}, "digest") != key("ppo", {"checkpoint": "here"}, "another")
+
+
+def test_a_search_has_the_episodes_asked_for_and_one_round_those_compared(plan: Plan, tmp_path: Path) -> None:
+    make_columns(tmp_path / "p", 0)
+    trained = Trained(tmp_path / "p", 0, 1.0, 1)
+    for given, there in (({"episodes": 256}, 256), ({}, 32)):
+        learned = Contender("c", "columns", given, 32, "", {}, False, "markov")
+        whole, once = searches_of(learned, trained, GEMM, "h200", "gensor", 100)
+        assert (whole.parameters["episodes"], whole.once) == (there, False)
+        assert (once.parameters["episodes"], once.once) == (32, True)
+
+
+def test_the_host_is_no_model() -> None:
+    assert modelled("H200") == "h200"
+    with pytest.raises(ValueError, match=r"env.hardware 'host'.*expected a machine of constants: h200"):
+        modelled("host")
 
 
 def test_the_difference_of_interquartile_means_is_paired() -> None:
