@@ -69,10 +69,14 @@ class ColumnLearner:
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
         """Of programs for one task: what to descend on, and their mean reward."""
         chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))))
-        seconds = choices.graph.latencies(choices.rows(chosen))
+        seconds = self.seconds(choices, choices.rows(chosen))
         weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
         rewards = np.log(np.maximum(1.0, CAP_OVER_FLOOR * choices.graph.floor / seconds))
         return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
+
+    def seconds(self, choices: Choices, rows: np.ndarray) -> np.ndarray:
+        """By what programs int32 [N, ROW] of a task are ranked: latencies float64 [N], infinite where one does not fit."""
+        return choices.graph.latencies(rows)
 
     def _now(self, name: str) -> float:
         """A setting that falls to its `final_` value on a straight line over the training."""

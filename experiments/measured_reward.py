@@ -45,16 +45,23 @@ class Timings:
         """Different kernels measured."""
         return len(self.rows)
 
+    def of(self, text: str) -> list[dict[str, Any]]:
+        """Lines of the kernels of an operator."""
+        return [row for row in self.rows if row["operator"] == text]
+
     def gain(self, graph: ConstructionGraph, row: np.ndarray, model_s: float) -> float:
         """Measured less modelled R of a program, the mean of its operator's kernels that ran so far taken away."""
-        schedule, text = Schedule(row), str(graph.operator)
+        found = self.line(graph, Schedule(row), model_s)
+        mine = self.of(str(graph.operator))
+        ran = [known["reward"] - known["modelled"] for known in mine if known["status"] == Status.OK.value]
+        return float(found["reward"]) - _modelled(graph, model_s) - (float(np.mean(ran)) if ran else 0.0)
+
+    def line(self, graph: ConstructionGraph, schedule: Schedule, model_s: float) -> dict[str, Any]:
+        """The line of a program's kernel, measured and written where there is none; `model_s` are the model's seconds for it."""
         digest = self.backend.digest(graph.operator, schedule, graph.hardware)
-        modelled = max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / model_s))
         if digest not in self._known:
-            self._known[digest] = self._measured(graph, schedule, digest, modelled)
-        mine = [known for known in self.rows if known["operator"] == text and known["status"] == Status.OK.value]
-        ran = [known["reward"] - known["modelled"] for known in mine]
-        return float(self._known[digest]["reward"]) - modelled - (float(np.mean(ran)) if ran else 0.0)
+            self._known[digest] = self._measured(graph, schedule, digest, _modelled(graph, model_s))
+        return self._known[digest]
 
     def _measured(self, graph: ConstructionGraph, schedule: Schedule, digest: str, modelled: float) -> dict[str, Any]:
         """The line of a kernel, which is written."""
@@ -72,6 +79,11 @@ class Timings:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         return line
+
+
+def _modelled(graph: ConstructionGraph, model_s: float) -> float:
+    """R of the model's seconds."""
+    return max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / model_s))
 
 
 class MeasuredVectorEnv(ConstructVectorEnv):

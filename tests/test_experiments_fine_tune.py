@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments import fine_tune
+from agents.learned import load_policy
+from experiments import fine_tune, fine_tune_walk
 from experiments.arguments import compose
+from experiments.measured_budget import CURVE, seconds_before
 from experiments.measured_reward import MeasuredVectorEnv, Timings
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -119,25 +121,25 @@ def test_a_killed_fine_tuning_has_learned_what_it_saved(tmp_path: Path, monkeypa
         ],
         name="fine_tune",
     )  # fmt: skip
-    inside, saved = fine_tune.Until._save, []
+    inside, saved = fine_tune_walk.Until._save, []
 
-    def save_and_end(until: fine_tune.Until) -> None:
+    def save_and_end(until: fine_tune_walk.Until) -> None:
         inside(until)
         saved.append((until.model.num_timesteps, until.model.policy.state_dict()["action_net.weight"].numpy().copy()))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fine_tune.Until, "_save", save_and_end)
+    monkeypatch.setattr(fine_tune_walk.Until, "_save", save_and_end)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             fine_tune.fine_tune(config, Console(quiet=True))
-        with (tmp_path / "tuned" / fine_tune.CURVE).open("a") as file:
+        with (tmp_path / "tuned" / CURVE).open("a") as file:
             file.write('{"torn')
-    first = fine_tune.load_policy(str(tmp_path / "p0"))[1].policy.state_dict()["action_net.weight"].numpy()
+    first = load_policy(str(tmp_path / "p0"))[1].policy.state_dict()["action_net.weight"].numpy()
     (steps, once), (more, twice) = saved
     assert (steps, more) == (64, 128)
     assert not np.array_equal(first, once) and not np.array_equal(once, twice)
-    assert fine_tune.seconds_before(tmp_path / "tuned") >= 0
-    assert len((tmp_path / "tuned" / fine_tune.CURVE).read_text().splitlines()) == 2  # without what was torn
+    assert seconds_before(tmp_path / "tuned" / CURVE) >= 0
+    assert len((tmp_path / "tuned" / CURVE).read_text().splitlines()) == 2  # without what was torn
 
 
 def _rows(folder: Path) -> list[dict]:

@@ -1,0 +1,156 @@
+"""Fine-tuning of policies that write columns: what was measured counts, elsewhere a prediction; it moves towards what is fast."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch  # noqa: E402
+from omegaconf import DictConfig  # noqa: E402
+from rich.console import Console  # noqa: E402
+
+from agents.column_choices import Choices  # noqa: E402
+from agents.column_policy import load_columns  # noqa: E402
+from agents.feedback import Feedback  # noqa: E402
+from experiments import fine_tune, fine_tune_columns  # noqa: E402
+from experiments.arguments import compose  # noqa: E402
+from experiments.measured_budget import CURVE, MeasuredBudget  # noqa: E402
+from experiments.measured_reward import Timings  # noqa: E402
+from gensor_gym.construction import ConstructionGraph  # noqa: E402
+from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE  # noqa: E402
+from gensor_gym.graph.schedule import Schedule  # noqa: E402
+from gensor_gym.graph.tables import NUM_LEVELS  # noqa: E402
+from gensor_gym.hardware.types import Hardware  # noqa: E402
+from gensor_gym.measure.measurement import Measurement, Status  # noqa: E402
+from gensor_gym.operators.types import Operator  # noqa: E402
+from tests.env_backends import MadeUpBackend  # noqa: E402
+from tests.test_experiments_generalise import make_columns  # noqa: E402
+
+GEMM = "gemm(m=256, n=128, k=128)"
+SMALL = ["columns.tasks=2", "columns.programs=32", "columns.kernels=3", "columns.updates=2"]
+
+
+class Contrary(MadeUpBackend):
+    """The model's times, but a register tile of more than 16 elements takes four times as long."""
+
+    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+        graph = ConstructionGraph(op, hw, "gensor")
+        for schedule in schedules:
+            self.measured.append(self.digest(op, schedule, hw))
+            yield Measurement(Status.OK, (graph.latency(schedule) * (4.0 if is_large(schedule.row) else 1.0),) * 3)
+
+
+def is_large(row: np.ndarray) -> bool:
+    return int(np.prod(row[TILE : TILE + MAX_AXES])) > 16
+
+
+def share_of_large(folder: Path) -> float:
+    """Among legal draws of a policy."""
+    choices = Choices(ConstructionGraph(GEMM, "h200", "gensor"))
+    load_columns.cache_clear()
+    draws = np.random.default_rng(1).random((2000, len(choices.counts)))
+    with torch.no_grad():
+        rows = choices.rows(load_columns(str(folder))(choices, draws)[0])
+    return float(np.mean([is_large(row) for row in rows[choices.graph.fits(rows)]]))
+
+
+def configuration(folder: Path, *more: str) -> DictConfig:
+    return compose(
+        [
+            f"checkpoint={folder / 'p0'}", f"output={folder / 'tuned'}", "env.hardware=h200", f"operators=['{GEMM}']",
+            f"store={folder / 's.sqlite'}", *SMALL, *more,
+        ],
+        name="fine_tune",
+    )  # fmt: skip
+
+
+def rows_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "tuned" / "measured.jsonl").read_text().splitlines()]
+
+
+def weights(folder: Path) -> torch.Tensor:
+    load_columns.cache_clear()
+    return torch.cat([p.detach().flatten() for p in load_columns(str(folder)).parameters()])
+
+
+def test_what_was_measured_counts_and_elsewhere_a_prediction(tmp_path: Path) -> None:
+    backend, graph = MadeUpBackend(), ConstructionGraph(GEMM, "h200", "gensor")
+    timings, rng = Timings(tmp_path / "m.jsonl", backend, None), np.random.default_rng(0)
+    rows = np.array([graph.random_schedule(rng).row for _ in range(60)])
+    rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
+    judge = fine_tune_columns.Judge(graph, timings)
+    np.testing.assert_array_equal(judge.seconds(rows), graph.latencies(rows))
+    judge.measure(rows, 20)
+    assert timings.spent == 20 and len(judge.known) == 20
+    found, feedback = judge.seconds(rows), Feedback()
+    for line in timings.rows:
+        schedule = Schedule.parse(line["schedule"])
+        feedback.add(schedule, graph.latency(schedule), math.inf if line["seconds"] is None else line["seconds"])
+    assert any(line["seconds"] is None for line in timings.rows), "one that failed is among them"
+    for row, seconds in zip(rows, found, strict=True):
+        schedule = Schedule(row)
+        expected = backend.expected(backend.digest(graph.operator, schedule, graph.hardware))
+        if judge.known.get(schedule) is not None:
+            assert seconds == (math.inf if expected is None else expected)
+        else:
+            assert seconds == pytest.approx(feedback.corrected(schedule, graph.latency(schedule)))
+    again = fine_tune_columns.Judge(graph, Timings(tmp_path / "m.jsonl", backend, None))
+    assert again.known == judge.known and len(backend.measured) == 20
+    np.testing.assert_allclose(again.seconds(rows), found)
+    judge.measure(rows, 60)
+    assert len(backend.measured) == len(set(backend.measured)), "no kernel twice"
+
+
+def test_it_moves_towards_what_is_measured_to_be_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: Contrary())
+    make_columns(tmp_path / "p0", 0)
+    config = configuration(
+        tmp_path, "columns.learning_rate=0.003", "columns.programs=64", "columns.updates=12", "measurements=60"
+    )
+    fine_tune.fine_tune(config, Console(quiet=True))
+    before, after = (share_of_large(tmp_path / name) for name in ("p0", "tuned"))
+    assert after < 0.6 * before, (before, after)
+
+
+def test_a_killed_one_goes_on_number_for_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saved after every batch of kernels: stopped there, what follows is what would have followed."""
+    monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: MadeUpBackend())
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder in (whole, parts):
+        make_columns(folder / "p0", 0)
+    card = fine_tune.fine_tune(configuration(whole, "measurements=12"), Console(quiet=True))
+    point, stops = MeasuredBudget.add_point, iter([True, False, True])
+
+    def stopping(budget: MeasuredBudget, mean: float | None) -> None:
+        point(budget, mean)
+        if next(stops, False):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(MeasuredBudget, "add_point", stopping)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            fine_tune.fine_tune(configuration(parts, "measurements=12"), Console(quiet=True))
+    again = fine_tune.fine_tune(configuration(parts, "measurements=12"), Console(quiet=True))
+    assert rows_of(parts) == rows_of(whole) and len(rows_of(whole)) >= 12
+    assert torch.equal(weights(whole / "tuned"), weights(parts / "tuned"))
+    assert not torch.equal(weights(whole / "tuned"), weights(whole / "p0"))
+    for found in (card["fine_tuned"], again["fine_tuned"]):
+        assert found["measurements"] == len(rows_of(whole)) and found["failed"] == sum(row["seconds"] is None for row in rows_of(whole))
+        assert found["operators"] == [row["operator"] for row in rows_of(whole)][:1]
+        assert found["steps"] == len((parts / "tuned" / CURVE).read_text().splitlines()) * 2 * 2 * 32
+    assert card["agent"] == "columns" and card["training_seconds"] > card["fine_tuned"]["trained_on_model_s"]
+
+
+@pytest.mark.parametrize("bad", ["columns.kernels=0", "columns.updates=0", "columns.best=2", "columns.tasks=0"])
+def test_a_bad_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: MadeUpBackend())
+    make_columns(tmp_path / "p0", 0)
+    with pytest.raises(ValueError, match=bad.split("=")[0].split(".")[1]):
+        fine_tune.fine_tune(configuration(tmp_path, bad), Console(quiet=True))
