@@ -142,7 +142,8 @@ def test_a_killed_one_goes_on_number_for_number(tmp_path: Path, monkeypatch: pyt
     assert torch.equal(weights(whole / "tuned"), weights(parts / "tuned"))
     assert not torch.equal(weights(whole / "tuned"), weights(whole / "p0"))
     for found in (card["fine_tuned"], again["fine_tuned"]):
-        assert found["measurements"] == len(rows_of(whole)) and found["failed"] == sum(row["seconds"] is None for row in rows_of(whole))
+        failed = sum(row["seconds"] is None for row in rows_of(whole))
+        assert found["measurements"] == len(rows_of(whole)) and found["failed"] == failed
         assert found["operators"] == [row["operator"] for row in rows_of(whole)][:1]
         assert found["steps"] == len((parts / "tuned" / CURVE).read_text().splitlines()) * 2 * 2 * 32
     assert card["agent"] == "columns" and card["training_seconds"] > card["fine_tuned"]["trained_on_model_s"]
