@@ -156,9 +156,15 @@ def test_operators_of_other_parts_are_refused() -> None:
     assert all(op.points <= config.most_points and op.name != "elementwise" for op in found)
 
 
-@pytest.mark.parametrize("name, first, least", [("live_policies", "markov_ext", 12), ("gpu_policies", "markov", 6)])
-def test_studies_of_kernels_are_of_the_test_part(name: str, first: str, least: int) -> None:
+@pytest.mark.parametrize(
+    "name, first, policy, least",
+    [
+        ("live_policies", "markov_ext", "ppo", 12), ("live_columns", "markov_ext", "columns", 12),
+        ("gpu_policies", "markov", "ppo", 6),
+    ],  # fmt: skip
+)
+def test_studies_of_kernels_are_of_the_test_part(name: str, first: str, policy: str, least: int) -> None:
     config = compose([f"experiment={name}"])
     parts = {operators.part_of(op) for op in operators.resolve(list(config.operators))}
     assert parts == {"test"} and len(config.operators) >= least and config.budget.trials == 10
-    assert next(iter(config.strategies)) == first and "checkpoint" in config.strategies.ppo
+    assert next(iter(config.strategies)) == first and "checkpoint" in config.strategies[policy]

@@ -42,6 +42,7 @@ POLICIES = Contest(
     (operators.gemv(96, 64), operators.reduce_sum(64, 96)),
     {
         "markov": ("markov", {**SMALL_WALKS, "space": "gensor"}),
+        "columns": ("columns", {**GIVEN.strategies["columns"][1], "episodes": 8}),
         "ppo": ("ppo", {**GIVEN.strategies["ppo"][1], "episodes": 2}),
         "random": GIVEN.strategies["random"],
     },
@@ -208,7 +209,7 @@ def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Pat
     """The shipped policy, every seed, and ratios that are those of the winners' times."""
     context = at(tmp_path)
     found = policies.run(context)
-    assert found["not_run"] == {} and found["cut_short"] == [] and found["trials"] == 3 * 3 * 2 * 2
+    assert found["not_run"] == {} and found["cut_short"] == [] and found["trials"] == 4 * 3 * 2 * 2
     rows = read_rows(tmp_path / policies.FILE)
     searches = [row for row in rows if row["kind"] == "search"]
     assert {(row["strategy"], row["seed"], row["label"]) for row in searches} == {
@@ -264,15 +265,16 @@ def test_the_stage_runs_what_the_experiment_says() -> None:
     settings = settings_of(compose(["experiment=gpu_policies", "backend=analytic"]))
     expected = {job.strategy: get_strategy(job.of, **job.hyperparameters) for job in settings.jobs}
     found = {name: get_strategy(of, **parameters) for name, (of, parameters) in GIVEN.strategies.items()}
-    assert found == expected and list(found) == list(expected) == ["markov", "ppo", "random"]
+    assert found == expected and list(found) == list(expected) == ["markov", "columns", "ppo", "random"]
     assert {strategy.space for strategy in found.values()} == {"gensor"}
     assert GIVEN.operators == tuple(dict.fromkeys(job.operator for job in settings.jobs))
     assert GIVEN.seeds == tuple(dict.fromkeys(job.seed for job in settings.jobs))
     assert {job.budget for job in settings.jobs} == {Budget(trials=GIVEN.trials)}
     assert len(GIVEN.operators) >= 6 and {operators.part_of(op) for op in GIVEN.operators} == {"test"}
-    card = read_card(Path(found["ppo"].checkpoint))
-    assert card["config"]["env"]["space"] == "gensor" and card["config"]["env"]["hardware"] == "h200"
-    assert card["operators"] == "split/v1/train" and card["fingerprint"] == fingerprint()
+    for name in ("columns", "ppo"):
+        card = read_card(Path(found[name].checkpoint))
+        assert card["config"]["env"]["space"] == "gensor" and card["config"]["env"]["hardware"] == "h200"
+        assert card["operators"] == "split/v1/train" and card["fingerprint"] == fingerprint()
 
 
 def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,5 +302,5 @@ def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, m
     monkeypatch.setattr(contests, "search", watched)
     monkeypatch.setattr(InstantDevice, "trial", trial)
     found = policies.run(at(tmp_path))
-    searches = len(POLICIES.operators) * len(POLICIES.seeds)
+    searches = 2 * len(POLICIES.operators) * len(POLICIES.seeds)
     assert found["trials"] == searches and asked == [1] * 2 * searches
