@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agents.column_choices import SEES, Choices, choices_of
-from agents.learned import Learned, checked_card
+from agents.learned import POLICY, Learned, checked_card
 from agents.ranking import Construction, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import ROW
@@ -154,5 +154,5 @@ def load_columns(folder: str) -> Any:
             "with: python -m experiments.train agent=columns output=FOLDER"
         )
     network = ColumnNetwork(card["config"]["agent"]["width"])
-    network.load_state_dict(torch.load(Path(folder) / "policy.zip", weights_only=True)["network"])
+    network.load_state_dict(torch.load(Path(folder) / POLICY, weights_only=True)["network"])
     return network.eval()

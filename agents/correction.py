@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.learned import CARD
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.knobs import KNOBS
@@ -69,7 +70,7 @@ class Correction:
         """correction.json and its card.json."""
         folder.mkdir(parents=True, exist_ok=True)
         self.booster.save_model(folder / "correction.json")
-        (folder / "card.json").write_text(json.dumps({**card, "fingerprint": fingerprint()}, indent=1) + "\n", encoding="utf-8")
+        (folder / CARD).write_text(json.dumps({**card, "fingerprint": fingerprint()}, indent=1) + "\n", encoding="utf-8")
 
 
 def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -87,7 +88,7 @@ def load_correction(folder: str) -> Correction:
     path = Path(folder) / "correction.json"
     if not path.exists():
         raise FileNotFoundError(f"no correction at {path}; learn one: python -m experiments.learn_correction output={folder}")
-    card = json.loads((Path(folder) / "card.json").read_text(encoding="utf-8"))
+    card = json.loads((Path(folder) / CARD).read_text(encoding="utf-8"))
     if card["fingerprint"] != fingerprint():
         raise ValueError(f"correction {path} is of fingerprint {card['fingerprint']}, this version has {fingerprint()}")
     booster = xgboost.Booster(SETTINGS)

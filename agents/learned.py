@@ -20,6 +20,8 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import Session
 
+CARD, POLICY = "card.json", "policy.zip"
+"""Files of a checkpoint folder."""
 POLICIES = Path(__file__).resolve().parent.parent / "results" / "policies"
 
 
@@ -81,7 +83,7 @@ class LearnedWalk(Learned):
 def load_policy(folder: str) -> tuple[Learner, Any]:
     """How the policy of a checkpoint folder was learned, and its model; see `checked_card`."""
     learner = get_learner(checked_card(Path(folder))["agent"])
-    return learner, learner.load(Path(folder) / "policy.zip", None)
+    return learner, learner.load(Path(folder) / POLICY, None)
 
 
 def checked_card(folder: Path) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
     FileNotFoundError says how to train a policy, ValueError that its layout is another. One of another fingerprint works, with a
     warning: the rules or the model that it learned are no longer these.
     """
-    path = folder / "policy.zip"
+    path = folder / POLICY
     if not path.exists():
         raise FileNotFoundError(
             f"no policy at {path}; train one with: python -m experiments.train "
@@ -112,4 +114,4 @@ def checked_card(folder: Path) -> dict[str, Any]:
 
 def read_card(folder: Path) -> dict[str, Any]:
     """The card of a checkpoint: configuration, data, cost and evaluation."""
-    return json.loads((folder / "card.json").read_text())
+    return json.loads((folder / CARD).read_text())

@@ -30,6 +30,11 @@ from gensor_gym.measure.session import Session
 
 Form = Literal["ratio", "difference"]
 FORMS = get_args(Form)
+_LEAST = {
+    1: ("walkers", "steps", "refine_steps", "retain", "per_register_tile"),
+    0: ("refiners", "descents", "columns", "traffic", "footprint", "model", "cache", "cache_growth", "conflict"),
+}
+"""Smallest values of fields."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,16 @@ class Markov:
     """Whether walks may take inverse primitives; without them the graph is a tree, as Roller's is."""
 
     def __post_init__(self) -> None:
-        """ValueError for a form that there is not."""
+        """ValueError for a form that there is not, and for numbers and temperatures that are too small."""
         if self.form not in FORMS:
             raise ValueError(f"form {self.form!r}: expected one of {FORMS}")
+        for least, names in _LEAST.items():
+            for name in names:
+                if getattr(self, name) < least:
+                    raise ValueError(f"{name} is {getattr(self, name)!r}; expected {least} or more")
+        for name in ("start_temperature", "final_temperature", "refine_temperature"):
+            if not getattr(self, name) > 0.0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, measure the top of the ranking; construct anew when all of it was tried."""

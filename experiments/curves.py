@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
+from agents.learned import CARD
 from experiments import statistics, style
 
 POINTS = 200
@@ -32,7 +33,7 @@ class Run:
 def read_run(folder: Path) -> Run:
     """The run in a folder; ValueError names one whose card.json or curve.jsonl is not as experiments.train writes it."""
     try:
-        card = json.loads((folder / "card.json").read_text())
+        card = json.loads((folder / CARD).read_text())
         points = [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
         steps, returns = (np.array([p[name] for p in points], dtype=np.float64) for name in ("steps", "mean_return"))
     except (json.JSONDecodeError, KeyError) as error:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.column_policy import ColumnWriter
-from agents.learned import checked_card
+from agents.learned import CARD, checked_card
 from experiments import fine_tune_columns, fine_tune_walk
 from experiments.anytime import digest_of_policy
 from experiments.commands import refusals
@@ -77,7 +77,7 @@ def _write_card(
     total = round(card["training_seconds"] + seconds, 1)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     whole = {**card, "training_seconds": total, "date": date, "fine_tuned": found}
-    write_text(folder / "card.json", json.dumps(whole, indent=1) + "\n")
+    write_text(folder / CARD, json.dumps(whole, indent=1) + "\n")
     return whole
 
 

@@ -20,11 +20,12 @@ from agents.column_choices import Choices
 from agents.column_learner import ColumnLearner
 from agents.column_policy import load_columns
 from agents.feedback import Feedback
+from agents.learned import POLICY
 from agents.ranking import diverse, ranked
 from experiments.measured_budget import MeasuredBudget
 from experiments.measured_reward import Timings
 from experiments.results import whole
-from experiments.watch import LAST, POLICY
+from experiments.watch import LAST
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware

@@ -9,12 +9,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from stable_baselines3.common.callbacks import BaseCallback
 
-from agents.learned import load_policy
+from agents.learned import POLICY, load_policy
 from agents.seen import SeenVecEnv
 from experiments.measured_budget import MeasuredBudget
 from experiments.measured_reward import MeasuredVectorEnv, Timings
 from experiments.results import whole
-from experiments.watch import LAST, POLICY
+from experiments.watch import LAST
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.learned import read_card
+from agents.learned import CARD, POLICY, read_card
 from experiments.parent import PARENT
 from experiments.pool import ONE_THREAD
 from experiments.settings import ROOT
@@ -22,7 +22,7 @@ from experiments.trainings import training_of
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
 
-NEEDED = ("policy.zip", "card.json")
+NEEDED = (POLICY, CARD)
 """What a folder that holds a policy has."""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from agents.learned import CARD
 from experiments import curves
 from experiments.folders import make_folder
 from experiments.page import Page, from_markdown, image, table
@@ -44,7 +45,7 @@ def make_page(folders: list[Path], title: str) -> Page:
         if not folder.is_dir():
             raise ValueError(f"folder {folder}: there is none; name folders of results, as outputs or results")
     files = sorted({path for folder in folders for path in walk(folder)})
-    trained = [path.parent for path in files if path.name == "card.json" and path.with_name("curve.jsonl").is_file()]
+    trained = [path.parent for path in files if path.name == CARD and path.with_name("curve.jsonl").is_file()]
     pages = [path for path in files if path.suffix == ".md"]
     if not trained and not pages:
         names = ", ".join(map(str, folders))
@@ -83,7 +84,7 @@ def walk(folder: Path) -> list[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_dir() and path.name not in SKIPPED:
             found += walk(path)
-        elif path.name == "card.json" or path.suffix == ".md":
+        elif path.name == CARD or path.suffix == ".md":
             found.append(path)
     return found
 

@@ -118,9 +118,13 @@ def whole(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     os.close(descriptor)
-    write(Path(name))
-    os.chmod(name, 0o644)
-    os.replace(name, path)
+    try:
+        write(Path(name))
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from agents.learned import read_card
+from agents.learned import CARD, POLICY, read_card
 from experiments.evaluation import evaluate, judged
 from experiments.jobs import locked
 from experiments.parent import end_with_parent
@@ -27,13 +27,12 @@ from experiments.results import write_text
 from experiments.settings import WANDB_MODES
 from experiments.tracking import hint, track_training
 from experiments.trainings import training_of
-from experiments.watch import CURVE, LAST, POLICY, VALIDATION, identity, read_rows
+from experiments.watch import CURVE, LAST, VALIDATION, identity, read_rows
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 
-CARD = "card.json"
 EVALUATION = ("eval_operators", "eval_episodes")
 """Settings that scores depend on and the policy does not."""
 
@@ -42,7 +41,7 @@ def write_card(
     config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object
 ) -> None:
     """Configuration, data, cost and evaluation beside the policy."""
-    parts = sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
+    parts = parts_of(config)
     card = {
         "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
         "sees": training_of(config["agent"]["name"]).sees,
@@ -72,6 +71,11 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     if config["wandb"]["mode"] not in WANDB_MODES:
         raise ValueError(f"wandb.mode {config['wandb']['mode']!r}: expected one of {', '.join(WANDB_MODES)}")
     return config
+
+
+def parts_of(config: dict[str, Any]) -> list[str]:
+    """Parts of split v1 that the operators belong to."""
+    return sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
 
 
 def trained(folder: Path, config: dict[str, Any]) -> bool:
@@ -121,6 +125,8 @@ def main(cfg: DictConfig) -> None:
         if config["resume"] and finished(folder, config):
             console.print(f"{folder} holds this very policy: {read_card(folder)['evaluation']}")
             return
+        if others := [part for part in parts_of(config) if part != "train"]:
+            console.print(f"training on operators of the part {' and '.join(others)}: to this policy that part is not unseen")
         scores = run(config, folder, console)
         lock.close()
     except ValueError as error:

@@ -18,9 +18,10 @@ from rich.console import Console
 from agents.column_choices import SEES, Choices, is_joint
 from agents.column_learner import ColumnLearner
 from agents.column_policy import Memory, write
+from agents.learned import POLICY
 from experiments.results import whole
 from experiments.variants import with_variants
-from experiments.watch import CURVE, LAST, POLICY, VALIDATION, Every, add_row, identity, keep_rows, training_bar
+from experiments.watch import CURVE, LAST, VALIDATION, Every, add_row, identity, keep_rows, training_bar
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint

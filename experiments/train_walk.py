@@ -12,6 +12,7 @@ from rich.console import Console
 from stable_baselines3.common.logger import configure
 
 from agents.cloning import examples, imitate
+from agents.learned import POLICY
 from agents.learners import Learner, get_learner
 from agents.seen import SeenVecEnv
 from agents.sight import Sight
@@ -19,7 +20,7 @@ from experiments.checkpoints import load_checkpoint
 from experiments.results import whole
 from experiments.validation import Validation
 from experiments.variants import with_variants
-from experiments.watch import LAST, POLICY, Watch, identity, training_bar
+from experiments.watch import LAST, Watch, identity, training_bar
 from gensor_gym import operators
 from gensor_gym.env.tasks import TaskSet
 

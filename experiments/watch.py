@@ -17,7 +17,7 @@ from experiments.checkpoints import save_checkpoint
 from experiments.results import write_text
 from experiments.validation import Validation
 
-CURVE, VALIDATION, LAST, POLICY = "curve.jsonl", "validation.jsonl", "last.zip", "policy.zip"
+CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
 
 
 def training_bar(console: Console) -> Progress:

@@ -48,3 +48,13 @@ def test_the_form_changes_the_walk_and_others_are_refused() -> None:
     assert list(ratio.latencies) != list(difference.latencies)
     with pytest.raises(ValueError, match=r"form 'quotient': expected one of \('ratio', 'difference'\)"):
         get_strategy("markov", form="quotient")
+
+
+@pytest.mark.parametrize(
+    "bad", [{"walkers": 0}, {"steps": -1}, {"retain": 0}, {"refiners": -1}, {"model": -0.5}, {"final_temperature": 0.0}]
+)
+def test_values_out_of_range_are_named(bad: dict[str, float]) -> None:
+    (name, value), *_ = bad.items()
+    for strategy in ("markov", "markov_ext"):
+        with pytest.raises(ValueError, match=f"{name} is {value}; expected"):
+            get_strategy(strategy, **bad)

@@ -157,3 +157,12 @@ def test_figures_of_the_host_are_part_of_what_is_trained() -> None:
 def test_a_teacher_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="clone is 'optimum'"):
         train_columns.learn(configuration("clone=optimum"), tmp_path, QUIET)
+
+
+def test_training_on_another_part_is_said(tmp_path: Path) -> None:
+    words = [*TINY, "steps=64", "eval_every=0", f"output={tmp_path}", 'eval_operators="gemm(m=64, n=48, k=40)"']
+    command = [sys.executable, "-m", "experiments.train", *words, 'operators="gemm(m=128, n=3072, k=768)"']
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "operators of the part test: to this policy that part is not unseen" in done.stdout.replace("\n", " ")
+    assert json.loads((tmp_path / "card.json").read_text())["split"] == "v1 test"
