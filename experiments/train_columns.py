@@ -20,6 +20,7 @@ from agents.column_learner import ColumnLearner
 from agents.column_policy import Memory, write
 from agents.learned import POLICY
 from experiments.results import whole
+from experiments.validation import over_floor
 from experiments.variants import with_variants
 from experiments.watch import CURVE, LAST, VALIDATION, Every, add_row, identity, keep_rows, training_bar
 from gensor_gym import operators
@@ -81,13 +82,13 @@ def _train(
 
 
 def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any]) -> dict[str, float]:
-    """As `experiments.validation.Validation.score`, of the best of `eval_episodes` programs."""
-    rng, logs = np.random.default_rng(config["seed"]), []
+    """`over_floor` of the best of `eval_episodes` programs for each task."""
+    rng, found = np.random.default_rng(config["seed"]), []
     for choices in judges:
         rows = write(learner.network, choices, config["eval_episodes"], Memory(1.0), rng)
         best = choices.graph.latencies(rows).min() if len(rows) else choices.graph.latency(choices.graph.initial())
-        logs.append(np.log(best / choices.graph.floor))
-    return {"validation_latency_over_floor": float(np.exp(np.mean(logs)))}
+        found.append((float(best), choices.graph))
+    return over_floor(found)
 
 
 def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,13 @@ import numpy as np
 from agents.learners import Learner
 from agents.ppo import rollout
 from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
+
+
+def over_floor(found: Iterable[tuple[float, ConstructionGraph]]) -> dict[str, float]:
+    """Geometric mean over operators of the best program's latency over the roofline floor: 1 is the least there can be."""
+    return {"validation_latency_over_floor": float(np.exp(np.mean([np.log(best / graph.floor) for best, graph in found])))}
 
 
 class Validation:
@@ -25,14 +32,14 @@ class Validation:
         ]
 
     def score(self, learner: Learner, model: Any) -> dict[str, float]:
-        """Geometric mean over operators of the best program's latency over the roofline floor: 1 is the least there can be."""
+        """`over_floor` of the best program of each operator."""
         rng = np.random.default_rng(self.seed)
-        logs = []
+        found = []
         for envs in self.envs:
             sight = learner.sight(envs, 1)
             rollout(learner, model, envs, sight, rng)
-            logs.append(np.log(sight.programs()[1].min() / envs.tasks.graphs[0].floor))
-        return {"validation_latency_over_floor": float(np.exp(np.mean(logs)))}
+            found.append((float(sight.programs()[1].min()), envs.tasks.graphs[0]))
+        return over_floor(found)
 
     def close(self) -> None:
         """Stop threads."""
