@@ -19,6 +19,7 @@ from torch import nn
 
 from agents.column_choices import Choices, is_joint
 from agents.column_network import ColumnNetwork
+from agents.column_room import Room
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 
@@ -68,7 +69,7 @@ class ColumnLearner:
 
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
         """Of programs for one task: what to descend on, and their mean reward."""
-        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))))
+        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))), 1.0, Room(choices))
         seconds = self.seconds(choices, choices.rows(chosen))
         weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
         rewards = np.log(np.maximum(1.0, CAP_OVER_FLOOR * choices.graph.floor / seconds))

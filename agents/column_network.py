@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from agents.column_choices import CHOICE_FEATURES, COLUMN_FEATURES, TASK_FEATURES, Choices
+from agents.column_room import Room
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:
@@ -36,11 +37,12 @@ class ColumnNetwork(nn.Module):
         self.query = _perceptron(TASK_FEATURES + COLUMN_FEATURES + 2 * width, 2 * width, width)
 
     def forward(
-        self, choices: Choices, draws: np.ndarray | None, temperature: float = 1.0
+        self, choices: Choices, draws: np.ndarray | None, temperature: float = 1.0, room: Room | None = None
     ) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
         """(choices int64 [N, K], logarithm of their chance [N], entropy of the chances on the way [N]).
 
-        `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1.
+        `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1. With `room` a choice that
+        leaves none is drawn again among those that do; chances are told as if there were none.
         """
         features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.columns)
         embedded = self.choice(features)
@@ -57,12 +59,28 @@ class ColumnNetwork(nn.Module):
             logs = torch.log_softmax(torch.addmm(alone[k] / temperature, query, keys[k].T), dim=1)
             chances = logs.exp()
             at = _drawn(chances.detach(), None if draws is None else draws[:, k])
+            if room is not None:
+                _keep_to_room(room, found, at, chances.detach(), None if draws is None else draws[:, k])
             chance = chance + logs.gather(1, at[:, None])[:, 0]
             entropy = entropy - (chances * logs).sum(1)
             found.append(at)
             if k + 1 < len(choices.counts):
                 sofar = sofar + self.chosen(described[k].index_select(0, at))
         return torch.stack(found, dim=1).numpy(), chance, entropy
+
+
+def _keep_to_room(
+    room: Room, found: list[torch.Tensor], at: torch.Tensor, chances: torch.Tensor, draws: np.ndarray | None
+) -> None:
+    """Put others in place of those choices of a column, int64 [N], that leave no room after the `found` ones."""
+    stuck = np.flatnonzero(~room.is_left(torch.stack([*found, at], dim=1).numpy()))
+    if not len(stuck):
+        return
+    before = torch.stack(found, dim=1).numpy()[stuck] if found else np.empty((len(stuck), 0), dtype=np.int64)
+    kept = torch.from_numpy(room.open_choices(before))
+    narrowed = chances[stuck] * kept
+    narrowed = torch.where(narrowed.sum(dim=1, keepdim=True) > 0, narrowed, kept.float())
+    at[stuck] = _drawn(narrowed, None if draws is None else draws[stuck])
 
 
 def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:

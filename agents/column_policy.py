@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agents.column_choices import SEES, Choices, choices_of
+from agents.column_room import Room
 from agents.learned import POLICY, Learned, checked_card
 from agents.ranking import Construction, ranked
 from gensor_gym.construction import ConstructionGraph
@@ -106,12 +107,12 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
     the most probable that does of the first block stands in its place.
     """
     found: list[np.ndarray] = []
-    known = barren = 0
+    room, known, barren = Room(choices), 0, 0
     if not memory.seen and count > 0 and choices.counts:
-        found.extend(_legal(network, choices, None, memory))
+        found.extend(_legal(network, room, None, memory))
         memory.seen.update(row.tobytes() for row in found)
     while len(found) < count and known < KNOWN and barren < BARREN and choices.counts:
-        legal = _legal(network, choices, rng.random((BLOCK, len(choices.counts))), memory)
+        legal = _legal(network, room, rng.random((BLOCK, len(choices.counts))), memory)
         new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
         kept = dict(islice(new.items(), count - len(found) if memory.seen else 1))
         memory.seen.update(kept)
@@ -126,12 +127,13 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
     return np.array(found, dtype=np.int32).reshape(-1, ROW)
 
 
-def _legal(network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory) -> np.ndarray:
+def _legal(network: Any, room: Room, draws: np.ndarray | None, memory: Memory) -> np.ndarray:
     """Legal programs of some draws, or the most probable one; before any is known the most probable comes first."""
     import torch
 
+    choices = room.choices
     with torch.no_grad():
-        chosen, chances, _ = network(choices, draws, memory.temperature)
+        chosen, chances, _ = network(choices, draws, memory.temperature, room)
     rows = choices.rows(chosen)
     fitting = choices.graph.fits(rows)
     order = slice(None) if memory.seen else np.argsort(-chances.numpy()[fitting], kind="stable")

@@ -20,6 +20,7 @@ from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_LEVELS, ROW
+from gensor_gym.graph.limits import EVERY
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import HORIZON, make_tables
 from gensor_gym.hardware.types import Hardware
@@ -90,10 +91,13 @@ class ConstructionGraph:
         rules.fill_masks(rows, self.tables.ints, self.tables.sizes, masks)
         return masks.astype(bool)
 
-    def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows [B, ROW] are within the limits of the hardware, bool [B]. Rows must be well formed."""
+    def fits(self, rows: np.ndarray, limits: int = EVERY) -> np.ndarray:
+        """Which rows [B, ROW] are within the limits of the hardware, bool [B]. Rows must be well formed.
+
+        `limits`: a set of those that `graph.limits` names.
+        """
         fitting = np.empty(len(rows), dtype=np.bool_)
-        _fill_fits(rows, self.tables.ints, fitting)
+        _fill_fits(rows, self.tables.ints, limits, fitting)
         return fitting
 
     def transition(self, schedule: Schedule, action: int) -> Schedule:
@@ -206,7 +210,7 @@ def _walk(row: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
 
 
 @compiled
-def _fill_fits(rows: np.ndarray, ints: np.ndarray, fitting: np.ndarray) -> None:
+def _fill_fits(rows: np.ndarray, ints: np.ndarray, limits: int, fitting: np.ndarray) -> None:
     """`rules.fits` of every row."""
     for b in range(rows.shape[0]):
-        fitting[b] = rules.fits(rows[b], ints)
+        fitting[b] = rules.fits(rows[b], ints, limits)
