@@ -69,7 +69,8 @@ class ColumnLearner:
 
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
         """Of programs for one task: what to descend on, and their mean reward."""
-        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))), 1.0, Room(choices))
+        draws, room = self.rng.random((programs, len(choices.counts))), Room(choices, self.rng, False)
+        chosen, chances, entropy = self.network(choices, draws, 1.0, room)
         seconds = self.seconds(choices, choices.rows(chosen))
         weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
         rewards = np.log(np.maximum(1.0, CAP_OVER_FLOOR * choices.graph.floor / seconds))

@@ -51,7 +51,7 @@ class ColumnNetwork(nn.Module):
         of_columns, scale = self.column(columns), self.width**-0.5
         left, count = of_columns.sum(0), 1 if draws is None else len(draws)
         sofar, chance, entropy = torch.zeros(count, self.width), torch.zeros(count), torch.zeros(count)
-        found = []
+        found: list[torch.Tensor] = []
         for k in range(len(choices.counts)):
             left = left - of_columns[k]
             known = torch.cat([torch.from_numpy(choices.task), columns[k], left])
@@ -60,27 +60,14 @@ class ColumnNetwork(nn.Module):
             chances = logs.exp()
             at = _drawn(chances.detach(), None if draws is None else draws[:, k])
             if room is not None:
-                _keep_to_room(room, found, at, chances.detach(), None if draws is None else draws[:, k])
+                before = torch.stack(found, dim=1) if found else at.new_empty((count, 0))
+                at = torch.from_numpy(room.kept(before.numpy(), at.numpy(), chances.detach().numpy(), draws is None))
             chance = chance + logs.gather(1, at[:, None])[:, 0]
             entropy = entropy - (chances * logs).sum(1)
             found.append(at)
             if k + 1 < len(choices.counts):
                 sofar = sofar + self.chosen(described[k].index_select(0, at))
         return torch.stack(found, dim=1).numpy(), chance, entropy
-
-
-def _keep_to_room(
-    room: Room, found: list[torch.Tensor], at: torch.Tensor, chances: torch.Tensor, draws: np.ndarray | None
-) -> None:
-    """Put others in place of those choices of a column, int64 [N], that leave no room after the `found` ones."""
-    stuck = np.flatnonzero(~room.is_left(torch.stack([*found, at], dim=1).numpy()))
-    if not len(stuck):
-        return
-    before = torch.stack(found, dim=1).numpy()[stuck] if found else np.empty((len(stuck), 0), dtype=np.int64)
-    kept = torch.from_numpy(room.open_choices(before))
-    narrowed = chances[stuck] * kept
-    narrowed = torch.where(narrowed.sum(dim=1, keepdim=True) > 0, narrowed, kept.float())
-    at[stuck] = _drawn(narrowed, None if draws is None else draws[stuck])
 
 
 def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:

@@ -107,7 +107,7 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
     the most probable that does of the first block stands in its place.
     """
     found: list[np.ndarray] = []
-    room, known, barren = Room(choices), 0, 0
+    room, known, barren = Room(choices, rng, True), 0, 0
     if not memory.seen and count > 0 and choices.counts:
         found.extend(_legal(network, room, None, memory))
         memory.seen.update(row.tobytes() for row in found)
