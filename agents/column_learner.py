@@ -19,7 +19,6 @@ from torch import nn
 
 from agents.column_choices import Choices, is_joint
 from agents.column_network import ColumnNetwork
-from agents.column_room import Room
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 
@@ -69,8 +68,7 @@ class ColumnLearner:
 
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
         """Of programs for one task: what to descend on, and their mean reward."""
-        draws, room = self.rng.random((programs, len(choices.counts))), Room(choices, self.rng, False)
-        chosen, chances, entropy = self.network(choices, draws, 1.0, room)
+        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))))
         seconds = self.seconds(choices, choices.rows(chosen))
         weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
         rewards = np.log(np.maximum(1.0, CAP_OVER_FLOOR * choices.graph.floor / seconds))

@@ -51,7 +51,7 @@ class ColumnNetwork(nn.Module):
         of_columns, scale = self.column(columns), self.width**-0.5
         left, count = of_columns.sum(0), 1 if draws is None else len(draws)
         sofar, chance, entropy = torch.zeros(count, self.width), torch.zeros(count), torch.zeros(count)
-        found: list[torch.Tensor] = []
+        chosen = np.full((count, len(choices.counts)), -1, dtype=np.int64)
         for k in range(len(choices.counts)):
             left = left - of_columns[k]
             known = torch.cat([torch.from_numpy(choices.task), columns[k], left])
@@ -60,14 +60,13 @@ class ColumnNetwork(nn.Module):
             chances = logs.exp()
             at = _drawn(chances.detach(), None if draws is None else draws[:, k])
             if room is not None:
-                before = torch.stack(found, dim=1) if found else at.new_empty((count, 0))
-                at = torch.from_numpy(room.kept(before.numpy(), at.numpy(), chances.detach().numpy(), draws is None))
+                at = torch.from_numpy(room.kept(chosen, k, at.numpy(), chances.detach().numpy(), draws is None))
             chance = chance + logs.gather(1, at[:, None])[:, 0]
             entropy = entropy - (chances * logs).sum(1)
-            found.append(at)
+            chosen[:, k] = at.numpy()
             if k + 1 < len(choices.counts):
                 sofar = sofar + self.chosen(described[k].index_select(0, at))
-        return torch.stack(found, dim=1).numpy(), chance, entropy
+        return chosen, chance, entropy
 
 
 def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:

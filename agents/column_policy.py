@@ -40,6 +40,8 @@ class Memory:
 
     first: float
     seen: set[bytes] = field(default_factory=set)
+    narrow: bool = False
+    """Whether choices are kept to those that leave room, since a block had fewer than FEW legal programs."""
     warmer: int = 0
     """How often the temperature has risen, less how often it has fallen."""
 
@@ -104,20 +106,22 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
     """At most `count` legal programs that were not written before, rows int32 [N, ROW]: the most probable one of all, then draws.
 
     Programs that do not fit are drawn again: whether one fits is no question to the model. Where the most probable one does not,
-    the most probable that does of the first block stands in its place.
+    the most probable that does of the first block stands in its place. Where hardly any draw fits, choices are kept to those that
+    leave room.
     """
     found: list[np.ndarray] = []
-    room, known, barren = Room(choices, rng, True), 0, 0
+    room, known, barren = Room(choices, rng), 0, 0
     if not memory.seen and count > 0 and choices.counts:
-        found.extend(_legal(network, room, None, memory))
+        found.extend(_legal(network, choices, None, memory))
         memory.seen.update(row.tobytes() for row in found)
     while len(found) < count and known < KNOWN and barren < BARREN and choices.counts:
-        legal = _legal(network, room, rng.random((BLOCK, len(choices.counts))), memory)
+        legal = _legal(network, choices, rng.random((BLOCK, len(choices.counts))), memory, room if memory.narrow else None)
         new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
         kept = dict(islice(new.items(), count - len(found) if memory.seen else 1))
         memory.seen.update(kept)
         found.extend(kept.values())
         memory.adapt(len(new), len(legal))
+        memory.narrow = memory.narrow or len(legal) < FEW
         if len(new) >= FEW:
             known = barren = 0
         elif len(new) < FRESH[0] * len(legal):
@@ -127,11 +131,12 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
     return np.array(found, dtype=np.int32).reshape(-1, ROW)
 
 
-def _legal(network: Any, room: Room, draws: np.ndarray | None, memory: Memory) -> np.ndarray:
+def _legal(
+    network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory, room: Room | None = None
+) -> np.ndarray:
     """Legal programs of some draws, or the most probable one; before any is known the most probable comes first."""
     import torch
 
-    choices = room.choices
     with torch.no_grad():
         chosen, chances, _ = network(choices, draws, memory.temperature, room)
     rows = choices.rows(chosen)

@@ -158,7 +158,7 @@ class Scripted:
     def __init__(self, choices: Choices, greedy: list[int], blocks: list[list[list[int]]]) -> None:
         self.choices, self.greedy, self.blocks, self.asked = choices, greedy, blocks, 0
 
-    def __call__(self, _choices: Choices, draws: np.ndarray | None, _temperature: float) -> tuple[Any, Any, None]:
+    def __call__(self, _choices: Choices, draws: np.ndarray | None, _temperature: float, _room: Any) -> tuple[Any, Any, None]:
         if draws is None:
             return np.array([self.greedy]), torch.zeros(1), None
         block = self.blocks[min(self.asked, len(self.blocks) - 1)]
