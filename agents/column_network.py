@@ -60,7 +60,7 @@ class ColumnNetwork(nn.Module):
             chances = logs.exp()
             at = _drawn(chances.detach(), None if draws is None else draws[:, k])
             if room is not None:
-                at = torch.from_numpy(room.kept(chosen, k, at.numpy(), chances.detach().numpy(), draws is None))
+                at = torch.from_numpy(room.kept(chosen, k, at.numpy(), chances.detach().numpy()))
             chance = chance + logs.gather(1, at[:, None])[:, 0]
             entropy = entropy - (chances * logs).sum(1)
             chosen[:, k] = at.numpy()

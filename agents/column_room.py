@@ -30,18 +30,19 @@ class Room:
         self.choices = choices
         self._least = np.array([0 if start >= KNOB else int(np.argmin(values.prod(axis=1))) for start, _, values in moves])
 
-    def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray, greedy: bool) -> np.ndarray:
-        """Choices int64 [N] of a column, by chances [N, C], in place of those of `at` [N] that leave no room.
+    def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
+        """Choices int64 [N] of a column, drawn by chances [N, C], in place of those of `at` [N] that leave no room.
 
-        `chosen`: what the columns are so far, int64 [N, K], -1 where nothing is chosen. `greedy` takes the most probable choice
-        that leaves room. Where none does, it is any.
+        `chosen`: what the columns are so far, int64 [N, K], -1 where nothing is chosen. Where no choice leaves room, any; where
+        those that do have no chance at all in float32, each is as likely.
         """
         at, before = at.copy(), chosen.copy()
         before[:, column] = at
         stuck = np.flatnonzero(~self.is_left(before))
         if len(stuck):
-            weights = chances[stuck] * self.open_choices(before[stuck], column)
-            at[stuck] = weights.argmax(axis=1) if greedy else self._drawn(weights)
+            open_ones = self.open_choices(before[stuck], column)
+            weights = chances[stuck] * open_ones
+            at[stuck] = self._drawn(np.where(weights.sum(axis=1, keepdims=True) > 0.0, weights, open_ones))
         return at
 
     def _drawn(self, weights: np.ndarray) -> np.ndarray:

@@ -78,13 +78,15 @@ def test_what_leaves_no_room_is_drawn_again_by_its_chances() -> None:
     open_ones, rng = room.open_choices(before, last)[0], np.random.default_rng(5)
     chances = rng.dirichlet(np.ones(room.choices.counts[last]))
     at = rng.choice(len(chances), size=count, p=chances)
-    kept = room.kept(np.repeat(before, count, axis=0), last, at, np.repeat(chances[None], count, axis=0), greedy=False)
+    kept = room.kept(np.repeat(before, count, axis=0), last, at, np.repeat(chances[None], count, axis=0))
     np.testing.assert_array_equal(kept[open_ones[at]], at[open_ones[at]])
     assert open_ones[kept].all() and not open_ones[at].all()
     expected = chances * open_ones / (chances * open_ones).sum()
     assert np.abs(np.bincount(kept, minlength=len(chances)) / count - expected).max() < 0.05
-    greedy = room.kept(before, last, np.array([int(np.flatnonzero(~open_ones)[0])]), chances[None], greedy=True)
-    assert greedy[0] == np.argmax(chances * open_ones)
+    sure = np.zeros_like(chances)
+    sure[closed := int(np.flatnonzero(~open_ones)[0])] = 1.0  # no chance is left for those that leave room
+    again = room.kept(np.repeat(before, count, axis=0), last, np.full(count, closed), np.repeat(sure[None], count, axis=0))
+    assert set(again.tolist()) == set(np.flatnonzero(open_ones).tolist())
 
 
 def test_a_policy_whose_draws_hardly_ever_fit_writes_programs_all_the_same() -> None:
