@@ -16,15 +16,14 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from agents.column_policy import ColumnWriter
 from agents.learned import CARD, checked_card
-from experiments import fine_tune_columns, fine_tune_walk
 from experiments.anytime import digest_of_policy
 from experiments.commands import refusals
 from experiments.folders import make_folder
 from experiments.measured_budget import CURVE
 from experiments.measured_reward import Timings
 from experiments.results import write_text
+from experiments.trainings import training_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprint
@@ -57,9 +56,8 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
     backend = get_backend(config.env.backend, hw)
     store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
     timings = Timings(folder / "measured.jsonl", backend, store)
-    learn = fine_tune_columns.learn if card["agent"] == ColumnWriter.agent else fine_tune_walk.learn
     with console.status(f"fine-tuning {source} on {backend.device(hw)}; curve in {folder / CURVE}"):
-        steps, seconds = learn(config, card, ops, hw, timings, folder)
+        steps, seconds = training_of(card["agent"]).go_on(config, card, ops, hw, timings, folder)
     return _write_card(config, card, timings, folder, seconds, steps)
 
 

@@ -83,18 +83,18 @@ class MeasuredLearner(ColumnLearner):
         """With a network of its own; steps are not counted beforehand, since measurements end it."""
         constant = {f"final_{name}": settings[name] for name in ("learning_rate", "entropy")}
         super().__init__({**settings, **constant}, graphs, 1, seed)
-        self.judges = {id(choices): Judge(choices.graph, timings) for choices in self.choices}
+        self.judges = {choices: Judge(choices.graph, timings) for choices in self.choices}
 
     def seconds(self, choices: Choices, rows: np.ndarray) -> np.ndarray:
         """By the judge of the task."""
-        return self.judges[id(choices)].seconds(rows)
+        return self.judges[choices].seconds(rows)
 
     def measure(self) -> None:
         """Measure a few draws for the next task."""
         choices = self.choices[int(self.rng.integers(len(self.choices)))]
         with torch.no_grad():
             chosen, _, _ = self.network(choices, self.rng.random((self.settings["programs"], len(choices.counts))))
-        self.judges[id(choices)].measure(choices.rows(chosen), self.settings["kernels"])
+        self.judges[choices].measure(choices.rows(chosen), self.settings["kernels"])
 
 
 def learn(
