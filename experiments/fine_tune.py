@@ -20,6 +20,7 @@ from agents.learned import CARD, checked_card
 from experiments.anytime import digest_of_policy
 from experiments.commands import refusals
 from experiments.folders import make_folder
+from experiments.jobs import locked
 from experiments.measured_budget import CURVE
 from experiments.measured_reward import Timings
 from experiments.results import write_text
@@ -30,6 +31,11 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.store import Store
 from gensor_gym.operators.types import Operator
+
+BEGUN = "begun.json"
+"""What a folder's fine-tuning was begun with."""
+FREE = ("measurements", "seconds", "store", "output", "hydra")
+"""Settings that may be others when it goes on."""
 
 
 def chosen(config: DictConfig) -> list[Operator]:
@@ -46,14 +52,35 @@ def chosen(config: DictConfig) -> list[Operator]:
     return found
 
 
+def begin(config: DictConfig, device: str, folder: Path) -> None:
+    """Write down what is begun. ValueError where the folder holds a fine-tuning of something else: what differs is named."""
+    settings: Any = OmegaConf.to_container(config)
+    kept = {name: value for name, value in settings.items() if name not in FREE}
+    now = {**kept, "policy": digest_of_policy(Path(config.checkpoint)), "device": device}
+    path = folder / BEGUN
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else now
+    if other := [f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
+        raise ValueError(
+            f"{folder} holds a fine-tuning begun with {'; '.join(other)}: expected the same, or another output=FOLDER"
+        )
+    write_text(path, json.dumps(now, indent=1) + "\n")
+
+
 def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
-    """Learn, write policy and card; returns the card. ValueError names a bad argument."""
+    """Learn, write policy and card; returns the card. ValueError names a bad argument, or says that another process is at it."""
     folder, source = make_folder(config.output), Path(config.checkpoint)
+    with locked(folder):
+        return _go_on(config, folder, source, console)
+
+
+def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> dict[str, Any]:
+    """`fine_tune` in a folder of its own."""
     card = checked_card(source)
     if card["fingerprint"] != fingerprint():
         raise ValueError(f"checkpoint {source} is of fingerprint {card['fingerprint']}, this version has {fingerprint()}")
     ops, hw = chosen(config), machines.get(config.env.hardware)
     backend = get_backend(config.env.backend, hw)
+    begin(config, backend.device(hw), folder)
     store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
     timings = Timings(folder / "measured.jsonl", backend, store)
     with console.status(f"fine-tuning {source} on {backend.device(hw)}; curve in {folder / CURVE}"):

@@ -41,6 +41,11 @@ def learn(rows: list[dict[str, Any]], hardware: str, space: str, console: Consol
         mine = [row for row in ran if row["operator"] == text]
         schedules = [Schedule.parse(row["schedule"]) for row in mine]
         predicted = graph.latencies(graph.stack(schedules))
+        if not np.isfinite(predicted).all():
+            raise ValueError(
+                f"{int((~np.isfinite(predicted)).sum())} kernels of {text} do not fit {graph.hardware.name} in space {space}: "
+                "expected kernels measured on this machine with as many threads (GENSOR_GYM_THREADS), in this space"
+            )
         features.append(features_of(graph, schedules))
         model.append(np.log(predicted))
         ratios.append(np.log([row["seconds"] for row in mine]) - model[-1])

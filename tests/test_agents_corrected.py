@@ -15,7 +15,8 @@ from experiments.learn_correction import learn, rank_correlation
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.schedule import Schedule
 
 UNROLL = KNOB + KNOB_INDEX["unroll"]
 MACHINE = "zen5_1c"
@@ -33,6 +34,14 @@ def made_up(count: int, parts: tuple[str, ...] = ("train",)) -> list[dict]:
             seconds = 2.0 * graph.latency(schedule) * np.exp(0.4 * schedule.row[UNROLL])
             rows.append({"operator": str(op), "schedule": str(schedule), "seconds": float(seconds)})
     return rows
+
+
+def too_large() -> str:
+    """A program whose register tile is 128 by 128."""
+    row = ConstructionGraph("gemm(m=128, n=128, k=128)", MACHINE, "extended").initial().row.copy()
+    for level in range(MAX_LEVELS):
+        row[TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES][SPATIAL_SLOTS - 2 : SPATIAL_SLOTS] = 128
+    return str(Schedule(row))
 
 
 def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
@@ -59,6 +68,9 @@ def test_what_no_correction_comes_of(tmp_path: Path) -> None:
         learn(made_up(1, ("train", "test"))[:2] + made_up(1, ("test",)), MACHINE, "extended", Console(quiet=True))
     with pytest.raises(ValueError, match="expected at least 5 operators"):
         learn(made_up(2)[:4], MACHINE, "extended", Console(quiet=True))
+    with pytest.raises(ValueError, match="1 kernels of .* do not fit zen5_1c in space extended: .*GENSOR_GYM_THREADS"):
+        learn([*made_up(2), {"operator": "gemm(m=128, n=128, k=128)", "schedule": too_large(), "seconds": 1.0}],
+              MACHINE, "extended", Console(quiet=True))  # fmt: skip
     with pytest.raises(FileNotFoundError, match="learn_correction"):
         load_correction(str(tmp_path / "none"))
 

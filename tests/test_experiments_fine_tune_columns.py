@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from agents.column_policy import load_columns  # noqa: E402
 from agents.feedback import Feedback  # noqa: E402
 from experiments import fine_tune, fine_tune_columns  # noqa: E402
 from experiments.arguments import compose  # noqa: E402
+from experiments.jobs import locked  # noqa: E402
 from experiments.measured_budget import CURVE, MeasuredBudget  # noqa: E402
 from experiments.measured_reward import Timings  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
@@ -155,3 +157,26 @@ def test_a_bad_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     make_columns(tmp_path / "p0", 0)
     with pytest.raises(ValueError, match=bad.split("=")[0].split(".")[1]):
         fine_tune.fine_tune(configuration(tmp_path, bad), Console(quiet=True))
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another seed, policy or machine would mix two runs; more measurements go on with it, and two processes keep apart."""
+    monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: MadeUpBackend())
+    make_columns(tmp_path / "p0", 0)
+    fine_tune.fine_tune(configuration(tmp_path, "measurements=3"), Console(quiet=True))
+    before = rows_of(tmp_path)
+    with pytest.raises(ValueError, match="seed 0, now 1.*expected the same"):
+        fine_tune.fine_tune(configuration(tmp_path, "measurements=6", "seed=1"), Console(quiet=True))
+    with monkeypatch.context() as patch:
+        patch.setattr(MadeUpBackend, "device", lambda backend, hw: "another machine")
+        with pytest.raises(ValueError, match="device .*, now 'another machine'"):
+            fine_tune.fine_tune(configuration(tmp_path, "measurements=6"), Console(quiet=True))
+    with locked(tmp_path / "tuned"), pytest.raises(ValueError, match="another process"):
+        fine_tune.fine_tune(configuration(tmp_path, "measurements=6"), Console(quiet=True))
+    assert rows_of(tmp_path) == before
+    card = fine_tune.fine_tune(configuration(tmp_path, "measurements=6"), Console(quiet=True))
+    assert rows_of(tmp_path)[: len(before)] == before and card["fine_tuned"]["measurements"] >= 6
+    shutil.rmtree(tmp_path / "p0")
+    make_columns(tmp_path / "p0", 1)
+    with pytest.raises(ValueError, match="policy"):
+        fine_tune.fine_tune(configuration(tmp_path, "measurements=9"), Console(quiet=True))
