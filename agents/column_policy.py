@@ -65,7 +65,7 @@ class ColumnWriter(Learned):
     space: str = "gensor"
     episodes: int = 64
     """Legal programs at a time, all different."""
-    temperature: float = 1.5
+    temperature: float = 1.0
     """Of the first draws: above 1 the policy tries more. It rises where draws come back to programs that were written before."""
     agent: ClassVar[str] = "columns"
 
