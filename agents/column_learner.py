@@ -19,6 +19,7 @@ from torch import nn
 
 from agents.column_choices import Choices, is_joint
 from agents.column_network import ColumnNetwork
+from agents.column_room import Given
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 
@@ -68,11 +69,17 @@ class ColumnLearner:
 
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
         """Of programs for one task: what to descend on, and their mean reward."""
-        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))))
+        given = self.given(choices)
+        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))), room=given)
         seconds = self.seconds(choices, choices.rows(chosen))
         weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
-        rewards = np.log(np.maximum(1.0, CAP_OVER_FLOOR * choices.graph.floor / seconds))
+        drawn = seconds[len(given.chosen) :] if given else seconds
+        rewards = np.log(np.maximum(1.0, CAP_OVER_FLOOR * choices.graph.floor / drawn))
         return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
+
+    def given(self, choices: Choices) -> Given | None:
+        """Programs that stand in the place of the first ones drawn for a task; none."""
+        return None
 
     def seconds(self, choices: Choices, rows: np.ndarray) -> np.ndarray:
         """By what programs int32 [N, ROW] of a task are ranked: latencies float64 [N], infinite where one does not fit."""
@@ -113,4 +120,3 @@ def weights_of(seconds: np.ndarray, best: float) -> np.ndarray:
     place = middle[inverse] / max(1, len(seconds) - 1)
     weights = 2.0 * np.maximum(0.0, 1.0 - place / best) * np.isfinite(seconds)
     return np.asarray(weights - weights.mean(), dtype=np.float32)
-

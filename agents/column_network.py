@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from agents.column_choices import CHOICE_FEATURES, COLUMN_FEATURES, TASK_FEATURES, Choices
-from agents.column_room import Room
+from agents.column_room import Given, Room
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:
@@ -37,12 +37,12 @@ class ColumnNetwork(nn.Module):
         self.query = _perceptron(TASK_FEATURES + COLUMN_FEATURES + 2 * width, 2 * width, width)
 
     def forward(
-        self, choices: Choices, draws: np.ndarray | None, temperature: float = 1.0, room: Room | None = None
+        self, choices: Choices, draws: np.ndarray | None, temperature: float = 1.0, room: Room | Given | None = None
     ) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
         """(choices int64 [N, K], logarithm of their chance [N], entropy of the chances on the way [N]).
 
-        `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1. With `room` a choice that
-        leaves none is drawn again among those that do; chances are told as if there were none.
+        `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1. `room` may put another
+        choice in the place of one that was drawn; chances are told as if it did not.
         """
         features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.columns)
         embedded = self.choice(features)

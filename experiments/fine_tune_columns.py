@@ -2,7 +2,9 @@
 
 The policy goes on as it was trained, by the rank of its programs among those of their task. Where a kernel was measured its time
 counts, elsewhere the model's, corrected by what was measured of that structure (`agents.feedback`, as `markov_ext` predicts).
-Between two steps of learning kernels of one operator are measured: those of its draws that are predicted to be the fastest.
+The fastest kernels measured of a task stand among the programs drawn for it, so that it learns from them however improbable they
+were (self-imitation, Oh et al. 2018). Between two steps of learning kernels of one operator are measured: those of its draws that
+are predicted to be the fastest, some of them of warmer draws.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from omegaconf import DictConfig
 from agents.column_choices import Choices
 from agents.column_learner import ColumnLearner
 from agents.column_policy import load_columns
+from agents.column_room import Given
 from agents.feedback import Feedback
 from agents.learned import POLICY
 from agents.ranking import diverse, ranked
@@ -38,9 +41,10 @@ PER_REGISTER_TILE = 2
 class Judge:
     """What programs of one operator take: measured, or else predicted."""
 
-    def __init__(self, graph: ConstructionGraph, timings: Timings) -> None:
+    def __init__(self, choices: Choices, timings: Timings) -> None:
         """Begin with what is in the timings."""
-        self.graph, self.timings, self.feedback = graph, timings, Feedback()
+        graph = choices.graph
+        self.choices, self.graph, self.timings, self.feedback = choices, graph, timings, Feedback()
         self.known: dict[Schedule, float] = {}
         """Measured seconds, infinite where a kernel failed."""
         for line in timings.of(str(graph.operator)):
@@ -67,6 +71,12 @@ class Judge:
             model = self.graph.latency(schedule)
             self._keep(schedule, self.timings.line(self.graph, schedule, model), model)
 
+    def fastest(self, count: int) -> np.ndarray:
+        """Choices int64 [at most `count`, K] of the kernels that ran, fastest first."""
+        ran = sorted((s for s, seconds in self.known.items() if math.isfinite(seconds)), key=self.known.__getitem__)
+        vectors = [vector for s in ran[:count] if (vector := self.choices.programs.vector(s)) is not None]
+        return np.array(vectors, dtype=np.int64).reshape(-1, len(self.choices.counts))[:, self.choices.order]
+
     def _keep(self, schedule: Schedule, line: dict[str, Any], model: float) -> None:
         """Know a kernel."""
         measured = math.inf if line["seconds"] is None else float(line["seconds"])
@@ -77,24 +87,41 @@ class Judge:
 class MeasuredLearner(ColumnLearner):
     """A learner whose programs are ranked by judges."""
 
-    def __init__(
-        self, settings: dict[str, Any], graphs: Sequence[ConstructionGraph], timings: Timings, seed: int
-    ) -> None:
+    def __init__(self, settings: dict[str, Any], graphs: Sequence[ConstructionGraph], timings: Timings, seed: int) -> None:
         """With a network of its own; steps are not counted beforehand, since measurements end it."""
         constant = {f"final_{name}": settings[name] for name in ("learning_rate", "entropy")}
         super().__init__({**settings, **constant}, graphs, 1, seed)
-        self.judges = {choices: Judge(choices.graph, timings) for choices in self.choices}
+        self.judges = {choices: Judge(choices, timings) for choices in self.choices}
 
     def seconds(self, choices: Choices, rows: np.ndarray) -> np.ndarray:
         """By the judge of the task."""
         return self.judges[choices].seconds(rows)
 
+    def given(self, choices: Choices) -> Given:
+        """The fastest kernels that were measured."""
+        return Given(self.judges[choices].fastest(self.settings["remembered"]))
+
     def measure(self) -> None:
         """Measure a few draws for the next task."""
         choices = self.choices[int(self.rng.integers(len(self.choices)))]
-        with torch.no_grad():
-            chosen, _, _ = self.network(choices, self.rng.random((self.settings["programs"], len(choices.counts))))
-        self.judges[choices].measure(choices.rows(chosen), self.settings["kernels"])
+        warm = self.settings["warm_kernels"]
+        for count, temperature in ((self.settings["kernels"] - warm, 1.0), (warm, self.settings["temperature"])):
+            draws = self.rng.random((self.settings["programs"], len(choices.counts)))
+            with torch.no_grad():
+                chosen, _, _ = self.network(choices, draws, temperature)
+            self.judges[choices].measure(choices.rows(chosen), count)
+
+
+def check(settings: DictConfig) -> None:
+    """ValueError names a setting that is out of range; those of any training of columns are left to the learner."""
+    least = {"kernels": 1, "updates": 1, "warm_kernels": 0, "remembered": 0}
+    most = {"warm_kernels": settings.kernels, "remembered": settings.programs // 2}
+    for name, low in least.items():
+        if not low <= settings[name] <= most.get(name, math.inf):
+            bound = f"{low} to {most[name]}" if name in most else f"{low} or more"
+            raise ValueError(f"columns.{name} is {settings[name]}; expected {bound}")
+    if not settings.temperature > 0.0:
+        raise ValueError(f"columns.temperature is {settings.temperature}; expected above 0")
 
 
 def learn(
@@ -104,9 +131,7 @@ def learn(
 
     ValueError names a setting that is out of range.
     """
-    for name in ("kernels", "updates"):
-        if config.columns[name] < 1:
-            raise ValueError(f"columns.{name} is {config.columns[name]}; expected 1 or more")
+    check(config.columns)
     space, width = card["config"]["env"]["space"], card["config"]["agent"]["width"]
     graphs = [ConstructionGraph(op, hardware, space) for op in ops]
     learner = MeasuredLearner({**config.columns, "width": width}, graphs, timings, config.seed)

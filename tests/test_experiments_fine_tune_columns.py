@@ -19,6 +19,7 @@ from rich.console import Console  # noqa: E402
 
 from agents.column_choices import Choices  # noqa: E402
 from agents.column_policy import load_columns  # noqa: E402
+from agents.column_room import Given  # noqa: E402
 from agents.feedback import Feedback  # noqa: E402
 from experiments import fine_tune, fine_tune_columns  # noqa: E402
 from experiments.arguments import compose  # noqa: E402
@@ -36,7 +37,7 @@ from tests.env_backends import MadeUpBackend  # noqa: E402
 from tests.test_experiments_generalise import make_columns  # noqa: E402
 
 GEMM = "gemm(m=256, n=128, k=128)"
-SMALL = ["columns.tasks=2", "columns.programs=32", "columns.kernels=3", "columns.updates=2"]
+SMALL = ["columns.tasks=2", "columns.programs=32", "columns.kernels=3", "columns.warm_kernels=1", "columns.updates=2"]
 
 
 class Contrary(MadeUpBackend):
@@ -87,7 +88,7 @@ def test_what_was_measured_counts_and_elsewhere_a_prediction(tmp_path: Path) -> 
     timings, rng = Timings(tmp_path / "m.jsonl", backend, None), np.random.default_rng(0)
     rows = np.array([graph.random_schedule(rng).row for _ in range(60)])
     rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
-    judge = fine_tune_columns.Judge(graph, timings)
+    judge = fine_tune_columns.Judge(Choices(graph), timings)
     np.testing.assert_array_equal(judge.seconds(rows), graph.latencies(rows))
     judge.measure(rows, 20)
     assert timings.spent == 20 and len(judge.known) == 20
@@ -103,7 +104,10 @@ def test_what_was_measured_counts_and_elsewhere_a_prediction(tmp_path: Path) -> 
             assert seconds == (math.inf if expected is None else expected)
         else:
             assert seconds == pytest.approx(feedback.corrected(schedule, graph.latency(schedule)))
-    again = fine_tune_columns.Judge(graph, Timings(tmp_path / "m.jsonl", backend, None))
+    ran = sorted(line["seconds"] for line in timings.rows if line["seconds"] is not None)
+    fastest = [judge.known[Schedule(row)] for row in judge.choices.rows(judge.fastest(7))]
+    assert fastest == ran[:7] and judge.fastest(100).shape == (len(ran), len(judge.choices.counts))
+    again = fine_tune_columns.Judge(Choices(graph), Timings(tmp_path / "m.jsonl", backend, None))
     assert again.known == judge.known and len(backend.measured) == 20
     np.testing.assert_allclose(again.seconds(rows), found)
     judge.measure(rows, 60)
@@ -119,6 +123,32 @@ def test_it_moves_towards_what_is_measured_to_be_fast(tmp_path: Path, monkeypatc
     fine_tune.fine_tune(config, Console(quiet=True))
     before, after = (share_of_large(tmp_path / name) for name in ("p0", "tuned"))
     assert after < 0.6 * before, (before, after)
+
+
+def test_it_learns_from_a_fast_kernel_that_it_would_not_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One program alone is fast, and was measured before; with it among the draws its chance rises by more than without."""
+    monkeypatch.setattr(MadeUpBackend, "expected", lambda backend, digest: 1.0)
+    graph, chances = ConstructionGraph(GEMM, "h200", "gensor"), []
+    for remembered in (0, 4):
+        config = configuration(tmp_path, f"columns.remembered={remembered}", "columns.learning_rate=0.003")
+        timings = Timings(tmp_path / f"{remembered}.jsonl", MadeUpBackend(), None)
+        settings = {**config.columns, "width": 16}
+        learner = fine_tune_columns.MeasuredLearner(settings, [graph], timings, 0)
+        choices = learner.choices[0]
+        draws = np.random.default_rng(3).random((200, len(choices.counts)))
+        with torch.no_grad():
+            chosen, drawn, _ = learner.network(choices, draws)
+        rare = int(np.flatnonzero(graph.fits(choices.rows(chosen)))[0])
+        with torch.no_grad():
+            again, before, _ = learner.network(choices, np.zeros((1, len(choices.counts))), room=Given(chosen[[rare]]))
+        assert np.array_equal(again[0], chosen[rare]) and float(before[0]) == pytest.approx(float(drawn[rare]), abs=1e-5)
+        learner.judges[choices].known[Schedule(choices.rows(chosen[[rare]])[0])] = 1e-9
+        for _ in range(40):
+            learner.advance()
+        with torch.no_grad():
+            after = learner.network(choices, np.zeros((1, len(choices.counts))), room=Given(chosen[[rare]]))[1]
+        chances.append(float(after[0] - before[0]))
+    assert chances[1] > chances[0] + 1.0 and chances[1] > 0.0, chances
 
 
 def test_a_killed_one_goes_on_number_for_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +181,18 @@ def test_a_killed_one_goes_on_number_for_number(tmp_path: Path, monkeypatch: pyt
     assert card["agent"] == "columns" and card["training_seconds"] > card["fine_tuned"]["trained_on_model_s"]
 
 
-@pytest.mark.parametrize("bad", ["columns.kernels=0", "columns.updates=0", "columns.best=2", "columns.tasks=0"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "columns.kernels=0",
+        "columns.updates=0",
+        "columns.best=2",
+        "columns.tasks=0",
+        "columns.warm_kernels=4",
+        "columns.remembered=17",
+        "columns.temperature=0",
+    ],
+)
 def test_a_bad_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
     monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: MadeUpBackend())
     make_columns(tmp_path / "p0", 0)
