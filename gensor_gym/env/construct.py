@@ -114,7 +114,7 @@ class ConstructEnv(TextSpec, gymnasium.Env):
         super().reset(seed=seed)
         if seed is not None:
             self.final.restart()
-        task, row = starting_state(self.tasks, options, lambda: self.tasks.draw(self.np_random))
+        task, row = starting_state(self.tasks, options, lambda: self.tasks.draw(lambda: self.np_random))
         self._running = True
         self._task = task
         self._row[:] = row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class TaskSet:
         terms = np.empty(NUM_TERMS)
         self.starts = np.array([latency(g.initial().row, g.tables.ints, g.tables.floats, terms) for g in self.graphs])
 
-    def draw(self, rng: np.random.Generator) -> int:
-        """Index of a task drawn uniformly from the operators given; no random number is used where there is one."""
+    def draw(self, stream: Callable[[], np.random.Generator]) -> int:
+        """Index of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
         count = len(self._choices)
-        return 0 if count == 1 else self._choices[rng.integers(count)]
+        return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,6 +18,7 @@ from gensor_gym.env.construct import ConstructEnv, starting_state
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.process import NUM_SCALARS, REMAINING, START_LATENCY, STEPS
 from gensor_gym.env.settings import DEFAULT_OPERATOR, TextSpec
+from gensor_gym.env.streams import Streams
 from gensor_gym.env.tasks import OperatorSpec
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.layout import ROW
@@ -83,7 +85,7 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
     def _allocate(self) -> None:
         """State of all episodes as arrays, and their random streams."""
         count = self.num_envs
-        self._rngs: list[np.random.Generator | None] = [None] * count
+        self._streams = Streams(count)
         self._task = np.zeros(count, dtype=np.int64)
         self._rows = np.ones((count, ROW), dtype=np.int32)
         self._scalars = np.zeros((count, NUM_SCALARS))
@@ -137,7 +139,7 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
             self.final.restart()
         for i in chosen:
             if seeds[i] is not None:
-                self._rngs[i] = gymnasium.utils.seeding.np_random(seeds[i])[0]
+                self._streams.seed(i, seeds[i])
         self._begin(chosen, options)
         return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
 
@@ -167,17 +169,15 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
             self._task[chosen] = [self._draw(i) for i in chosen]
             self._rows[chosen] = tasks.initial[self._task[chosen]]
         self._over[chosen] = False
-        process.begin_range(
-            chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.starts,
+        rest = (
+            self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.starts,
             self._masks, self._obs,
         )  # fmt: skip
+        self._in_parts(len(chosen), lambda low, high: process.begin_range(chosen[low:high], *rest))
 
     def _draw(self, index: int) -> int:
         """Task of the next episode of an environment, from its own random stream."""
-        rng = self._rngs[index]
-        if rng is None:
-            rng = self._rngs[index] = gymnasium.utils.seeding.np_random(None)[0]
-        return self.tasks.draw(rng)
+        return self.tasks.draw(lambda: self._streams.of(index))
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One action per environment. Rewards are float64 [B]; truncations are always False."""
@@ -191,37 +191,46 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
                 f"environments {np.flatnonzero(self._over).tolist()} have ended; reset them with options['reset_mask']"
             )
         skip = self._over.copy()
-        self._advance(actions, skip)
+        seen = self._advance(actions, skip)
         if skip.any():
             self._begin(np.flatnonzero(skip), None)
+            seen[skip] = self._obs[skip]
         info = self._final_facts(np.flatnonzero(self._ended))
         self._over = self._ended.copy()
         rewards, ended = self._rewards.copy(), self._ended.copy()
         if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
             info = self._reset_in_step(ended, info)
+            seen[ended] = self._obs[ended]
         info |= self._masks_info(np.ones(self.num_envs, dtype=np.bool_))
-        return self._observation(), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
+        return self._view(ALL, seen), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
-    def _advance(self, actions: np.ndarray, skip: np.ndarray) -> None:
-        """Step all environments, split evenly over the threads."""
-        tasks = self.tasks
+    def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
+        """Step all environments, split evenly over the threads; a copy of their features, which each thread makes of its part."""
+        tasks, seen = self.tasks, np.empty_like(self._obs)
         rest = (
             self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, self._vector,
             self._masks, self._obs, self._rewards, self._ended,
         )  # fmt: skip
-        parts = max(1, min(self._threads, self.num_envs // FEWEST_PER_THREAD))
+
+        def step_part(low: int, high: int) -> None:
+            process.step_range(low, high, *rest)
+            seen[low:high] = self._obs[low:high]
+
+        self._in_parts(self.num_envs, step_part)
+        return seen
+
+    def _in_parts(self, count: int, work: Callable[[int, int], None]) -> None:
+        """Do `work(low, high)` on all of range(count), split evenly over the threads."""
+        parts = max(1, min(self._threads, count // FEWEST_PER_THREAD))
         if parts == 1:
-            process.step_range(0, self.num_envs, *rest)
+            work(0, count)
             return
         if self._pool is None or self._owner != os.getpid():
             self._owner = os.getpid()
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="gensor_gym")
-        edges = np.linspace(0, self.num_envs, parts + 1).astype(int)
-        others = [
-            self._pool.submit(process.step_range, low, high, *rest)
-            for low, high in zip(edges[1:-1], edges[2:], strict=True)
-        ]
-        process.step_range(edges[0], edges[1], *rest)
+        edges = np.linspace(0, count, parts + 1).astype(int)
+        others = [self._pool.submit(work, low, high) for low, high in zip(edges[1:-1], edges[2:], strict=True)]
+        work(edges[0], edges[1])
         for other in others:
             other.result()
 
@@ -271,10 +280,14 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
 
     def _observation(self, chosen: np.ndarray | slice = ALL) -> Any:
         """The chosen view of all environments, or of some."""
+        return self._view(chosen, self._obs[chosen].copy())
+
+    def _view(self, chosen: np.ndarray | slice, features: np.ndarray) -> Any:
+        """The chosen view of environments with these features, which are nobody else's."""
         if self.settings.observation in ("flat", "dict"):
-            return self.view.batch(self._obs[chosen])
+            return self.view.batch(features)
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
-        states = zip(self._obs[chosen], graphs, self._rows[chosen], self._masks[chosen], strict=True)
+        states = zip(features, graphs, self._rows[chosen], self._masks[chosen], strict=True)
         views = tuple(self.view.single(*state) for state in states)
         return views if self.settings.observation == "graph" else np.stack(views)
 
@@ -283,8 +296,7 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
 
         Not what a measured tier remembers or how much of a recording's noise was drawn.
         """
-        streams = [None if rng is None else rng.bit_generator.state for rng in self._rngs]
-        return {"streams": streams} | {name: getattr(self, name).copy() for name in _EPISODES}
+        return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on where an environment with the same arguments gave its `state`; ValueError where the numbers differ."""
@@ -295,7 +307,7 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
             )
         for name in _EPISODES:
             getattr(self, name)[:] = state[name]
-        self._rngs = [None if stream is None else _stream(stream) for stream in state["streams"]]
+        self._streams.restore(state["streams"])
 
     def render(self) -> tuple[Any, ...] | None:
         """Frame of every environment, as `ConstructEnv.render`; None without a render_mode."""
@@ -316,13 +328,6 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
             self._pool.shutdown()
         self._pool = None
         self.final.close()
-
-
-def _stream(state: dict[str, Any]) -> np.random.Generator:
-    """The random stream in this state (Gymnasium's are PCG64)."""
-    rng = np.random.Generator(np.random.PCG64())
-    rng.bit_generator.state = state
-    return rng
 
 
 def _thread_count(threads: int | None) -> int:

@@ -54,13 +54,13 @@ class ObservationView:
             return successor_features(graph, row, mask)
         if self.kind == "graph":
             return self._graphs.of({name: features[s] for name, s in self.slices.items()}, graph.operator)
-        return self.batch(features)
+        return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
-        """View of features [..., F] (flat or by group)."""
+        """View of features [..., F] (flat or by group), of all of them flat the very array."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
-        return features.copy() if self.whole else features[..., self.keep]
+        return features if self.whole else features[..., self.keep]
 
 
 def _box(shape: tuple[int, ...]) -> gymnasium.spaces.Box:

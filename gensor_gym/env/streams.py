@@ -1,0 +1,50 @@
+"""The random streams of environments side by side, each made when something is first drawn from it.
+
+Making one takes longer than several steps of an environment, and most are never asked: where there is one task nothing is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.utils.seeding import np_random
+
+
+class Streams:
+    """A stream for every environment, seeded as Gymnasium seeds one."""
+
+    def __init__(self, count: int) -> None:
+        """None is seeded: each is begun from the machine's entropy."""
+        self._streams: list[np.random.Generator | int | None] = [None] * count
+        """The stream, or the seed of one that nothing was drawn from."""
+
+    def seed(self, index: int, seed: int) -> None:
+        """Begin the stream of an environment anew. Gymnasium's error names a seed that is none."""
+        if type(seed) is not int or seed < 0:
+            np_random(seed)
+        self._streams[index] = seed
+
+    def of(self, index: int) -> np.random.Generator:
+        """The stream of an environment."""
+        found = self._streams[index]
+        if not isinstance(found, np.random.Generator):
+            found = self._streams[index] = np_random(found)[0]
+        return found
+
+    def state(self) -> list[dict[str, Any] | None]:
+        """What `restore` goes on from; None for those that were neither seeded nor drawn from."""
+        begun = range(len(self._streams))
+        return [None if self._streams[i] is None else dict(self.of(i).bit_generator.state) for i in begun]
+
+    def restore(self, states: Sequence[dict[str, Any] | None]) -> None:
+        """Go on from the `state` of as many streams."""
+        self._streams = [None if state is None else _stream(state) for state in states]
+
+
+def _stream(state: dict[str, Any]) -> np.random.Generator:
+    """The random stream in this state (Gymnasium's are PCG64)."""
+    rng = np.random.Generator(np.random.PCG64())
+    rng.bit_generator.state = state
+    return rng
