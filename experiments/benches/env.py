@@ -1,4 +1,4 @@
-"""Steps per second of the environment, single and vector, and of learning on it.
+"""Steps per second of the environment, single and vector, what parts of a step take, and steps per second of learning on it.
 
 Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so
 that what is timed is stepping alone: transition, mask, observation, reward, and the resets between episodes.
@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches import learning
+from experiments.benches import env_parts, learning
 from experiments.benches.lines import Lines, Steal, calibration, machine, spread
 from gensor_gym.graph.actions import STOP
 
@@ -29,9 +29,10 @@ def run(config: DictConfig, emit: Lines) -> None:
                 arguments = {"operator": operator, "hardware": hardware, "space": space}
                 _single(arguments, settings, config.seed, emit)
                 _vector(arguments, settings, config.seed, emit)
+                env_parts.run(arguments, settings.num_envs, settings.repeats, config.seed, emit)
         if settings.learning.rounds > 0:
             learning.run(settings, hardware, config.seed, emit)
-    sys.stdout.write(table(emit.rows))
+    sys.stdout.write(table(emit.rows) + "\n" + table_of_parts(emit.rows))
 
 
 def _single(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
@@ -85,7 +86,7 @@ def table(rows: list[dict]) -> str:
     """Medians of all lines as text; the calibration loop is in millions of rounds a second, stolen time in percent."""
     lines = ["form                hardware      space     operator           steps/s  CPU us/step  env %   loop  stolen"]
     for row in rows:
-        if row["kind"] == "machine":
+        if row["kind"] in ("machine", "parts"):
             continue
         form = row.get("policy", row["kind"]) + f" x{row['num_envs']}"
         share = f"{100 * row['environment_share']:5.1f}" if "environment_share" in row else "     "
@@ -94,6 +95,19 @@ def table(rows: list[dict]) -> str:
             f"{row['steps_per_second']['median']:>11,.0f}{row['cpu_us_per_step']['median']:>13.2f}  {share}"
             f"{row['calibration_loop_per_second']['median'] / 1e6:>7.0f}{100 * row['stolen']:>8.1f}"
         )
+    return "\n".join(lines) + "\n"
+
+
+def table_of_parts(rows: list[dict]) -> str:
+    """Medians of what parts of a step take, in microseconds of processor time."""
+    lines = ["parts of a step     hardware      space     operator          model   mask   observation"]
+    for row in rows:
+        if row["kind"] == "parts":
+            times = [row[f"{part}_us"]["median"] for part in ("model", "mask", "observation")]
+            lines.append(
+                f"{'us, one thread':<20}{row['hardware']:<14}{row['space']:<10}{str(row['operator']).partition('(')[0]:<15}"
+                f"{times[0]:>8.2f}{times[1]:>7.2f}{times[2]:>14.2f}"
+            )
     return "\n".join(lines) + "\n"
 
 
