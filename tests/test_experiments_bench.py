@@ -63,16 +63,17 @@ def test_all_suites_have_arguments() -> None:
 
 def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = _run("env", tmp_path)
-    forms = [("single", 1), ("vector", 8)] * 2 + [("learning", 8)] * 2
+    forms = [("single", 1), ("vector", 8), ("parts", 8)] * 2 + [("learning", 8)] * 2
     assert [(row["kind"], row["num_envs"]) for row in rows] == forms
-    for row in rows:
+    for row in (row for row in rows if row["kind"] != "parts"):
         assert row["steps"] > 0 and 0 <= row["stolen"] <= 1 and row["calibration_loop_per_second"]["low"] > 1e5
         for what in ("steps_per_second", "cpu_us_per_step"):
             assert 0 < row[what]["low"] <= row[what]["median"] <= row[what]["high"]
     assert [row["policy"] for row in rows[-2:]] == ["MlpPolicy", "MaskedPolicy"]
     assert all(0 < row["environment_share"] < 1 for row in rows[-2:])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-7].startswith("form") and "MaskedPolicy x8" in shown[-1]
+    assert shown[-11].startswith("form") and "MaskedPolicy x8" in shown[-5]
+    assert shown[-4] == "" and shown[-3].startswith("parts of a step") and shown[-1].startswith("us, one thread")
 
 
 def test_construct(tmp_path: Path) -> None:
