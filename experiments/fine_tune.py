@@ -32,8 +32,8 @@ from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.store import Store
 from gensor_gym.operators.types import Operator
 
-BEGUN = "begun.json"
-"""What a folder's fine-tuning was begun with."""
+BEGUN, MEASURED = "begun.json", "measured.jsonl"
+"""What a folder's fine-tuning was begun with, and its measurements."""
 FREE = ("measurements", "seconds", "store", "output", "hydra")
 """Settings that may be others when it goes on."""
 
@@ -53,12 +53,12 @@ def chosen(config: DictConfig) -> list[Operator]:
 
 
 def begin(config: DictConfig, device: str, folder: Path) -> None:
-    """Write down what is begun. ValueError where the folder holds a fine-tuning of something else: what differs is named."""
+    """Write down what is begun. ValueError where the folder holds measurements of something else: what differs is named."""
     settings: Any = OmegaConf.to_container(config)
     kept = {name: value for name, value in settings.items() if name not in FREE}
     now = {**kept, "policy": digest_of_policy(Path(config.checkpoint)), "device": device}
-    path = folder / BEGUN
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else now
+    path, measured = folder / BEGUN, folder / MEASURED
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and measured.exists() else now
     if other := [f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
         raise ValueError(
             f"{folder} holds a fine-tuning begun with {'; '.join(other)}: expected the same, or another output=FOLDER"
@@ -82,7 +82,7 @@ def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> 
     backend = get_backend(config.env.backend, hw)
     begin(config, backend.device(hw), folder)
     store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
-    timings = Timings(folder / "measured.jsonl", backend, store)
+    timings = Timings(folder / MEASURED, backend, store)
     with console.status(f"fine-tuning {source} on {backend.device(hw)}; curve in {folder / CURVE}"):
         steps, seconds = training_of(card["agent"]).go_on(config, card, ops, hw, timings, folder)
     return _write_card(config, card, timings, folder, seconds, steps)

@@ -204,7 +204,9 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path, monkeypatch: pyte
     """Another seed, policy or machine would mix two runs; more measurements go on with it, and two processes keep apart."""
     monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: MadeUpBackend())
     make_columns(tmp_path / "p0", 0)
-    fine_tune.fine_tune(configuration(tmp_path, "measurements=3"), Console(quiet=True))
+    with pytest.raises(ValueError, match="columns.kernels is 0"):
+        fine_tune.fine_tune(configuration(tmp_path, "columns.kernels=0"), Console(quiet=True))
+    fine_tune.fine_tune(configuration(tmp_path, "measurements=3"), Console(quiet=True))  # nothing was measured: no other run
     before = rows_of(tmp_path)
     with pytest.raises(ValueError, match="seed 0, now 1.*expected the same"):
         fine_tune.fine_tune(configuration(tmp_path, "measurements=6", "seed=1"), Console(quiet=True))
