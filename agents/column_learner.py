@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from agents.column_choices import Choices, is_joint
+from agents.column_given import Given
 from agents.column_network import ColumnNetwork
-from agents.column_room import Given
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 

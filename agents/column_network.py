@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from agents.column_choices import CHOICE_FEATURES, COLUMN_FEATURES, TASK_FEATURES, Choices
-from agents.column_room import Given, Room
+from agents.column_given import Given
+from agents.column_room import Room
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:

@@ -3,7 +3,7 @@
 What tiles take of registers, shared memory, caches and code grows with each of them, so that where the smallest completion does
 not fit none does. A policy that draws column by column is kept to choices with room, as masks keep a walk to legal actions. It is
 a bound and no promise: limits that ask for larger tiles (shares of threads, whole fragments) are left to the whole program, and
-of windows and vectors some larger tile may take less. Where whole programs are given nothing is drawn.
+of windows and vectors some larger tile may take less.
 """
 
 from __future__ import annotations
@@ -18,18 +18,6 @@ GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE
 """Limits on what grows with tiles."""
 AT_ONCE = 1 << 15
 """Programs that are looked at together, for the memory they take."""
-
-
-class Given:
-    """Programs that are known, in the place of the first ones drawn: how likely they are is told as of any other."""
-
-    def __init__(self, chosen: np.ndarray) -> None:
-        """Their choices, int64 [G, K]."""
-        self.chosen = chosen
-
-    def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:
-        """Choices int64 [N] of a column, N >= G; as `Room.kept`."""
-        return np.concatenate([self.chosen[:, column], at[len(self.chosen) :]])
 
 
 class Room:

@@ -19,9 +19,9 @@ import torch
 from omegaconf import DictConfig
 
 from agents.column_choices import Choices
+from agents.column_given import Given
 from agents.column_learner import ColumnLearner
 from agents.column_policy import load_columns
-from agents.column_room import Given
 from agents.feedback import Feedback
 from agents.learned import POLICY
 from agents.ranking import diverse, ranked
@@ -43,13 +43,17 @@ class Judge:
 
     def __init__(self, choices: Choices, timings: Timings) -> None:
         """Begin with what is in the timings."""
-        graph = choices.graph
-        self.choices, self.graph, self.timings, self.feedback = choices, graph, timings, Feedback()
+        self.choices, self.timings, self.feedback = choices, timings, Feedback()
         self.known: dict[Schedule, float] = {}
         """Measured seconds, infinite where a kernel failed."""
-        for line in timings.of(str(graph.operator)):
+        for line in timings.of(str(self.graph.operator)):
             schedule = Schedule.parse(line["schedule"])
-            self._keep(schedule, line, graph.latency(schedule))
+            self._keep(schedule, line, self.graph.latency(schedule))
+
+    @property
+    def graph(self) -> ConstructionGraph:
+        """Of the operator."""
+        return self.choices.graph
 
     def seconds(self, rows: np.ndarray) -> np.ndarray:
         """Of programs int32 [N, ROW], float64 [N]; infinite where one does not fit, or failed."""

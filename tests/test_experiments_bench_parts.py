@@ -10,6 +10,7 @@ import pytest
 from experiments.benches import env_parts
 from experiments.benches.env import table, table_of_parts
 from experiments.benches.lines import Lines
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.schedule import Schedule
@@ -17,9 +18,13 @@ from gensor_gym.graph.schedule import Schedule
 TASK = {"operator": "conv2d(n=1, c=8, h=14, w=14, k=8, r=3, s=3, padding=1)", "hardware": "cascade_lake", "space": "extended"}
 
 
+def states(count: int) -> tuple[ConstructionGraph, np.ndarray]:
+    graph, rng = ConstructionGraph(*TASK.values()), np.random.default_rng(0)
+    return graph, graph.stack([graph.random_schedule(rng) for _ in range(count)])
+
+
 def test_parts_are_those_of_the_graph() -> None:
-    graph, rows = env_parts._states(TASK, 16, 0)
-    assert len({row.tobytes() for row in rows}) > 8, "states are on the way of different episodes"
+    graph, rows = states(16)
     ints, floats, sizes = graph.tables.ints, graph.tables.floats, graph.tables.sizes
     terms, latencies = np.zeros((16, NUM_TERMS)), np.zeros(16)
     env_parts._model(rows, ints, floats, terms, latencies)
@@ -32,7 +37,7 @@ def test_parts_are_those_of_the_graph() -> None:
 
 def test_a_line_has_all_parts(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     emit = Lines(tmp_path / "env.jsonl", "env")
-    env_parts.run(TASK, 8, 3, 0, emit)
+    env_parts.run(*states(8), TASK, 3, emit)
     (row,) = emit.rows
     for part in ("model_us", "mask_us", "observation_us"):
         times: dict = row[part]  # type: ignore[assignment]

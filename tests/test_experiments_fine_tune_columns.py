@@ -18,8 +18,8 @@ from omegaconf import DictConfig  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from agents.column_choices import Choices  # noqa: E402
+from agents.column_given import Given  # noqa: E402
 from agents.column_policy import load_columns  # noqa: E402
-from agents.column_room import Given  # noqa: E402
 from agents.feedback import Feedback  # noqa: E402
 from experiments import fine_tune, fine_tune_columns  # noqa: E402
 from experiments.arguments import compose  # noqa: E402

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -29,7 +30,7 @@ def run(config: DictConfig, emit: Lines) -> None:
                 arguments = {"operator": operator, "hardware": hardware, "space": space}
                 _single(arguments, settings, config.seed, emit)
                 _vector(arguments, settings, config.seed, emit)
-                env_parts.run(arguments, settings.num_envs, settings.repeats, config.seed, emit)
+                _parts(arguments, settings, config.seed, emit)
         if settings.learning.rounds > 0:
             learning.run(settings, hardware, config.seed, emit)
     sys.stdout.write(table(emit.rows) + "\n" + table_of_parts(emit.rows))
@@ -62,6 +63,15 @@ def _vector(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> No
             envs.step(row)
 
     _emit(emit, "vector", settings.num_envs, arguments, steps, repeat, settings.repeats)
+    envs.close()
+
+
+def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
+    """What parts of a step take, at states on the way of episodes."""
+    envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=settings.num_envs, **arguments)
+    _play_vector(envs, env_parts.DEEP, seed)
+    inner: Any = envs.unwrapped
+    env_parts.run(inner.graphs[0], inner.rows.copy(), arguments, settings.repeats, emit)
     envs.close()
 
 

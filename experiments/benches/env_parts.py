@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import gymnasium
 import numpy as np
 
 from experiments.benches.lines import Lines, calibration, spread
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.cpu_caches import WALK
 from gensor_gym.cost.model import latency_in
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_FEATURES, fill_dynamic
-from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import fill_mask
@@ -25,17 +25,16 @@ DEEP = 30
 """Legal actions from the start of an episode to the states that are looked at."""
 
 
-def run(arguments: dict, count: int, repeats: int, seed: int, emit: Lines) -> None:
-    """One line for a task: microseconds of processor time of each part, in turn, medians over rounds with intervals."""
-    graph, rows = _states(arguments, count, seed)
-    ints, floats, sizes = graph.tables.ints, graph.tables.floats, graph.tables.sizes
+def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: int, emit: Lines) -> None:
+    """One line for states int32 [B, ROW]: microseconds of processor time of each part, in turn, medians with intervals."""
+    count, tables = len(rows), graph.tables
+    ints, floats, sizes = tables.ints, tables.floats, tables.sizes
     terms, latencies = np.zeros((count, NUM_TERMS)), np.zeros(count)
+    masks, seen = np.zeros((count, NUM_ACTIONS), dtype=np.int8), np.zeros((count, NUM_FEATURES), dtype=np.float32)
     parts: dict[str, Callable[[], None]] = {
         "model_us": lambda: _model(rows, ints, floats, terms, latencies),
-        "mask_us": lambda: _mask(rows, ints, sizes, np.zeros((count, NUM_ACTIONS), dtype=np.int8)),
-        "observation_us": lambda: _observe(
-            rows, ints, floats, terms, latencies, np.zeros((count, NUM_FEATURES), dtype=np.float32)
-        ),
+        "mask_us": lambda: _mask(rows, ints, sizes, masks),
+        "observation_us": lambda: _observe(rows, ints, floats, terms, latencies, seen),
     }
     for work in parts.values():
         work()
@@ -49,20 +48,6 @@ def run(arguments: dict, count: int, repeats: int, seed: int, emit: Lines) -> No
             found[name].append((time.process_time() - begin) / count * 1e6)
     times = {name: spread(samples) for name, samples in found.items()}
     emit(kind="parts", num_envs=count, **arguments, **times, calibration_loop_per_second=spread(loops))
-
-
-def _states(arguments: dict, count: int, seed: int):  # noqa: ANN202
-    """The task's graph, and states int32 [count, ROW] some legal actions deep."""
-    envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=count, **arguments)
-    rng = np.random.default_rng(seed)
-    _, info = envs.reset(seed=seed)
-    for _ in range(DEEP):
-        masks = info["action_mask"].astype(bool)
-        masks[:, STOP] &= ~masks[:, 1:].any(axis=1)
-        _, _, _, _, info = envs.step(np.where(masks, rng.random(masks.shape), -1.0).argmax(axis=1))
-    graph, rows = envs.unwrapped.graphs[0], envs.unwrapped.rows.copy()  # type: ignore[attr-defined]
-    envs.close()
-    return graph, rows
 
 
 @compiled
