@@ -7,8 +7,9 @@ the session alone, which enforces its budget and remembers the best; `BudgetSpen
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -67,7 +68,12 @@ def get_strategy(name: str, **hyperparameters: object) -> Strategy:
     """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
     if name not in STRATEGIES:
         raise ValueError(f"no strategy {name!r}; strategies are {sorted(STRATEGIES)}")
-    module, _, attribute = STRATEGIES[name].partition(":")
+    return made(STRATEGIES, name, hyperparameters)
+
+
+def made(registry: Mapping[str, str], name: str, hyperparameters: Mapping[str, object]) -> Any:
+    """An object of a class in a registry of names; ValueError names unknown hyperparameters and those there are."""
+    module, _, attribute = registry[name].partition(":")
     cls = getattr(import_module(module), attribute)
     known = [field.name for field in dataclasses.fields(cls)]
     unknown = sorted(set(hyperparameters) - set(known))

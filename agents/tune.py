@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from agents.optimize import run
-from agents.strategy import Strategy, get_strategy
+from agents.strategy import Strategy, made
 from gensor_gym.measure.session import Budget, TraceRow
 from gensor_gym.measure.tuning import TuningSession, TuningSpace, load_space
 from gensor_gym.measure.tuning.values import Value
 
-STRATEGIES_OF_SPACES = ("exhaustive", "random_walk", "local_search")
-"""Strategies that use nothing of constructions. `random_walk` is a random search there."""
+STRATEGIES_OF_SPACES: dict[str, str] = {
+    "exhaustive": "agents.exhaustive:Exhaustive",
+    "random_walk": "agents.random_walk:RandomWalk",
+    "local_search": "agents.local_search:LocalSearch",
+    "annealing": "agents.tuning_annealing:TuningAnnealing",
+    "elsewhere": "agents.elsewhere:Elsewhere",
+    "policy": "agents.tuning_policy:TuningPolicy",
+}
+"""Name -> module:class of strategies that use nothing of constructions. `random_walk` is a random search there."""
+
+
+def get_strategy_of_spaces(name: str, **hyperparameters: object) -> Any:
+    """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
+    if name not in STRATEGIES_OF_SPACES:
+        raise ValueError(f"strategy {name!r} does not search recorded spaces; these do: {sorted(STRATEGIES_OF_SPACES)}")
+    return made(STRATEGIES_OF_SPACES, name, hyperparameters)
 
 
 @dataclass(frozen=True)
@@ -44,9 +59,7 @@ def tune(
     if not isinstance(space, TuningSpace):
         space = load_space(space)
     if isinstance(strategy, str):
-        if strategy not in STRATEGIES_OF_SPACES:
-            raise ValueError(f"strategy {strategy!r} does not search recorded spaces; these do: {STRATEGIES_OF_SPACES}")
-        strategy = get_strategy(strategy, **hyperparameters)
+        strategy = get_strategy_of_spaces(strategy, **hyperparameters)
     session = TuningSession(space, Budget(len(space) if trials is None else trials, seconds=seconds), timing)
     run(strategy, session, seed)
     if session.best is None:

@@ -7,72 +7,24 @@ valid as long as fingerprint, hyperparameters and policy are the same; delete th
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import hydra
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments import generalise_report
-from experiments.anytime import Search, run_search
 from experiments.commands import command_line, refusals, say_where
 from experiments.folders import make_folder
 from experiments.generalise_plan import Plan, plan_of, searches
 from experiments.generalise_scores import Study, summarise, task_of
+from experiments.lines import Kept, run_missing
 from experiments.optima import optima
 from experiments.policies import Trained, train_missing
-from experiments.pool import side_by_side
-from experiments.results import write_summary, write_text
+from experiments.results import write_summary
 from gensor_gym.exact import Certificate
-
-
-class Kept:
-    """The lines of a file of searches, by key; a torn last line is dropped."""
-
-    def __init__(self, path: Path) -> None:
-        """Read what is there."""
-        self.path = path
-        self.rows: dict[str, dict[str, Any]] = {}
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            write_text(path, whole)
-        for line in whole.splitlines():
-            row = json.loads(line)
-            self.rows[row["key"]] = row
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Append a line, which the system holds when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            left = memoryview((json.dumps(row) + "\n").encode())
-            while left:
-                left = left[os.write(descriptor, left) :]
-        finally:
-            os.close(descriptor)
-        self.rows[row["key"]] = row
-
-
-def run_missing(wanted: Sequence[Search], kept: Kept, processes: int, console: Console) -> list[dict[str, Any]]:
-    """The lines of all searches, in their order; those that are not there are made, side by side."""
-    keys = [search.key for search in wanted]
-    left = [search for search, key in zip(wanted, keys, strict=True) if key not in kept.rows]
-    if len(left) < len(wanted):
-        console.print(f"{len(wanted) - len(left)} of {len(wanted)} searches were done before.")
-    columns = (TextColumn("searches"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("", total=len(left))
-        for row in side_by_side(run_search, left, processes):
-            kept.add(row)
-            progress.advance(bar)
-    return [kept.rows[key] for key in keys]
 
 
 def certified(

@@ -21,9 +21,10 @@ from experiments import paired, transfer_report
 from experiments.anytime import Search
 from experiments.commands import command_line, refusals, say_where
 from experiments.folders import make_folder
-from experiments.generalise import Kept, certified, run_missing
+from experiments.generalise import certified
 from experiments.generalise_plan import Contender, Plan, plan_of, searches, searches_of
 from experiments.generalise_scores import Study, Task, interval, mean, task_of
+from experiments.lines import Kept, run_missing
 from experiments.policies import Trained, train_missing
 from experiments.results import write_summary
 from gensor_gym.fingerprint import fingerprint

@@ -24,8 +24,8 @@ from rich.console import Console
 from experiments.anytime import Search
 from experiments.benches.lines import machine
 from experiments.folders import make_folder
-from experiments.generalise import Kept, run_missing
 from experiments.generalise_plan import modelled
+from experiments.lines import Kept, run_missing
 from experiments.results import write_text
 from experiments.settings import short_hash
 from gensor_gym import operators

@@ -26,9 +26,10 @@ from experiments import (
 )
 from experiments.anytime import Search, constructing, run_search, spend
 from experiments.arguments import compose
-from experiments.generalise import Kept, study
+from experiments.generalise import study
 from experiments.generalise_plan import Contender, Plan, modelled, plan_of, searches, searches_of
 from experiments.generalise_scores import Study, groups_of, task_of
+from experiments.lines import Kept
 from experiments.optima import optima
 from experiments.policies import Trained
 from experiments.trainings import training_of

@@ -12,7 +12,7 @@ import numpy as np
 
 from gensor_gym.env.settings import TextSpec, check_process
 from gensor_gym.measure.tuning.files import load_space
-from gensor_gym.measure.tuning.moves import STOP, Moves
+from gensor_gym.measure.tuning.moves import STOP, Moves, moves_of
 from gensor_gym.measure.tuning.space import TIMINGS, TuningSpace
 
 NUM_FACTS = 6
@@ -87,7 +87,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         """T_cap in seconds."""
         if timing == "resample":
             check_samples(self.space)
-        self.moves = Moves(self.space)
+        self.moves = moves_of(self.space)
         self.horizon = self.moves.horizon if horizon is None else horizon
         self.action_space = gymnasium.spaces.Discrete(self.moves.number)
         features = 2 * len(self.moves.movable) + NUM_FACTS + self.moves.number
@@ -164,12 +164,16 @@ class RecordedEnv(TextSpec, gymnasium.Env):
     def _observation(self) -> np.ndarray:
         """See the class."""
         now = self._seen[self.index]
-        gains = [0.0 if t == math.inf else math.log(self.cap / t) for t in (now, self._time)]
+        gains = [0.0 if t == math.inf else max(-CLIP, min(CLIP, math.log(self.cap / t))) for t in (now, self._time)]
         left = 1.0 if self.budget is None else max(0.0, 1.0 - self.spent / self.budget)
-        incumbent = np.zeros(self._places.shape[1]) if self.incumbent is None else self._places[self.incumbent]
-        facts = [now < math.inf, self.incumbent is not None, *gains, max(0, self.remaining) / self.horizon, left]
-        parts = (self._places[self.index], incumbent, facts, self.action_masks())
-        return np.concatenate(parts).clip(-CLIP, CLIP).astype(np.float32)
+        found, movable = np.zeros(self.observation_space.shape, np.float32), self._places.shape[1]
+        found[:movable] = self._places[self.index]
+        if self.incumbent is not None:
+            found[movable : 2 * movable] = self._places[self.incumbent]
+        facts = (now < math.inf, self.incumbent is not None, *gains, max(0, self.remaining) / self.horizon, left)
+        found[2 * movable : 2 * movable + NUM_FACTS] = facts
+        found[2 * movable + NUM_FACTS :] = self.action_masks()
+        return found
 
     def _info(self) -> dict[str, Any]:
         """Mask; status and seconds of the configuration; of the incumbent time, regret, and whether it is optimal."""

@@ -41,7 +41,7 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
     return _load(os.path.abspath(path), os.fspath(path), format, unit, known.st_mtime_ns, known.st_size)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _load(full: str, source: str, format: str, unit: str | None, changed: int, size: int) -> TuningSpace:
     """See `load_space`; the last two tell versions of a file apart."""
     own = full.endswith(".parquet")

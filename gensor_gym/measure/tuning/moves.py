@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from gensor_gym.measure.tuning.space import TuningSpace
@@ -34,6 +36,8 @@ class Moves:
         self.count = int(self.parts.max()) + 1
         self.horizon = SPARE_STEPS + 2 * reach + self.count - 1
         """Steps that suffice from anywhere to anywhere, and some more."""
+        always = np.broadcast_to([True, self.count > 1], (len(space), FIRST_MOVE))
+        self._masks = np.concatenate([always, self.table >= 0], axis=1)
 
     def _connect(self, column: int, parameter: int) -> None:
         """Fill the columns of one parameter: neighbours in the order of its values among rows otherwise equal."""
@@ -72,7 +76,7 @@ class Moves:
 
     def mask(self, index: int) -> np.ndarray:
         """Legal actions at a configuration, bool [A]; `stop` always is."""
-        return np.concatenate([[True, self.count > 1], self.table[index] >= 0])
+        return self._masks[index].copy()
 
     def successor(self, index: int, action: int) -> int:
         """Where an action leads; where it is illegal, or `stop`, the configuration itself."""
@@ -88,3 +92,9 @@ class Moves:
         there = np.flatnonzero(self.parts == (self.parts[index] + 1) % self.count)
         apart = np.abs(self.space.indices[there] - self.space.indices[index]).sum(axis=1)
         return int(there[np.argmin(apart)])
+
+
+@lru_cache(maxsize=16)
+def moves_of(space: TuningSpace) -> Moves:
+    """The moves of a space, built once for all that move in it: nothing changes them."""
+    return Moves(space)

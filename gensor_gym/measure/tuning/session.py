@@ -10,7 +10,7 @@ import numpy as np
 
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
-from gensor_gym.measure.tuning.moves import STOP, Moves
+from gensor_gym.measure.tuning.moves import STOP, moves_of
 from gensor_gym.measure.tuning.space import TuningSpace
 
 
@@ -31,20 +31,20 @@ class TuningGraph:
     def __init__(self, space: TuningSpace) -> None:
         """The moves of a space."""
         self.space = space
-        self.moves = Moves(space)
+        self.moves = moves_of(space)
 
     def schedule(self, row: np.ndarray) -> Configuration:
         """The configuration of a row; KeyError where none is recorded."""
-        return self._at(self.space.place(row))
+        return self.at(self.space.place(row))
 
-    def _at(self, index: int) -> Configuration:
+    def at(self, index: int) -> Configuration:
         """The configuration at a place of the file."""
         values = self.space.configuration(index)
         return Configuration(index, ", ".join(f"{name}={value}" for name, value in values.items()))
 
     def initial(self) -> Configuration:
         """The first of the file."""
-        return self._at(0)
+        return self.at(0)
 
     def action_mask(self, configuration: Configuration) -> np.ndarray:
         """Legal actions, bool [A]."""
@@ -52,7 +52,7 @@ class TuningGraph:
 
     def transition(self, configuration: Configuration, action: int) -> Configuration:
         """The successor; an illegal action, or `stop`, returns the configuration unchanged."""
-        return self._at(self.moves.successor(configuration.index, action))
+        return self.at(self.moves.successor(configuration.index, action))
 
     def successors(self, configuration: Configuration) -> dict[int, Configuration]:
         """Legal actions except `stop`, each with the configuration it leads to."""
@@ -61,7 +61,7 @@ class TuningGraph:
 
     def random_schedule(self, rng: np.random.Generator) -> Configuration:
         """Any configuration, each equally likely."""
-        return self._at(int(rng.integers(len(self.space))))
+        return self.at(int(rng.integers(len(self.space))))
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """All configurations in the order of the file, in batches of rows."""
@@ -85,7 +85,7 @@ class TuningBackend:
 
     def __init__(self, space: TuningSpace, timing: str = "reported") -> None:
         """ValueError names the timings there are."""
-        self.space = space
+        self.space, self.timing = space, timing
         self._seconds = space.seconds(timing)
 
     def device(self, hw: object) -> str:

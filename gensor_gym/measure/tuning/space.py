@@ -107,17 +107,23 @@ class TuningSpace:
         lacking = [p.name for p in self.parameters if p.name not in configuration and len(p.values) > 1]
         if not isinstance(configuration, Mapping) or set(configuration) - set(known) or lacking:
             raise ValueError(f"configuration {configuration!r}: it takes values for {list(known)}")
-        row = []
-        for name, p in known.items():
-            at = {identity(value): i for i, value in enumerate(p.values)}
-            found = at.get(identity(configuration[name])) if name in configuration else 0
-            if found is None:
-                raise ValueError(f"{name}={configuration[name]!r} is not recorded; it is one of {list(p.values)}")
-            row.append(found)
-        index = self._places.get(tuple(row))
+        for name, value in configuration.items():
+            if identity(value) not in self._ranks[name]:
+                raise ValueError(f"{name}={value!r} is not recorded; it is one of {list(known[name].values)}")
+        index = self.find(configuration)
         if index is None:
             raise ValueError(f"configuration {dict(configuration)} is not among the {len(self)} recorded in {self.source}")
         return index
+
+    def find(self, configuration: Mapping[str, Value]) -> int | None:
+        """Place of a configuration, None where it is not recorded; a parameter left out has its first value."""
+        row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())
+        return self._places.get(tuple(row))  # type: ignore[arg-type]
+
+    @cached_property
+    def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
+        """Value -> its place among those of its parameter, by name."""
+        return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
@@ -158,8 +164,20 @@ class TuningSpace:
 
     def regret(self, index: int, timing: str = "reported") -> float:
         """log(seconds of a configuration / the best), zero where it is tied with the best, infinite where it failed."""
-        seconds = self.seconds(timing)
-        return 0.0 if self.optimal(timing)[index] else float(np.log(seconds[index] / seconds[self.best(timing)]))
+        return float(self.regrets(timing)[index])
+
+    def regrets(self, timing: str = "reported") -> np.ndarray:
+        """`regret` of every configuration, float64 [N]."""
+        if timing not in self._regrets:
+            seconds = self.seconds(timing)
+            over = np.log(seconds / seconds[self.best(timing)])
+            self._regrets[timing] = np.where(self.optimal(timing), 0.0, over)
+        return self._regrets[timing]
+
+    @cached_property
+    def _regrets(self) -> dict[str, np.ndarray]:
+        """Answers of `regrets` so far."""
+        return {}
 
     @cached_property
     def _optimal(self) -> dict[str, np.ndarray]:

@@ -1,0 +1,82 @@
+"""Searches of recorded tuning spaces: a strategy on one recording, begun so many times, as curves of the best so far."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.learned import POLICY
+from agents.optimize import run
+from agents.tune import get_strategy_of_spaces
+from experiments.lessons import digest_of
+from experiments.settings import code_digest, short_hash
+from gensor_gym.measure.session import Budget
+from gensor_gym.measure.tuning import TuningSession, load_space
+
+APART = 1_000_003
+"""Between the random streams of two seeds: more than there are repeats."""
+
+
+@dataclass(frozen=True)
+class RecordedSearch:
+    """One strategy of `agents.tune` on one file with one seed."""
+
+    kernel: str
+    device: str
+    name: str
+    """What it is called in the study."""
+    space: str
+    """The file."""
+    of: str
+    """Its name among the strategies of recorded spaces."""
+    parameters: Mapping[str, Any]
+    seed: int
+    repeats: int
+    trials: int
+    timing: str = "reported"
+
+    @property
+    def key(self) -> str:
+        """Sixteen digits of all that its outcome depends on: files and policies by what they hold, the text of the program."""
+        strategy: Any = dataclasses.asdict(get_strategy_of_spaces(self.of, **self.parameters))  # type: ignore[call-overload]
+        if folder := strategy.pop("checkpoint", None):
+            strategy["policy"] = digest_of(Path(folder) / POLICY)
+        strategy["spaces"] = [digest_of(path) for path in strategy.get("spaces", ())]
+        rest = (self.name, self.of, self.seed, self.repeats, self.trials, self.timing)
+        return short_hash([digest_of(self.space), strategy, *rest, code_digest()])
+
+
+def search_recorded(search: RecordedSearch) -> dict[str, Any]:
+    """The line of a search: `curves` has for each repeat the trials that were faster than all before, and their seconds."""
+    space = load_space(search.space)
+    strategy = get_strategy_of_spaces(search.of, **search.parameters)
+    curves = []
+    for repeat in range(search.repeats):
+        session = TuningSession(space, Budget(trials=min(search.trials, len(space))), search.timing)
+        run(strategy, session, search.seed * APART + repeat)
+        curves.append(improvements([row.seconds for row in session.trace]))
+    return {
+        "key": search.key, "kernel": search.kernel, "device": search.device, "name": search.name, "seed": search.seed,
+        "curves": curves,
+    }  # fmt: skip
+
+
+def improvements(seconds: list[float]) -> list[list[float]]:
+    """(numbers of the trials that were faster than all before, from 1 on; their seconds)."""
+    best = np.minimum.accumulate(seconds) if seconds else np.empty(0)
+    new = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]])) if seconds else np.empty(0, dtype=int)
+    return [(new + 1).tolist(), best[new].tolist()]
+
+
+def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float, cap: float) -> np.ndarray:
+    """Mean over repeats of log(T / T*) after so many trials, float64 [K]; the slowest time recorded where nothing ran yet."""
+    found = []
+    for trials, seconds in curves:
+        at = np.searchsorted(trials, checkpoints, side="right")
+        found.append(np.log(np.array([cap, *seconds])[at] / best))
+    return np.mean(found, axis=0)

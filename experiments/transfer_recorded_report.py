@@ -1,0 +1,163 @@
+"""Transfer between recorded GPUs as a page, and as figures: matrices by kernel, and regret over trials."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.ticker import FuncFormatter
+from rich.console import Console
+
+from experiments import style
+from experiments.study_report import interval_text, p_text, table
+from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, OTHERS, POLICY_OF
+
+LEAST = 0.1
+"""Per cent below which a colour is no paler."""
+WHITE_ABOVE = 12.0
+"""Per cent above which numbers are written in white."""
+
+
+def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+    """The summary as a page."""
+    at = [f"{count} trials" for count in summary["checkpoints"]]
+    groups = [("all", "all kernels"), *((kernel, kernel) for kernel in summary["kernels"])]
+    lines = [
+        "# Policies between real GPUs", "",
+        f"Complete recorded spaces of {len(summary['kernels'])} kernels, each measured on several GPUs; "
+        f"{len(summary['seeds'])} training seeds, {summary['repeats']} searches with each. Replicated: measured by others, "
+        f"read from files. {summary['date']}.", "",
+        "Regret is log(T / T*) of the best configuration so far, T* being the best recorded for the tested GPU. A trial is a "
+        "configuration that was not met before in the search, failed ones included. Means over tasks (a kernel on a GPU), seeds "
+        "and searches, in brackets 95 % intervals of a bootstrap over tasks and seeds within tasks.", "",
+    ]  # fmt: skip
+    for group, title in groups:
+        rows = summary["regret"][group]
+        tasks = sum(map(len, summary["kernels"].values())) if group == "all" else len(summary["kernels"][group])
+        lines += [f"## {title.capitalize()}, {tasks} tasks", "", *table(("search", *at), [
+            (name, *(interval_text(line, 1) for line in rows[name])) for name in summary["roles"]
+        ]), ""]  # fmt: skip
+    for key, other in (("over_reference", summary["reference"]), ("over_native", "the policy trained there")):
+        lines += [
+            f"## Less {other}", "",
+            "Paired by task and seed; p of a sign-flip test on the tasks' means, adjusted by Holm within a column.", "",
+            *table(("search", *at), [
+                (name, *(f"{interval_text(line, 1, sign=True)}, p {p_text(line['p_holm'])}" for line in found))
+                for name, found in summary[key].items()
+            ]), "",
+        ]  # fmt: skip
+    for kernel in summary["kernels"]:
+        lines += _matrix(summary, kernel)
+    lines += _spaces(summary)
+    seconds = summary["training_s"]
+    lines += [
+        f"{len(seconds)} policies, {summary['training_steps']:,} steps each: {statistics.mean(seconds):.0f} s in the mean on one "
+        f"thread ({min(seconds):.0f} to {max(seconds):.0f} s).", "",
+    ]  # fmt: skip
+    return "\n".join([*lines, *(f"![{name}]({name})\n" for name in figures)])
+
+
+def _rows(summary: dict[str, Any], kernel: str) -> list[str]:
+    """Searches of a matrix from top to bottom."""
+    devices = summary["kernels"][kernel]
+    policies = [POLICY_OF + name for name in (*devices, OTHERS)]
+    return [*policies, FROM_BEST, *(BEST_OF + name for name in (*devices, OTHERS)), *summary["strategies"]]
+
+
+def _values(summary: dict[str, Any], kernel: str) -> np.ndarray:
+    """Per cent of regret at the trials shown, float64 [rows, devices]; nan where a device would be its own other."""
+    place, cells = summary["checkpoints"].index(summary["shown"]), summary["matrix"][kernel]
+    found = [[cells[on].get(name) for on in summary["kernels"][kernel]] for name in _rows(summary, kernel)]
+    return 100 * np.array([[np.nan if one is None else one[place] for one in row] for row in found])
+
+
+def _matrix(summary: dict[str, Any], kernel: str) -> list[str]:
+    """A kernel's matrix in words; bold is trained there."""
+    devices, rows, values = summary["kernels"][kernel], _rows(summary, kernel), _values(summary, kernel)
+
+    def cell(i: int, j: int) -> str:
+        text = "" if np.isnan(values[i, j]) else f"{values[i, j]:.1f} %"
+        return f"**{text}**" if rows[i] == POLICY_OF + devices[j] else text
+
+    return [
+        f"## {kernel.capitalize()}: matrix after {summary['shown']} trials", "",
+        *table(("search", *(f"tested on {name}" for name in devices)), [
+            (name, *(cell(i, j) for j in range(len(devices)))) for i, name in enumerate(rows)
+        ]), "",
+    ]  # fmt: skip
+
+
+def _spaces(summary: dict[str, Any]) -> list[str]:
+    """What was recorded."""
+    rows = [
+        (kernel, about["device"], str(about["configurations"]), str(about["ran"]), str(about["within_5"]),
+         f"{about['slowest']:.1f}")
+        for kernel, devices in summary["spaces"].items() for about in devices.values()
+    ]  # fmt: skip
+    head = ("kernel", "device", "configurations", "ran well", "within 5 % of the best", "slowest over best")
+    return ["## Spaces", "", *table(head, rows), ""]
+
+
+def show(console: Console, summary: dict[str, Any]) -> None:
+    """Mean regrets over all tasks."""
+    counts = ", ".join(map(str, summary["checkpoints"]))
+    console.print(f"Mean regret after {counts} trials, all tasks:", highlight=False)
+    for name, found in summary["regret"]["all"].items():
+        values = " ".join(f"{100 * line['mean']:7.1f} %" for line in found)
+        console.print(f"  {name:45s}{values}", highlight=False, soft_wrap=True)
+
+
+def draw(summary: dict[str, Any], folder: Path) -> list[str]:
+    """Matrices and curves; returns the files' names."""
+    found = [_draw_matrix(summary, kernel, folder / f"matrix_{kernel}.png") for kernel in summary["kernels"]]
+    return [_draw_curves(summary, folder / "curves.png"), *found]
+
+
+def _draw_matrix(summary: dict[str, Any], kernel: str, path: Path) -> str:
+    """A heat map: searches in rows, tested GPUs in columns."""
+    devices, rows, values = summary["kernels"][kernel], _rows(summary, kernel), _values(summary, kernel)
+    with plt.rc_context({**style.RC, "axes.grid": False}):
+        figure, axes = plt.subplots(figsize=(2.6 + 0.8 * len(devices), 1.1 + 0.3 * len(rows)))
+        colours = LogNorm(LEAST, max(100.0, float(np.nanmax(values))))
+        image = axes.imshow(np.maximum(values, LEAST), cmap="viridis_r", norm=colours, aspect="auto")
+        for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
+            weight = "bold" if rows[i] == POLICY_OF + devices[j] else "normal"
+            colour = "white" if values[i, j] > WHITE_ABOVE else style.INK
+            axes.text(j, i, f"{values[i, j]:.1f}", ha="center", va="center", color=colour, fontweight=weight)
+        for line in (len(devices) + 2, 2 * len(devices) + 3):
+            axes.axhline(line - 0.5, color="white", linewidth=4)
+        axes.set_xticks(range(len(devices)), [name.replace("_", " ") for name in devices])
+        axes.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("tested on")
+        axes.set_title(f"{kernel}: mean regret after {summary['shown']} trials, %")
+        figure.colorbar(image, ax=axes, format="%g", fraction=0.04)
+        return style.save(figure, path)
+
+
+def _draw_curves(summary: dict[str, Any], path: Path) -> str:
+    """Mean regret over trials by kernel."""
+    kernels, counts = list(summary["kernels"]), summary["checkpoints"]
+    looks = style.look(summary["roles"])
+    with plt.rc_context(style.RC):
+        figure, all_axes = plt.subplots(1, len(kernels), figsize=(0.4 + 3.1 * len(kernels), 3.2), squeeze=False)
+        for axes, kernel in zip(all_axes[0], kernels, strict=True):
+            for name in summary["roles"]:
+                colour, marker = looks[name]
+                means = [max(LEAST, 100 * line["mean"]) for line in summary["regret"][kernel][name]]
+                axes.plot(counts, means, color=colour, marker=marker, markersize=4, label=name.replace("_", " "))
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xticks(counts, [str(count) for count in counts])
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+            axes.set_title(kernel)
+            axes.set_xlabel("trials")
+        all_axes[0][0].set_ylabel(f"mean regret (below {LEAST:g} % drawn there)")
+        handles, labels = all_axes[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=3)
+        return style.save(figure, path)

@@ -1,0 +1,37 @@
+"""A space as a small file: the median of each configuration's raw samples in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gensor_gym.measure.tuning import kernel_tuner
+from gensor_gym.measure.tuning.convert import FAILURE, INVALIDITY
+from gensor_gym.measure.tuning.space import TuningSpace
+
+DIGITS = 5
+"""Of a time: far below what two timings of one kernel differ by."""
+
+
+def compacted(space: TuningSpace) -> TuningSpace:
+    """The space without raw samples, charges and whatever else its file says: `save_space` writes a cache of a few bytes each.
+
+    What is reported there is the median here. Statuses other than OK become those that a cache has words for. Without samples
+    nothing is tied with the best but what is as fast, and a trial is charged one run. ValueError where no key can tell two
+    configurations apart.
+    """
+    names = [p.name for p in space.parameters]
+    seconds = space.seconds("median")
+    cache: dict[str, Any] = {}
+    for i, status in enumerate(space.status):
+        key = ",".join(str(value) for value in space.configuration(i).values())
+        if key in cache:
+            raise ValueError(f"{space.source}: two configurations have the key {key!r}, which a cache cannot hold")
+        if space.ok[i]:
+            cache[key] = {"time": float(f"{seconds[i] * 1e3:.{DIGITS}g}")}
+        else:
+            cache[key] = {"__error__": FAILURE.get(INVALIDITY.get(status, ""), "RuntimeFailedConfig")}
+    document = {
+        "device_name": space.device, "kernel_name": space.kernel, "tune_params_keys": names,
+        "tune_params": {p.name: list(p.values) for p in space.parameters}, "objective": "time", "cache": cache,
+    }  # fmt: skip
+    return kernel_tuner.space_of(document, space.source)
