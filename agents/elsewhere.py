@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +31,9 @@ class Elsewhere:
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Down the order until the budget is spent."""
-        space = session.graph.space  # type: ignore[attr-defined]
-        for index in order(space, [load_space(path) for path in self.spaces], self.timing):
-            session.measure([session.graph.at(int(index))])  # type: ignore[attr-defined]
+        graph: Any = session.graph
+        for index in order(graph.space, [load_space(path) for path in self.spaces], self.timing):
+            session.measure([graph.at(int(index))])
 
 
 def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "reported") -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from agents.optimize import run
 from agents.strategy import Strategy, made
@@ -23,7 +22,7 @@ STRATEGIES_OF_SPACES: dict[str, str] = {
 """Name -> module:class of strategies that use nothing of constructions. `random_walk` is a random search there."""
 
 
-def get_strategy_of_spaces(name: str, **hyperparameters: object) -> Any:
+def get_strategy_of_spaces(name: str, **hyperparameters: object) -> Strategy:
     """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
     if name not in STRATEGIES_OF_SPACES:
         raise ValueError(f"strategy {name!r} does not search recorded spaces; these do: {sorted(STRATEGIES_OF_SPACES)}")
@@ -58,10 +57,9 @@ def tune(
     """
     if not isinstance(space, TuningSpace):
         space = load_space(space)
-    if isinstance(strategy, str):
-        strategy = get_strategy_of_spaces(strategy, **hyperparameters)
+    chosen = get_strategy_of_spaces(strategy, **hyperparameters) if isinstance(strategy, str) else strategy
     session = TuningSession(space, Budget(len(space) if trials is None else trials, seconds=seconds), timing)
-    run(strategy, session, seed)
+    run(chosen, session, seed)
     if session.best is None:
         raise RuntimeError(f"no configuration of {space.source} ran well in {session.trials} trials")
     found = session.best[0].index  # type: ignore[attr-defined]

@@ -42,7 +42,9 @@ class TuningPolicy:
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Episodes until the budget is spent, or nothing new is met."""
         learner, model, card = self._load()
-        env = RecordedEnv(session.graph.space, timing=session.backend.timing, **card["env"])  # type: ignore[attr-defined]
+        graph: Any = session.graph
+        backend: Any = session.backend
+        env = RecordedEnv(graph.space, timing=backend.timing, **card["env"])
         check_fits(model, env, self.checkpoint)
         starts = [] if self.starts == "random" else [best for best in card["best"] if env.space.find(best) is not None]
         idle = 0
@@ -51,7 +53,7 @@ class TuningPolicy:
             options = {"configuration": starts.pop(0)} if starts else None
             observation, _ = env.reset(seed=int(rng.integers(2**31)), options=options)
             while not ended:
-                session.measure([session.graph.at(env.index)])  # type: ignore[attr-defined]
+                session.measure([graph.at(env.index)])
                 logits = learner.logits(model, observation[None], env.action_masks()[None])[0]
                 drawn = logits / self.temperature + rng.gumbel(size=len(logits))
                 observation, _, ended, _, _ = env.step(int(np.argmax(drawn)))

@@ -105,8 +105,8 @@ class RecordedPlan:
                 yield dataclasses.replace(one, name=name, of=name, parameters=values)
         for device in (*(one for one in devices if one != task.device), OTHERS):
             files = self.others(task) if device == OTHERS else [self.file(task.kernel, device)]
-            given = {"spaces": files, "timing": self.timing}
-            yield dataclasses.replace(plain, name=BEST_OF + device, of="elsewhere", parameters=given, repeats=1)
+            order: dict[str, Any] = {"spaces": files, "timing": self.timing}
+            yield dataclasses.replace(plain, name=BEST_OF + device, of="elsewhere", parameters=order, repeats=1)
 
 
 def plan_of(config: DictConfig) -> RecordedPlan:

@@ -15,7 +15,6 @@ from rich.console import Console
 from agents import get_strategy
 from agents.watched import Curve, WatchedGraph
 from experiments import (
-    generalise,
     generalise_costs,
     generalise_report,
     generalise_scores,
@@ -242,7 +241,7 @@ def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: 
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"torn')  # a write that a kill interrupted
     made: list = []
-    monkeypatch.setattr(generalise, "side_by_side", lambda work, left, processes: made.extend(left) or [])
+    monkeypatch.setattr("experiments.lines.side_by_side", lambda work, left, processes: made.extend(left) or [])
     again = study(plan, Console(quiet=True))
     assert made == [] and path.read_bytes() == whole
     assert again["policies"] == summary["policies"] and again["strategies"] == summary["strategies"]

@@ -26,10 +26,9 @@ def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
             (tmp_path / f"{name}{seed}" / "card.json").write_text(json.dumps(card))
     overrides = [
         f"operators=['{GEMM}','{GEMV}']", "env.hardware=[h200,t4]", "seeds=[0,1]", "evaluations=400", "processes=1",
-        "resamples=40", f"output={tmp_path / 'out'}", "policies.ppo_successors.best_of=4",
-        f"policies.ppo_successors.folder='{tmp_path}/{{hardware}}{{seed}}'", "policies.ppo_successors.parameters={}",
-        "~policies.ppo_successors.train",
-        "++strategies.markov={walkers: 1, steps: 8, refiners: 0, descents: 0}",
+        "resamples=40", f"output={tmp_path / 'out'}", "~policies.columns",
+        f"+policies.p={{of: ppo, best_of: 4, folder: '{tmp_path}/{{hardware}}{{seed}}'}}",
+        "++strategies.markov={walkers: 1, steps: 8, refiners: 0, descents: 0}", "~strategies.model_annealing",
     ]  # fmt: skip
     plans = plans_of(compose(overrides, name="transfer"))
     summary = transfer(plans, Console(quiet=True))
@@ -73,4 +72,4 @@ def test_a_matrix_of_one_is_refused() -> None:
     with pytest.raises(ValueError, match="expected a list of two or more"):
         plans_of(compose(["env.hardware=[h200]"], name="transfer"))
     with pytest.raises(ValueError, match="one kind of policy"):
-        plans_of(compose(["+policies.other=${policies.ppo_successors}"], name="transfer"))
+        plans_of(compose(["+policies.other=${policies.columns}"], name="transfer"))

@@ -37,7 +37,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         f"experiments/{name}.py"
         for name in (
             "arguments", "bench", "compare", "fine_tune", "generalise", "learn_correction", "peers/tvm", "record", "reproduce",
-            "study", "sweep_table", "train", "transfer", "tune", "tune_evaluations",
+            "study", "sweep_table", "train", "train_recorded", "transfer", "transfer_recorded", "tune", "tune_evaluations",
         )  # fmt: skip
     ),
     "sb3_contrib": (
@@ -51,6 +51,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/learning.py",
         "experiments/checkpoints.py",
         "experiments/fine_tune_walk.py",
+        "experiments/lessons.py",
         "experiments/train_walk.py",
         "experiments/watch.py",
     ),
@@ -70,6 +71,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/learning.py",
         "experiments/checkpoints.py",
         "experiments/fine_tune_columns.py",
+        "experiments/lessons.py",
         "experiments/train.py",
         "experiments/train_columns.py",
         "gensor_gym/measure/torch_baseline.py",

@@ -123,7 +123,11 @@ def test_exhaustive_finds_the_best(path: Path) -> None:
         assert found.configuration == {k: v for k, v in read(DATA / "best.json").items() if k != "time"}
 
 
-@pytest.mark.parametrize("name", STRATEGIES_OF_SPACES)
+PLAIN = [name for name in STRATEGIES_OF_SPACES if name not in ("elsewhere", "policy")]
+"""Strategies that know nothing beforehand; for the others see tests/test_recorded_policies.py."""
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_a_seed_decides_and_budgets_hold(name: str) -> None:
     one, two = (tune(CACHE, name, trials=8, seed=3) for _ in range(2))
     assert one == two and len(one.trace) == 8 and one.regret >= 0.0

@@ -90,8 +90,8 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         self.moves = moves_of(self.space)
         self.horizon = self.moves.horizon if horizon is None else horizon
         self.action_space = gymnasium.spaces.Discrete(self.moves.number)
-        features = 2 * len(self.moves.movable) + NUM_FACTS + self.moves.number
-        self.observation_space = gymnasium.spaces.Box(-CLIP, CLIP, (features,), np.float32)
+        self._features = 2 * len(self.moves.movable) + NUM_FACTS + self.moves.number
+        self.observation_space = gymnasium.spaces.Box(-CLIP, CLIP, (self._features,), np.float32)
         self._places = places(self.space, self.moves)
         self._running = False
 
@@ -166,7 +166,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         now = self._seen[self.index]
         gains = [0.0 if t == math.inf else max(-CLIP, min(CLIP, math.log(self.cap / t))) for t in (now, self._time)]
         left = 1.0 if self.budget is None else max(0.0, 1.0 - self.spent / self.budget)
-        found, movable = np.zeros(self.observation_space.shape, np.float32), self._places.shape[1]
+        found, movable = np.zeros(self._features, np.float32), self._places.shape[1]
         found[:movable] = self._places[self.index]
         if self.incumbent is not None:
             found[movable : 2 * movable] = self._places[self.incumbent]

@@ -4,8 +4,9 @@ A *tuning space* is a table: parameters, the configurations that were tried, and
 up with the `recorded` backend, which holds timings of this project's own schedules.
 """
 
+from gensor_gym.measure.tuning.compact import compacted
 from gensor_gym.measure.tuning.files import load_space, save_space
 from gensor_gym.measure.tuning.session import TuningSession
 from gensor_gym.measure.tuning.space import Parameter, TuningSpace
 
-__all__ = ["Parameter", "TuningSession", "TuningSpace", "load_space", "save_space"]
+__all__ = ["Parameter", "TuningSession", "TuningSpace", "compacted", "load_space", "save_space"]

@@ -21,15 +21,16 @@ def compacted(space: TuningSpace) -> TuningSpace:
     """
     names = [p.name for p in space.parameters]
     seconds = space.seconds("median")
+    keys_tell = all("," not in str(value) for p in space.parameters for value in p.values)
     cache: dict[str, Any] = {}
     for i, status in enumerate(space.status):
-        key = ",".join(str(value) for value in space.configuration(i).values())
+        configuration = space.configuration(i)
+        key = ",".join(map(str, configuration.values()))
         if key in cache:
             raise ValueError(f"{space.source}: two configurations have the key {key!r}, which a cache cannot hold")
-        if space.ok[i]:
-            cache[key] = {"time": float(f"{seconds[i] * 1e3:.{DIGITS}g}")}
-        else:
-            cache[key] = {"__error__": FAILURE.get(INVALIDITY.get(status, ""), "RuntimeFailedConfig")}
+        failure = FAILURE.get(INVALIDITY.get(status, ""), "RuntimeFailedConfig")
+        found = {"time": float(f"{seconds[i] * 1e3:.{DIGITS}g}")} if space.ok[i] else {"__error__": failure}
+        cache[key] = found if keys_tell else {**configuration, **found}
     document = {
         "device_name": space.device, "kernel_name": space.kernel, "tune_params_keys": names,
         "tune_params": {p.name: list(p.values) for p in space.parameters}, "objective": "time", "cache": cache,
