@@ -57,6 +57,12 @@ class Lesson:
             raise ValueError(f"num_envs is {self.num_envs}; expected {len(self.spaces)}, one for each space, or more")
 
     @property
+    def config(self) -> dict[str, Any]:
+        """Its settings as text and numbers, files by name: what `experiments.report` tells curves apart by."""
+        names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
+        return {"spaces": names, "agent": dict(self.agent), "env": dict(self.env), "steps": self.steps, "seed": self.seed}
+
+    @property
     def identity(self) -> dict[str, Any]:
         """Everything that the policy depends on: of files what they hold and not where they lie."""
         return {
@@ -126,7 +132,7 @@ def learn(lesson: Lesson, folder: Path) -> dict[str, Any]:
     model.learn(lesson.steps, callback=curve)
     spaces = [env.space for env in envs.envs[: len(lesson.spaces)]]  # type: ignore[attr-defined]
     card = {
-        "agent": lesson.agent["name"], "env": dict(lesson.env), "lesson": lesson.identity, "spaces": list(lesson.spaces),
+        "agent": lesson.agent["name"], "env": dict(lesson.env), "lesson": lesson.identity, "config": lesson.config,
         "devices": [space.device for space in spaces], "kernel": spaces[0].kernel,
         "best": [space.configuration(space.best(lesson.timing)) for space in spaces], "training_steps": model.num_timesteps,
         "training_seconds": round(time.perf_counter() - begin, 1), "date": datetime.date.today().isoformat(),

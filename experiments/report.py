@@ -60,21 +60,23 @@ def make_page(folders: list[Path], title: str) -> Page:
 
 
 def learning(folders: list[Path]) -> str:
-    """Figure and table of all training runs, those of one hardware model together."""
+    """Figure and table of all training runs, those of one hardware model, or of one recorded kernel, together."""
     runs = [curves.read_run(folder) for folder in folders]
     parts = []
-    for hardware in sorted({_hardware(run) for run in runs}):
-        groups = curves.group(run for run in runs if _hardware(run) == hardware)
+    for place in sorted({_place(run) for run in runs}):
+        groups = curves.group(run for run in runs if _place(run) == place)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "curves.png"
             curves.draw(groups, path)
-            parts.append(f"<h3>{hardware}</h3>{image(path, f'learning curves on {hardware}')}")
+            parts.append(f"<h3>{place}</h3>{image(path, f'learning curves on {place}')}")
         parts.append(table(HEAD, curves.rows(groups)))
     return "".join(parts)
 
 
-def _hardware(run: curves.Run) -> str:
-    """The hardware model a run was trained on."""
+def _place(run: curves.Run) -> str:
+    """The hardware model that a run was trained on, or the kernel whose recordings it learned in."""
+    if "kernel" in run.card:
+        return f"recordings of {run.card['kernel']}"
     return str(run.card.get("config", {}).get("env", {}).get("hardware", "hardware not stated"))
 
 
