@@ -18,7 +18,7 @@ from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, OTHERS, POLIC
 
 LEAST = 0.1
 """Per cent below which a colour is no paler."""
-WHITE_ABOVE = 12.0
+WHITE_ABOVE = 5.0
 """Per cent above which numbers are written in white."""
 
 
