@@ -20,24 +20,26 @@ class Elsewhere:
     """Measure configurations in the order of their mean log regret on the devices of `spaces`; those not recorded there never."""
 
     spaces: Sequence[str] = ()
-    """Files of the same kernel on other devices."""
-    timing: str = "reported"
-    """Statistic of their times."""
+    """Files of the same kernel on other devices; their times are taken as the session takes its own."""
 
     def __post_init__(self) -> None:
         """ValueError where there is nothing to learn from."""
-        if isinstance(self.spaces, str) or not self.spaces:
+        if not isinstance(self.spaces, Sequence) or isinstance(self.spaces, str) or not self.spaces:
             raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more of the same kernel elsewhere")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Down the order until the budget is spent."""
         graph: Any = session.graph
-        for index in order(graph.space, [load_space(path) for path in self.spaces], self.timing):
+        backend: Any = session.backend
+        for index in order(graph.space, [load_space(path) for path in self.spaces], backend.timing):
             session.measure([graph.at(int(index))])
 
 
 def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "reported") -> np.ndarray:
-    """Places in `space` of the configurations that all `others` have, best there first, int64; ties in the order of the file."""
+    """Places in `space` of the configurations that all `others` have, best there first, int64; ties in the order of the file.
+
+    ValueError where the parameters differ, or no configuration is recorded on all.
+    """
     names = [p.name for p in space.parameters]
     total = np.zeros(len(space))
     for other in others:
@@ -48,7 +50,10 @@ def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "repo
         regrets[~other.ok] = SLOWEST * regrets[other.ok].max()
         total += [_regret(other, regrets, space.configuration(i)) for i in range(len(space))]
     ranked = np.argsort(total, kind="stable")
-    return ranked[np.isfinite(total[ranked])]
+    found = ranked[np.isfinite(total[ranked])]
+    if not len(found):
+        raise ValueError(f"{space.source} has no configuration that is recorded in all of {[one.source for one in others]}")
+    return found
 
 
 def _regret(other: TuningSpace, regrets: np.ndarray, configuration: dict) -> float:

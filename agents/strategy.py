@@ -68,10 +68,10 @@ def get_strategy(name: str, **hyperparameters: object) -> Strategy:
     """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
     if name not in STRATEGIES:
         raise ValueError(f"no strategy {name!r}; strategies are {sorted(STRATEGIES)}")
-    return made(STRATEGIES, name, hyperparameters)
+    return build(STRATEGIES, name, hyperparameters)
 
 
-def made(registry: Mapping[str, str], name: str, hyperparameters: Mapping[str, object]) -> Any:
+def build(registry: Mapping[str, str], name: str, hyperparameters: Mapping[str, object]) -> Any:
     """An object of a class in a registry of names; ValueError names unknown hyperparameters and those there are."""
     module, _, attribute = registry[name].partition(":")
     cls = getattr(import_module(module), attribute)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from agents.optimize import run
-from agents.strategy import Strategy, made
+from agents.strategy import Strategy, build
 from gensor_gym.measure.session import Budget, TraceRow
 from gensor_gym.measure.tuning import TuningSession, TuningSpace, load_space
 from gensor_gym.measure.tuning.values import Value
@@ -26,7 +26,7 @@ def get_strategy_of_spaces(name: str, **hyperparameters: object) -> Strategy:
     """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
     if name not in STRATEGIES_OF_SPACES:
         raise ValueError(f"strategy {name!r} does not search recorded spaces; these do: {sorted(STRATEGIES_OF_SPACES)}")
-    return made(STRATEGIES_OF_SPACES, name, hyperparameters)
+    return build(STRATEGIES_OF_SPACES, name, hyperparameters)
 
 
 @dataclass(frozen=True)

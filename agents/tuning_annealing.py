@@ -1,4 +1,4 @@
-"""Simulated annealing by measurement in a recorded space: the strongest of the plain searches there."""
+"""Simulated annealing by measurement in a recorded space (Kirkpatrick et al., Science 220, 1983)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ class TuningAnnealing:
     """New trials in which it falls, geometrically; then the chain ends."""
     patience: int = 60
     """Steps in a row without a new trial, after which a chain ends; so many such chains, and the space counts as exhausted."""
+
+    def __post_init__(self) -> None:
+        """ValueError names a value that no chain could have."""
+        for name in ("starts", "reach", "steps", "patience"):
+            if type(value := getattr(self, name)) is not int or value < 1:
+                raise ValueError(f"{name} is {value!r}: expected a whole number, 1 or more")
+        if not self.hot >= self.cold > 0:
+            raise ValueError(f"hot={self.hot}, cold={self.cold}: expected hot >= cold > 0")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Chain after chain."""

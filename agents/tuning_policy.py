@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from agents.learned import POLICY, read_card
+from agents.learned import CARD, POLICY, read_card
 from agents.learners import get_learner
 from gensor_gym.env.recorded import RecordedEnv
 from gensor_gym.measure.session import Session
+from gensor_gym.measure.tuning import TuningSpace
 
 STARTS = ("best", "random")
 
@@ -44,8 +45,8 @@ class TuningPolicy:
         learner, model, card = self._load()
         graph: Any = session.graph
         backend: Any = session.backend
+        check_fits(card, graph.space, self.checkpoint)
         env = RecordedEnv(graph.space, timing=backend.timing, **card["env"])
-        check_fits(model, env, self.checkpoint)
         starts = [] if self.starts == "random" else [best for best in card["best"] if env.space.find(best) is not None]
         idle = 0
         while idle < self.patience:
@@ -62,21 +63,21 @@ class TuningPolicy:
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
         """Learner, model and card."""
         folder = Path(self.checkpoint)
-        if not (folder / POLICY).exists():
+        card = read_card(folder) if (folder / POLICY).exists() and (folder / CARD).exists() else {}
+        if "parameters" not in card:
             raise FileNotFoundError(
-                f"no policy at {folder / POLICY}; train one with: "
+                f"no policy of recorded spaces in {folder}; train one with: "
                 "python -m experiments.train_recorded 'spaces=[FILE]' output=FOLDER"
             )
-        card = read_card(folder)
         learner = get_learner(card["agent"])
         return learner, learner.load(folder / POLICY, None), card
 
 
-def check_fits(model: Any, env: RecordedEnv, checkpoint: str) -> None:
-    """ValueError where a policy was learned on other parameters than an environment's."""
-    found = (model.observation_space.shape, int(model.action_space.n))
-    if found != (asked := (env.observation_space.shape, env.moves.number)):
+def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
+    """ValueError where a policy was learned on other parameters, or other values of them, than a space has."""
+    learned = [(name, tuple(values)) for name, values in card["parameters"]]
+    if learned != space.movable:
         raise ValueError(
-            f"policy {checkpoint} sees {found[0]} and has {found[1]} actions; {env.space.source} shows {asked[0]} and has "
-            f"{asked[1]}: expected a space with the parameters that it learned on"
+            f"policy {checkpoint} learned on parameters {learned}, {space.source} has {space.movable}: expected a space with the "
+            "same ones"
         )

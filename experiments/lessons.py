@@ -22,11 +22,15 @@ from agents.learners import get_learner
 from experiments.results import whole, write_text
 from experiments.settings import short_hash
 from experiments.watch import CURVE
+from gensor_gym.env import RECORDED
 from gensor_gym.env.recorded import RecordedEnv
 from gensor_gym.measure.tuning import TuningSpace, load_space
+from gensor_gym.measure.tuning.space import TIMINGS
 
 AGENTS = ("ppo", "a2c")
 """Those that learn from masks alone, without anything of constructions."""
+PROCESS = ("horizon", "discount", "step_cost", "shaping")
+"""Arguments of the environment that a lesson may set."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Lesson:
     agent: Mapping[str, Any]
     """Settings of `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `RecordedEnv` beside space and timing."""
+    """Arguments of `RecordedEnv`, of those in PROCESS."""
     timing: str = "reported"
     steps: int = 200_000
     num_envs: int = 32
@@ -50,9 +54,16 @@ class Lesson:
             raise ValueError(f"agent {self.agent.get('name')!r} does not learn in recorded spaces; these do: {AGENTS}")
         if isinstance(self.spaces, str) or not self.spaces:
             raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more")
-        for name in ("steps", "num_envs"):
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise ValueError(f"{name} is {value!r}; expected a whole number, 1 or more")
+        if not isinstance(self.env, Mapping) or set(self.env) - set(PROCESS):
+            raise ValueError(f"env is {self.env!r}: expected values for some of {PROCESS}")
+        if self.timing not in TIMINGS:
+            raise ValueError(f"timing {self.timing!r}: expected one of {TIMINGS}")
+        layers, batch = self.agent.get("net_arch"), self.agent.get("batch_size", 1)
+        if not isinstance(layers, list) or not all(type(width) is int and width > 0 for width in [*layers, batch]):
+            raise ValueError(f"agent.net_arch {layers!r}, agent.batch_size {batch!r}: expected widths in a list, and 1 or more")
+        for name, least in (("steps", 1), ("num_envs", 1), ("seed", 0)):
+            if type(value := getattr(self, name)) is not int or value < least:
+                raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more")
         if self.num_envs < len(self.spaces):
             raise ValueError(f"num_envs is {self.num_envs}; expected {len(self.spaces)}, one for each space, or more")
 
@@ -60,15 +71,15 @@ class Lesson:
     def config(self) -> dict[str, Any]:
         """Its settings as text and numbers, files by name: what `experiments.report` tells curves apart by."""
         names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
-        return {"spaces": names, "agent": dict(self.agent), "env": dict(self.env), "steps": self.steps, "seed": self.seed}
+        return {
+            "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,
+            "num_envs": self.num_envs, "seed": self.seed,
+        }  # fmt: skip
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that the policy depends on: of files what they hold and not where they lie."""
-        return {
-            "recordings": [digest_of(path) for path in self.spaces], "agent": dict(self.agent), "env": dict(self.env),
-            "timing": self.timing, "steps": self.steps, "num_envs": self.num_envs, "seed": self.seed,
-        }  # fmt: skip
+        """Everything that the policy depends on: of files what they hold, not where they lie; of the environment its version."""
+        return {**self.config, "spaces": [digest_of(path) for path in self.spaces], "environment": RECORDED}
 
 
 class RecordedVecEnv(DummyVecEnv):
@@ -106,12 +117,11 @@ class Curve(BaseCallback):
 
 def check_alike(spaces: list[TuningSpace]) -> None:
     """ValueError where parameters of more than one value differ: a policy would see other things, or have other actions."""
-    known = [{p.name: p.values for p in space.parameters if len(p.values) > 1} for space in spaces]
-    for space, found in zip(spaces, known, strict=True):
-        if list(found.items()) != list(known[0].items()):
+    for space in spaces:
+        if space.movable != spaces[0].movable:
             raise ValueError(
-                f"{space.source} has parameters {found}, {spaces[0].source} has {known[0]}: a policy takes spaces with the same "
-                "ones in the same order"
+                f"{space.source} has parameters {space.movable}, {spaces[0].source} has {spaces[0].movable}: a policy takes "
+                "spaces with the same ones in the same order"
             )
 
 
@@ -122,7 +132,6 @@ def learn(lesson: Lesson, folder: Path) -> dict[str, Any]:
     """
     if (card := known_card(lesson, folder)) is not None:
         return card
-    (folder / CARD).unlink(missing_ok=True)
     torch.set_num_threads(1)
     begin, learner, curve = time.perf_counter(), get_learner(lesson.agent["name"]), Curve()
     envs = RecordedVecEnv(lesson)
@@ -133,12 +142,14 @@ def learn(lesson: Lesson, folder: Path) -> dict[str, Any]:
     spaces = [env.space for env in envs.envs[: len(lesson.spaces)]]  # type: ignore[attr-defined]
     card = {
         "agent": lesson.agent["name"], "env": dict(lesson.env), "lesson": lesson.identity, "config": lesson.config,
+        "parameters": [[name, list(values)] for name, values in spaces[0].movable],
         "devices": [space.device for space in spaces], "kernel": spaces[0].kernel,
         "best": [space.configuration(space.best(lesson.timing)) for space in spaces], "training_steps": model.num_timesteps,
         "training_seconds": round(time.perf_counter() - begin, 1), "date": datetime.date.today().isoformat(),
     }  # fmt: skip
     buffer = io.BytesIO()
     model.save(buffer, exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
+    (folder / CARD).unlink(missing_ok=True)  # of a policy that this one takes the place of
     whole(folder / POLICY, lambda temporary: temporary.write_bytes(buffer.getvalue()))
     write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in curve.rows))
     write_text(folder / CARD, json.dumps(card, indent=1) + "\n")
@@ -161,5 +172,5 @@ def known_card(lesson: Lesson, folder: Path) -> dict[str, Any] | None:
 def digest_of(path: str | Path) -> str:
     """Sixteen digits of what a file holds; ValueError where there is none."""
     if not Path(path).is_file():
-        raise ValueError(f"no file {str(path)!r}: expected a recorded space")
+        raise ValueError(f"no file {str(path)!r}")
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]

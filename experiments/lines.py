@@ -63,12 +63,12 @@ def run_missing(
     left = [search for search, key in zip(wanted, keys, strict=True) if key not in kept.rows]
     if len(left) < len(wanted):
         console.print(f"{len(wanted) - len(left)} of {len(wanted)} searches were done before.")
-    for row in bar(console, "searches", side_by_side(work, left, processes), len(left)):
+    for row in with_bar(console, "searches", side_by_side(work, left, processes), len(left)):
         kept.add(row)
     return [kept.rows[key] for key in keys]
 
 
-def bar(console: Console, name: str, found: Iterable[Found], total: int) -> Iterator[Found]:
+def with_bar(console: Console, name: str, found: Iterable[Found], total: int) -> Iterator[Found]:
     """What is found, as it comes, with a bar of how many there are of the total."""
     columns = (TextColumn(name), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:

@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from agents.learned import POLICY
+from agents.learned import CARD, POLICY
 from agents.optimize import run
 from agents.tune import get_strategy_of_spaces
 from experiments.lessons import digest_of
 from experiments.settings import code_digest, short_hash
 from gensor_gym.measure.session import Budget
 from gensor_gym.measure.tuning import TuningSession, load_space
-
-APART = 1_000_003
-"""Between the random streams of two seeds: more than there are repeats."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +42,14 @@ class RecordedSearch:
         """Sixteen digits of all that its outcome depends on: files and policies by what they hold, the text of the program."""
         strategy: Any = dataclasses.asdict(get_strategy_of_spaces(self.of, **self.parameters))  # type: ignore[call-overload]
         if folder := strategy.pop("checkpoint", None):
-            strategy["policy"] = digest_of(Path(folder) / POLICY)
+            strategy["policy"] = [digest_of(Path(folder) / name) for name in (POLICY, CARD)]
         strategy["spaces"] = [digest_of(path) for path in strategy.get("spaces", ())]
-        rest = (self.name, self.of, self.seed, self.repeats, self.trials, self.timing)
-        return short_hash([digest_of(self.space), strategy, *rest, code_digest()])
+        rest = (self.kernel, self.device, self.name, self.of, self.seed, self.repeats, self.trials, self.timing)
+        return short_hash([digest_of(self.space), strategy, *rest, code_digest(), self.stream(0)])
+
+    def stream(self, repeat: int) -> int:
+        """Seed of a repeat's random numbers: others on every task, the same for all strategies of a task."""
+        return int(short_hash([self.kernel, self.device, self.seed, repeat]), 16)
 
 
 def search_recorded(search: RecordedSearch) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def search_recorded(search: RecordedSearch) -> dict[str, Any]:
     curves = []
     for repeat in range(search.repeats):
         session = TuningSession(space, Budget(trials=min(search.trials, len(space))), search.timing)
-        run(strategy, session, search.seed * APART + repeat)
+        run(strategy, session, search.stream(repeat))
         curves.append(improvements([row.seconds for row in session.trace]))
     return {
         "key": search.key, "kernel": search.kernel, "device": search.device, "name": search.name, "seed": search.seed,

@@ -20,7 +20,7 @@ from experiments.commands import command_line, refusals, say_where
 from experiments.folders import make_folder
 from experiments.jobs import locked
 from experiments.lessons import known_card, learn_at
-from experiments.lines import Kept, bar, run_missing
+from experiments.lines import Kept, run_missing, with_bar
 from experiments.pool import side_by_side
 from experiments.recorded_searches import search_recorded
 from experiments.results import write_summary
@@ -32,7 +32,7 @@ def study(plan: RecordedPlan, console: Console) -> dict[str, Any]:
     """Train and search what is missing; write summary, page and figures; returns the summary."""
     kept, lessons = Kept(make_folder(plan.output) / "lines.jsonl"), plan.lessons()
     missing = [lesson for lesson in lessons if known_card(*lesson) is None]
-    for _ in bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)):
+    for _ in with_bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)):
         pass
     cards = [card for lesson in lessons if (card := known_card(*lesson)) is not None]
     rows = run_missing(plan.searches(), kept, plan.processes, console, search_recorded)

@@ -105,8 +105,8 @@ class RecordedPlan:
                 yield dataclasses.replace(one, name=name, of=name, parameters=values)
         for device in (*(one for one in devices if one != task.device), OTHERS):
             files = self.others(task) if device == OTHERS else [self.file(task.kernel, device)]
-            order: dict[str, Any] = {"spaces": files, "timing": self.timing}
-            yield dataclasses.replace(plain, name=BEST_OF + device, of="elsewhere", parameters=order, repeats=1)
+            given = {"spaces": files}
+            yield dataclasses.replace(plain, name=BEST_OF + device, of="elsewhere", parameters=given, repeats=1)
 
 
 def plan_of(config: DictConfig) -> RecordedPlan:
@@ -125,9 +125,10 @@ def plan_of(config: DictConfig) -> RecordedPlan:
     plan = RecordedPlan(
         _pattern(plain["spaces"]), _kernels(plain["kernels"]), plain["timing"], plain["trials"],
         tuple(sorted(set(plain["checkpoints"]))), plain["shown"], tuple(dict.fromkeys(plain["seeds"])), plain["repeats"],
-        plain["agent"], dict(plain["env"] or {}), plain["steps"], plain["num_envs"], _strategies(plain), plain["reference"],
+        plain["agent"], plain["env"] or {}, plain["steps"], plain["num_envs"], _strategies(plain), plain["reference"],
         plain["processes"], plain["resamples"], bool(plain["figures"]), Path(plain["output"]), Path(plain["policies"]), plain,
     )  # fmt: skip
+    plan.lessons()  # names settings that nothing could be learned with
     for kernel, devices in plan.kernels.items():
         check_alike([load_space(plan.file(kernel, device)) for device in devices])
     return plan
@@ -137,6 +138,10 @@ def _pattern(value: Any) -> str:
     """Where files lie, with a place for kernel and device."""
     if not isinstance(value, str) or "{kernel}" not in value or "{device}" not in value:
         raise ValueError(f"spaces {value!r}: expected a path with {{kernel}} and {{device}} in it")
+    try:
+        value.format(kernel="", device="")
+    except (KeyError, IndexError, ValueError) as error:
+        raise ValueError(f"spaces {value!r}: expected nothing in braces but {{kernel}} and {{device}}") from error
     return value
 
 
@@ -152,7 +157,10 @@ def _kernels(value: Any) -> dict[str, tuple[str, ...]]:
 
 def _strategies(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Hyperparameters by strategy."""
-    found = {name: dict(values or {}) for name, values in (plain["strategies"] or {}).items()}
+    given = plain["strategies"]
+    if not isinstance(given, dict) or not all(isinstance(values, dict | None) for values in given.values()):
+        raise ValueError(f"strategies {given!r}: expected hyperparameters by the name of a strategy")
+    found = {name: dict(values or {}) for name, values in given.items()}
     for name, values in found.items():
         get_strategy_of_spaces(name, **values)
     if plain["reference"] not in found:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from experiments import style
 from experiments.study_report import interval_text, p_text, table
-from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, OTHERS, POLICY_OF
+from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, NATIVE, OTHERS, POLICY_OF
 
 LEAST = 0.1
 """Per cent below which a colour is no paler."""
@@ -33,7 +33,8 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         f"read from files. {summary['date']}.", "",
         "Regret is log(T / T*) of the best configuration so far, T* being the best recorded for the tested GPU. A trial is a "
         "configuration that was not met before in the search, failed ones included. Means over tasks (a kernel on a GPU), seeds "
-        "and searches, in brackets 95 % intervals of a bootstrap over tasks and seeds within tasks.", "",
+        "and searches, in brackets 95 % intervals of a bootstrap over tasks and training seeds. Tasks of one kernel, or one GPU, "
+        "have much in common: they are fewer than they seem, and intervals and p values rather too sure.", "",
     ]  # fmt: skip
     for group, title in groups:
         rows = summary["regret"][group]
@@ -41,7 +42,8 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         lines += [f"## {title.capitalize()}, {tasks} tasks", "", *table(("search", *at), [
             (name, *(interval_text(line, 1) for line in rows[name])) for name in summary["roles"]
         ]), ""]  # fmt: skip
-    for key, other in (("over_reference", summary["reference"]), ("over_native", "the policy trained there")):
+    others = (("over_reference", summary["reference"]), ("over_native", NATIVE), ("over_order", BEST_OF + OTHERS))
+    for key, other in others:
         lines += [
             f"## Less {other}", "",
             "Paired by task and seed; p of a sign-flip test on the tasks' means, adjusted by Holm within a column.", "",

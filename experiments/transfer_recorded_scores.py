@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import paired, statistics
+from experiments import paired
+from experiments.generalise_scores import interval, mean
 from experiments.recorded_searches import regrets
 from experiments.transfer_recorded_plan import ANOTHER, BEST_OF, FROM_BEST, NATIVE, OTHERS, POLICY_OF, RecordedPlan, Task
 from gensor_gym.measure.tuning import load_space
@@ -70,6 +71,7 @@ def summarise(plan: RecordedPlan, rows: Sequence[dict[str, Any]], cards: Sequenc
         "reference": plan.reference, "roles": roles(plan),
         "regret": {group: _regrets(scores, tasks) for group, tasks in groups.items()},
         "over_reference": _over(scores, plan.tasks, plan.reference), "over_native": _over(scores, plan.tasks, NATIVE),
+        "over_order": _over(scores, plan.tasks, BEST_OF + OTHERS),
         "matrix": {kernel: {device: _cells(scores, Task(kernel, device)) for device in devices}
                    for kernel, devices in plan.kernels.items()},
         "training_s": [card["training_seconds"] for card in cards], "training_steps": cards[0]["training_steps"],
@@ -90,28 +92,17 @@ def _about(plan: RecordedPlan, kernel: str) -> dict[str, Any]:
 
 
 def _regrets(scores: Scores, tasks: Sequence[Task]) -> dict[str, list[dict[str, float]]]:
-    """Mean regrets of every role after so many trials. Policies of different tasks differ, so seeds are drawn within tasks."""
-    found = {}
-    for name in roles(scores.plan):
-        values = scores.stacked(tasks, name)
-        low, high = statistics.bootstrap(_mean, values, resamples=scores.plan.resamples)
-        rows = zip(_mean(values).tolist(), low.tolist(), high.tolist(), strict=True)
-        found[name] = [dict(zip(("mean", "low", "high"), row, strict=True)) for row in rows]
-    return found
+    """Mean regrets of every role after so many trials; a policy may be the same one on several tasks."""
+    return {name: interval(mean, scores.stacked(tasks, name), scores.plan.resamples) for name in roles(scores.plan)}
 
 
 def _over(scores: Scores, tasks: Sequence[Task], other: str) -> dict[str, list[dict[str, float]]]:
     """Every role less another, paired."""
     rest = {name: scores.stacked(tasks, name) for name in roles(scores.plan) if name != other}
-    return paired.against(rest, scores.stacked(tasks, other), scores.plan.resamples)
+    return paired.against(rest, scores.stacked(tasks, other), scores.plan.resamples, crossed=True)
 
 
 def _cells(scores: Scores, task: Task) -> dict[str, list[float]]:
     """Mean regrets over seeds of every search of a task."""
     return {name: scores.of(task, name).mean(axis=0).tolist() for name in scores.names(task)}
 
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Over tasks and seeds."""
-    found: np.ndarray = values.mean(axis=(0, 1))
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from agents.elsewhere import order
 from agents.tuning_annealing import TuningAnnealing
 from experiments.arguments import CONF, compose
 from experiments.lessons import Lesson, RecordedVecEnv, known_card, learn
-from experiments.recorded_searches import improvements, regrets
+from experiments.recorded_searches import RecordedSearch, improvements, regrets
 from experiments.train_recorded import lesson_of
 from experiments.transfer_recorded import study
 from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, NATIVE, OTHERS, POLICY_OF, Task, plan_of
@@ -23,6 +24,7 @@ from experiments.transfer_recorded_scores import Scores, roles
 from gensor_gym import load_space, save_space
 from gensor_gym.measure.session import Budget
 from gensor_gym.measure.tuning import TuningSession, compacted
+from gensor_gym.measure.tuning.moves import moves_of
 from tests.device_spaces import BEST, write_space
 from tests.tuning_files import CACHE, random_cache
 
@@ -67,6 +69,9 @@ def test_a_lesson_gives_the_same_policy_again_and_is_learned_once(tmp_path: Path
     written = (tmp_path / "a" / "policy.zip").stat().st_mtime_ns
     assert learn(wanted, tmp_path / "a") == card and (tmp_path / "a" / "policy.zip").stat().st_mtime_ns == written
     assert known_card(lesson(near, far, seed=1), tmp_path / "a") is None
+    with pytest.raises(ValueError, match="the same ones"):
+        learn(lesson(near, CACHE), tmp_path / "a")
+    assert known_card(wanted, tmp_path / "a") == card  # what could not be learned has left it alone
     write_space(tmp_path, "near").write_text(near.read_text().replace("RuntimeFailedConfig", "InvalidConfig"))
     assert known_card(wanted, tmp_path / "a") is None  # the file holds something else now
     (tmp_path / "b" / "card.json").unlink()
@@ -84,8 +89,17 @@ def test_lessons_that_cannot_be_learned_are_named(tmp_path: Path) -> None:
     near = write_space(tmp_path, "near")
     with pytest.raises(ValueError, match="agent 'dqn'.*'ppo', 'a2c'"):
         Lesson((str(near),), AGENT | {"name": "dqn"})
-    with pytest.raises(ValueError, match="steps is 0"):
-        lesson(near, steps=0)
+    for bad in ({"steps": 0}, {"seed": None}, {"seed": 1.5}):
+        with pytest.raises(ValueError, match="expected a whole number"):
+            lesson(near, **bad)
+    with pytest.raises(ValueError, match="timing 'resample'"):
+        lesson(near, timing="resample")
+    for env in ({"timing": "median"}, {"foo": 1}, 5):
+        with pytest.raises(ValueError, match="expected values for some of"):
+            Lesson((str(near),), AGENT, env)  # type: ignore[arg-type]
+    for agent in ({"net_arch": None}, {"batch_size": 0}):
+        with pytest.raises(ValueError, match="widths in a list"):
+            Lesson((str(near),), AGENT | agent)
     with pytest.raises(ValueError, match="num_envs is 1; expected 2"):
         lesson(near, near, num_envs=1)
     with pytest.raises(ValueError, match="the same ones in the same order"):
@@ -100,8 +114,17 @@ def test_lessons_that_cannot_be_learned_are_named(tmp_path: Path) -> None:
 def test_searches_with_a_policy_name_what_is_wrong(tmp_path: Path) -> None:
     near = write_space(tmp_path, "near")
     learn(lesson(near), tmp_path / "p")
-    with pytest.raises(ValueError, match="expected a space with the parameters that it learned on"):
-        tune(CACHE, "policy", checkpoint=str(tmp_path / "p"))
+    renamed = tmp_path / "renamed.json"
+    for old, new in (('"x"', '"z"'), ("256", "512")):  # another name; another value of the same place
+        renamed.write_text(near.read_text().replace(old, new), encoding="utf-8")
+        for path in (CACHE, renamed):
+            with pytest.raises(ValueError, match="expected a space with the same ones"):
+                tune(path, "policy", checkpoint=str(tmp_path / "p"))
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "policy.zip").write_bytes((tmp_path / "p" / "policy.zip").read_bytes())
+    for folder in (tmp_path / "bare", CONF.parent / "results" / "policies" / "ppo_gpu"):  # no card; of constructions
+        with pytest.raises(FileNotFoundError, match="no policy of recorded spaces"):
+            tune(near, "policy", checkpoint=str(folder))
     with pytest.raises(FileNotFoundError, match="experiments.train_recorded"):
         tune(near, "policy", checkpoint=str(tmp_path))
     for bad in ({"checkpoint": ""}, {"temperature": 0.0}, {"starts": "here"}):
@@ -121,8 +144,9 @@ def test_the_order_of_other_devices(tmp_path: Path) -> None:
     assert [row.seconds for row in found.trace] == near.seconds()[by_time[:3]].tolist()
     with pytest.raises(ValueError, match="expected the same"):
         tune(near, "elsewhere", spaces=[str(CACHE)])
-    with pytest.raises(ValueError, match="expected a list of one file or more"):
-        tune(near, "elsewhere")
+    for bad in ((), "a.json", Path("a.json")):
+        with pytest.raises(ValueError, match="expected a list of one file or more"):
+            tune(near, "elsewhere", spaces=bad)
 
 
 def test_annealing_cools_down_and_exhausts_small_spaces(tmp_path: Path) -> None:
@@ -134,6 +158,33 @@ def test_annealing_cools_down_and_exhausts_small_spaces(tmp_path: Path) -> None:
         np.mean([tune(space, name, trials=12, seed=seed).regret for seed in range(30)]) for name in ("random_walk", "annealing")
     )
     assert annealed < drawn
+    for bad in ({"starts": 0}, {"hot": 0.01}, {"cold": 0.0}):
+        with pytest.raises(ValueError, match="expected"):
+            tune(space, "annealing", **bad)
+
+
+def test_what_spaces_share_cannot_be_written(tmp_path: Path) -> None:
+    space = load_space(write_space(tmp_path, "near"))
+    assert moves_of(space) is moves_of(space) and space.find({"x": 8, "nonsense": 1}) is None
+    for array in (space.regrets(), moves_of(space).table, moves_of(space).parts):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+    moves_of(space).mask(0)[:] = False  # a copy
+    assert moves_of(space).mask(0)[0]
+
+
+def test_a_search_is_known_by_all_it_depends_on(tmp_path: Path) -> None:
+    near = write_space(tmp_path, "near")
+    learn(lesson(near), tmp_path / "p")
+    one = RecordedSearch("bowl", "near", "n", str(near), "policy", {"checkpoint": str(tmp_path / "p")}, 0, 2, 4)
+    changes = ({"kernel": "cup"}, {"device": "far"}, {"seed": 1}, {"repeats": 3}, {"trials": 5}, {"timing": "median"})
+    others = [dataclasses.replace(one, **change) for change in changes]
+    assert len({search.key for search in (one, *others)}) == 1 + len(others)
+    assert one.stream(0) != one.stream(1) and one.stream(0) != dataclasses.replace(one, kernel="cup").stream(0)
+    before = one.key
+    card = tmp_path / "p" / "card.json"
+    card.write_text(card.read_text().replace('"step_cost": 0.02', '"step_cost": 0.5'))
+    assert one.key != before
 
 
 def test_curves_and_regrets() -> None:
@@ -210,6 +261,11 @@ def check_scores(scores: Scores) -> None:
         ("reference=markov", "expected one of the strategies"),
         ("+strategies.markov={}", "does not search recorded spaces"),
         ("repeats=0", "1 or more"),
+        ("spaces='{kernel}{device}{x}'", "nothing in braces but"),
+        ("strategies=annealing", "hyperparameters by the name of a strategy"),
+        ("++strategies.annealing.starts=0", "starts is 0"),
+        ("timing=mean", "timing 'mean'"),
+        ("env=5", "env is 5"),
     ],
 )
 def test_what_cannot_be_studied_is_named(override: str, said: str) -> None:

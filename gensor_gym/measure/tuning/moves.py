@@ -38,6 +38,8 @@ class Moves:
         """Steps that suffice from anywhere to anywhere, and some more."""
         always = np.broadcast_to([True, self.count > 1], (len(space), FIRST_MOVE))
         self._masks = np.concatenate([always, self.table >= 0], axis=1)
+        for array in (self.table, self.parts, self._masks):  # many environments share them
+            array.setflags(write=False)
 
     def _connect(self, column: int, parameter: int) -> None:
         """Fill the columns of one parameter: neighbours in the order of its values among rows otherwise equal."""

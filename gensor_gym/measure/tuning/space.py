@@ -97,6 +97,11 @@ class TuningSpace:
         """Which configurations ran well, bool [N]."""
         return np.array([status is Status.OK for status in self.status])
 
+    @property
+    def movable(self) -> list[tuple[str, tuple[Value, ...]]]:
+        """(name, values) of the parameters that take more than one value, in their order."""
+        return [(p.name, p.values) for p in self.parameters if len(p.values) > 1]
+
     def configuration(self, index: int) -> dict[str, Value]:
         """Values by parameter."""
         return {p.name: p.values[i] for p, i in zip(self.parameters, self.indices[index], strict=True)}
@@ -117,6 +122,8 @@ class TuningSpace:
 
     def find(self, configuration: Mapping[str, Value]) -> int | None:
         """Place of a configuration, None where it is not recorded; a parameter left out has its first value."""
+        if set(configuration) - set(self._ranks):
+            return None
         row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())
         return self._places.get(tuple(row))  # type: ignore[arg-type]
 
@@ -167,11 +174,12 @@ class TuningSpace:
         return float(self.regrets(timing)[index])
 
     def regrets(self, timing: str = "reported") -> np.ndarray:
-        """`regret` of every configuration, float64 [N]."""
+        """`regret` of every configuration, float64 [N], not to be written to."""
         if timing not in self._regrets:
             seconds = self.seconds(timing)
             over = np.log(seconds / seconds[self.best(timing)])
             self._regrets[timing] = np.where(self.optimal(timing), 0.0, over)
+            self._regrets[timing].setflags(write=False)
         return self._regrets[timing]
 
     @cached_property
