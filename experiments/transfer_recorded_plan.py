@@ -98,7 +98,7 @@ class RecordedPlan:
             one = dataclasses.replace(plain, seed=seed)
             for device in (*devices, f"not_{task.device}"):
                 name = POLICY_OF + (device if device in devices else OTHERS)
-                given = {"checkpoint": str(self.folder(task.kernel, device, seed)), "starts": "random"}
+                given: dict[str, Any] = {"checkpoint": str(self.folder(task.kernel, device, seed)), "starts": "random"}
                 yield dataclasses.replace(one, name=name, of="policy", parameters=given)
             yield dataclasses.replace(one, name=FROM_BEST, of="policy", parameters={**given, "starts": "best"})
             for name, values in self.strategies.items():
