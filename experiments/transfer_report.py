@@ -8,10 +8,13 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import LogNorm
 
 from experiments import style
 from experiments.study_report import interval_text, p_text, table
 
+LEAST = 1.0
+"""Per cent below which a colour is no paler."""
 DARK = 0.45
 """Share of the colours above which numbers are written in white."""
 
@@ -74,10 +77,10 @@ def draw(summary: dict[str, Any], path: Path) -> str:
     values = 100 * np.array([[summary["columns"][on]["regret"][name]["mean"] for on in hardware] for name in rows])
     with plt.rc_context({**style.RC, "axes.grid": False}):
         figure, axes = plt.subplots(figsize=(1.6 + 0.95 * len(hardware), 1.3 + 0.5 * len(rows)))
-        largest = max(float(values.max()), 1e-9)
-        image = axes.imshow(values, cmap="viridis_r", vmin=0.0, vmax=largest, aspect="auto")
+        colours = LogNorm(LEAST, max(100.0, float(values.max())))
+        image = axes.imshow(np.maximum(values, LEAST), cmap="viridis_r", norm=colours, aspect="auto")
         for i, j in np.ndindex(values.shape):
-            colour = "white" if values[i, j] > DARK * largest else style.INK
+            colour = "white" if colours(max(values[i, j], LEAST)) > DARK else style.INK
             weight = "bold" if rows[i] == hardware[j] else "normal"
             axes.text(j, i, f"{values[i, j]:.1f} %", ha="center", va="center", color=colour, fontweight=weight)
         axes.axhline(len(hardware) - 0.5, color="white", linewidth=4)
