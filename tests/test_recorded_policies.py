@@ -282,6 +282,19 @@ def test_shipped_recordings_are_complete(path: Path) -> None:
     assert space.kernel and len(space) > 4000
 
 
+def test_nothing_of_the_tested_device_is_learned_from_elsewhere() -> None:
+    plan = plan_of(compose(["seeds=[0]"], name="transfer_recorded"))
+    for task in plan.tasks:
+        own = plan.file(task.kernel, task.device)
+        by_folder = {folder: lesson.spaces for lesson, folder in plan.lessons()}
+        for search in (one for one in plan.searches() if (one.kernel, one.device) == (task.kernel, task.device)):
+            assert search.space == own
+            learned = by_folder.get(Path(search.parameters.get("checkpoint", "")), search.parameters.get("spaces", ()))
+            assert (own in learned) == (search.name == POLICY_OF + task.device), search.name
+            if OTHERS in search.name:
+                assert len(learned) == len(plan.kernels[task.kernel]) - 1
+
+
 def test_the_study_asks_for_what_is_shipped() -> None:
     assert (CONF / "transfer_recorded.yaml").is_file() and "MIT License" in (SHIPPED / "LICENSE").read_text()
     assert len(plan_of(compose([], name="transfer_recorded")).tasks) == 15
