@@ -148,6 +148,7 @@ def _draw_curves(summary: dict[str, Any], path: Path) -> str:
     looks = style.look(summary["roles"])
     with plt.rc_context(style.RC):
         figure, all_axes = plt.subplots(1, len(kernels), figsize=(0.4 + 3.1 * len(kernels), 3.2), squeeze=False)
+        figure.subplots_adjust(wspace=0.35)
         for axes, kernel in zip(all_axes[0], kernels, strict=True):
             for name in summary["roles"]:
                 colour, marker = looks[name]
