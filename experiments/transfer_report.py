@@ -80,7 +80,7 @@ def draw(summary: dict[str, Any], path: Path) -> str:
         colours = LogNorm(LEAST, max(100.0, float(values.max())))
         image = axes.imshow(np.maximum(values, LEAST), cmap="viridis_r", norm=colours, aspect="auto")
         for i, j in np.ndindex(values.shape):
-            colour = "white" if colours(max(values[i, j], LEAST)) > DARK else style.INK
+            colour = "white" if colours(max(float(values[i, j]), LEAST)) > DARK else style.INK
             weight = "bold" if rows[i] == hardware[j] else "normal"
             axes.text(j, i, f"{values[i, j]:.1f} %", ha="center", va="center", color=colour, fontweight=weight)
         axes.axhline(len(hardware) - 0.5, color="white", linewidth=4)
