@@ -76,8 +76,8 @@ class TuningPolicy:
 def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
     """ValueError where a policy was learned on other parameters, or other values of them, than a space has."""
     learned = [(name, tuple(values)) for name, values in card["parameters"]]
-    if learned != space.movable:
+    if learned != space.variables:
         raise ValueError(
-            f"policy {checkpoint} learned on parameters {learned}, {space.source} has {space.movable}: expected a space with the "
-            "same ones"
+            f"policy {checkpoint} learned on parameters {learned}, {space.source} has {space.variables}: expected a space "
+            "with the same ones"
         )

@@ -7,7 +7,6 @@ curve. A policy's rounds have 1, 2, 4, .. and then always as many episodes as it
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -19,10 +18,11 @@ import numpy as np
 
 from agents import STRATEGIES, get_strategy
 from agents.beam import Beam
+from agents.learned import POLICY
 from agents.random_walk import RandomWalk
 from agents.ranking import Construction
 from agents.watched import WatchedGraph
-from experiments.settings import code_digest, short_hash
+from experiments.settings import code_digest, digest_of_file, short_hash
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.session import BudgetSpent
 
@@ -141,7 +141,7 @@ def constructing() -> list[str]:
 
 def digest_of_policy(folder: Path) -> str:
     """Sixteen digits of a policy's weights; FileNotFoundError where there are none."""
-    return hashlib.sha256((folder / "policy.zip").read_bytes()).hexdigest()[:16]
+    return digest_of_file(folder / POLICY)
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import io
 import json
 import time
@@ -20,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 from agents.learned import CARD, POLICY, read_card
 from agents.learners import get_learner
 from experiments.results import whole, write_text
-from experiments.settings import short_hash
+from experiments.settings import digest_of_file, short_hash
 from experiments.watch import CURVE
 from gensor_gym.env import RECORDED
 from gensor_gym.env.recorded import RecordedEnv
@@ -79,7 +78,7 @@ class Lesson:
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that the policy depends on: of files what they hold, not where they lie; of the environment its version."""
-        return {**self.config, "spaces": [digest_of(path) for path in self.spaces], "environment": RECORDED}
+        return {**self.config, "spaces": [digest_of_file(path) for path in self.spaces], "environment": RECORDED}
 
 
 class RecordedVecEnv(DummyVecEnv):
@@ -118,9 +117,9 @@ class Curve(BaseCallback):
 def check_alike(spaces: list[TuningSpace]) -> None:
     """ValueError where parameters of more than one value differ: a policy would see other things, or have other actions."""
     for space in spaces:
-        if space.movable != spaces[0].movable:
+        if space.variables != spaces[0].variables:
             raise ValueError(
-                f"{space.source} has parameters {space.movable}, {spaces[0].source} has {spaces[0].movable}: a policy takes "
+                f"{space.source} has parameters {space.variables}, {spaces[0].source} has {spaces[0].variables}: a policy takes "
                 "spaces with the same ones in the same order"
             )
 
@@ -142,7 +141,7 @@ def learn(lesson: Lesson, folder: Path) -> dict[str, Any]:
     spaces = [env.space for env in envs.envs[: len(lesson.spaces)]]  # type: ignore[attr-defined]
     card = {
         "agent": lesson.agent["name"], "env": dict(lesson.env), "lesson": lesson.identity, "config": lesson.config,
-        "parameters": [[name, list(values)] for name, values in spaces[0].movable],
+        "parameters": [[name, list(values)] for name, values in spaces[0].variables],
         "devices": [space.device for space in spaces], "kernel": spaces[0].kernel,
         "best": [space.configuration(space.best(lesson.timing)) for space in spaces], "training_steps": model.num_timesteps,
         "training_seconds": round(time.perf_counter() - begin, 1), "date": datetime.date.today().isoformat(),
@@ -167,10 +166,3 @@ def known_card(lesson: Lesson, folder: Path) -> dict[str, Any] | None:
         return None
     card = read_card(folder)
     return card if short_hash(card.get("lesson")) == short_hash(lesson.identity) else None
-
-
-def digest_of(path: str | Path) -> str:
-    """Sixteen digits of what a file holds; ValueError where there is none."""
-    if not Path(path).is_file():
-        raise ValueError(f"no file {str(path)!r}")
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]

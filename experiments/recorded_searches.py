@@ -13,8 +13,7 @@ import numpy as np
 from agents.learned import CARD, POLICY
 from agents.optimize import run
 from agents.tune import get_strategy_of_spaces
-from experiments.lessons import digest_of
-from experiments.settings import code_digest, short_hash
+from experiments.settings import code_digest, digest_of_file, short_hash
 from gensor_gym.measure.session import Budget
 from gensor_gym.measure.tuning import TuningSession, load_space
 
@@ -42,10 +41,10 @@ class RecordedSearch:
         """Sixteen digits of all that its outcome depends on: files and policies by what they hold, the text of the program."""
         strategy: Any = dataclasses.asdict(get_strategy_of_spaces(self.of, **self.parameters))  # type: ignore[call-overload]
         if folder := strategy.pop("checkpoint", None):
-            strategy["policy"] = [digest_of(Path(folder) / name) for name in (POLICY, CARD)]
-        strategy["spaces"] = [digest_of(path) for path in strategy.get("spaces", ())]
+            strategy["policy"] = [digest_of_file(Path(folder) / name) for name in (POLICY, CARD)]
+        strategy["spaces"] = [digest_of_file(path) for path in strategy.get("spaces", ())]
         rest = (self.kernel, self.device, self.name, self.of, self.seed, self.repeats, self.trials, self.timing)
-        return short_hash([digest_of(self.space), strategy, *rest, code_digest(), self.stream(0)])
+        return short_hash([digest_of_file(self.space), strategy, *rest, code_digest(), self.stream(0)])
 
     def stream(self, repeat: int) -> int:
         """Seed of a repeat's random numbers: others on every task, the same for all strategies of a task."""

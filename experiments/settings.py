@@ -140,6 +140,11 @@ def short_hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
+def digest_of_file(path: str | Path) -> str:
+    """Sixteen digits of what a file holds; FileNotFoundError where there is none."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
 @cache
 def code_digest() -> str:
     """Digest of the program text that a search runs; once it changes, jobs are made again (timings are stored)."""

@@ -32,8 +32,7 @@ def study(plan: RecordedPlan, console: Console) -> dict[str, Any]:
     """Train and search what is missing; write summary, page and figures; returns the summary."""
     kept, lessons = Kept(make_folder(plan.output) / "lines.jsonl"), plan.lessons()
     missing = [lesson for lesson in lessons if known_card(*lesson) is None]
-    for _ in with_bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)):
-        pass
+    list(with_bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)))
     cards = [card for lesson in lessons if (card := known_card(*lesson)) is not None]
     rows = run_missing(plan.searches(), kept, plan.processes, console, search_recorded)
     summary = summarise(plan, rows, cards)

@@ -65,9 +65,13 @@ class RecordedPlan:
         """Where a recording lies."""
         return self.pattern.format(kernel=kernel, device=device)
 
+    def elsewhere(self, task: Task) -> list[str]:
+        """All other devices of the kernel."""
+        return [device for device in self.kernels[task.kernel] if device != task.device]
+
     def others(self, task: Task) -> list[str]:
-        """Files of the kernel on all other devices."""
-        return [self.file(task.kernel, device) for device in self.kernels[task.kernel] if device != task.device]
+        """Files of the kernel on these."""
+        return [self.file(task.kernel, device) for device in self.elsewhere(task)]
 
     def lessons(self) -> list[tuple[Lesson, Path]]:
         """What policies learn, each with its folder: for every device from it alone, and from all others."""
@@ -103,7 +107,7 @@ class RecordedPlan:
             yield dataclasses.replace(one, name=FROM_BEST, of="policy", parameters={**given, "starts": "best"})
             for name, values in self.strategies.items():
                 yield dataclasses.replace(one, name=name, of=name, parameters=values)
-        for device in (*(one for one in devices if one != task.device), OTHERS):
+        for device in (*self.elsewhere(task), OTHERS):
             files = self.others(task) if device == OTHERS else [self.file(task.kernel, device)]
             given = {"spaces": files}
             yield dataclasses.replace(plain, name=BEST_OF + device, of="elsewhere", parameters=given, repeats=1)

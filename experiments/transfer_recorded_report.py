@@ -8,11 +8,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.colors import LogNorm
 from matplotlib.ticker import FuncFormatter
 from rich.console import Console
 
 from experiments import style
+from experiments.heat_map import HeatMap
 from experiments.study_report import interval_text, p_text, table
 from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, NATIVE, OTHERS, POLICY_OF
 
@@ -120,26 +120,14 @@ def draw(summary: dict[str, Any], folder: Path) -> list[str]:
 
 
 def _draw_matrix(summary: dict[str, Any], kernel: str, path: Path) -> str:
-    """A heat map: searches in rows, tested GPUs in columns."""
-    devices, rows, values = summary["kernels"][kernel], _rows(summary, kernel), _values(summary, kernel)
-    with plt.rc_context({**style.RC, "axes.grid": False}):
-        figure, axes = plt.subplots(figsize=(2.6 + 0.8 * len(devices), 1.1 + 0.3 * len(rows)))
-        colours = LogNorm(LEAST, max(100.0, float(np.nanmax(values))))
-        image = axes.imshow(np.maximum(values, LEAST), cmap="viridis_r", norm=colours, aspect="auto")
-        for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
-            weight = "bold" if rows[i] == POLICY_OF + devices[j] else "normal"
-            colour = "white" if values[i, j] > WHITE_ABOVE else style.INK
-            axes.text(j, i, f"{values[i, j]:.1f}", ha="center", va="center", color=colour, fontweight=weight)
-        for line in (len(devices) + 2, 2 * len(devices) + 3):
-            axes.axhline(line - 0.5, color="white", linewidth=4)
-        axes.set_xticks(range(len(devices)), [name.replace("_", " ") for name in devices])
-        axes.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows])
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-        axes.set_xlabel("tested on")
-        axes.set_title(f"{kernel}: mean regret after {summary['shown']} trials, %")
-        figure.colorbar(image, ax=axes, format="%g", fraction=0.04)
-        return style.save(figure, path)
+    """Searches in rows, tested GPUs in columns."""
+    devices, rows = summary["kernels"][kernel], _rows(summary, kernel)
+    return HeatMap(
+        _values(summary, kernel), [name.replace("_", " ") for name in rows], [name.replace("_", " ") for name in devices],
+        f"{kernel}: mean regret after {summary['shown']} trials, %", "tested on",
+        frozenset((rows.index(POLICY_OF + device), j) for j, device in enumerate(devices)),
+        (len(devices) + 2, 2 * len(devices) + 3), (2.6 + 0.8 * len(devices), 1.1 + 0.3 * len(rows)), LEAST, WHITE_ABOVE,
+    ).draw(path)  # fmt: skip
 
 
 def _draw_curves(summary: dict[str, Any], path: Path) -> str:

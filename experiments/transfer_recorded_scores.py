@@ -45,9 +45,8 @@ class Scores:
         if name == NATIVE:
             return self.of(task, POLICY_OF + task.device)
         if name in (ANOTHER, BEST_OF_ANOTHER):
-            others = [device for device in self.plan.kernels[task.kernel] if device != task.device]
             prefix = POLICY_OF if name == ANOTHER else BEST_OF
-            return np.mean([self.of(task, prefix + device) for device in others], axis=0)
+            return np.mean([self.of(task, prefix + device) for device in self.plan.elsewhere(task)], axis=0)
         return self.of(task, name)
 
     def stacked(self, tasks: Sequence[Task], name: str) -> np.ndarray:

@@ -6,17 +6,15 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.colors import LogNorm
 
-from experiments import style
+from experiments.heat_map import HeatMap
 from experiments.study_report import interval_text, p_text, table
 
 LEAST = 1.0
 """Per cent below which a colour is no paler."""
-DARK = 0.45
-"""Share of the colours above which numbers are written in white."""
+WHITE_ABOVE = 13.0
+"""Per cent above which numbers are written in white."""
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
@@ -72,23 +70,11 @@ def _over(column: dict[str, Any], name: str) -> str:
 
 
 def draw(summary: dict[str, Any], path: Path) -> str:
-    """The heat map of mean regrets: trained on in rows, tested on in columns; returns the file's name."""
+    """Mean regrets: trained on in rows, tested on in columns; returns the file's name."""
     hardware, rows = summary["hardware"], [*summary["hardware"], *summary["strategies"]]
     values = 100 * np.array([[summary["columns"][on]["regret"][name]["mean"] for on in hardware] for name in rows])
-    with plt.rc_context({**style.RC, "axes.grid": False}):
-        figure, axes = plt.subplots(figsize=(1.6 + 0.95 * len(hardware), 1.3 + 0.5 * len(rows)))
-        colours = LogNorm(LEAST, max(100.0, float(values.max())))
-        image = axes.imshow(np.maximum(values, LEAST), cmap="viridis_r", norm=colours, aspect="auto")
-        for i, j in np.ndindex(values.shape):
-            colour = "white" if colours(max(float(values[i, j]), LEAST)) > DARK else style.INK
-            weight = "bold" if rows[i] == hardware[j] else "normal"
-            axes.text(j, i, f"{values[i, j]:.1f} %", ha="center", va="center", color=colour, fontweight=weight)
-        axes.axhline(len(hardware) - 0.5, color="white", linewidth=4)
-        axes.set_xticks(range(len(hardware)), hardware)
-        axes.set_yticks(range(len(rows)), [f"trained on {name}" for name in hardware] + summary["strategies"])
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-        axes.set_xlabel("tested on the model of")
-        axes.set_title(f"mean regret, {summary['round']}")
-        figure.colorbar(image, ax=axes, format="%g %%", fraction=0.04)
-        return style.save(figure, path)
+    return HeatMap(
+        values, [f"trained on {name}" for name in hardware] + summary["strategies"], hardware,
+        f"mean regret, {summary['round']}", "tested on the model of", frozenset((i, i) for i in range(len(hardware))),
+        (len(hardware),), (1.6 + 0.95 * len(hardware), 1.3 + 0.5 * len(rows)), LEAST, WHITE_ABOVE, " %",
+    ).draw(path)  # fmt: skip

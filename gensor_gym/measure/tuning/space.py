@@ -98,7 +98,7 @@ class TuningSpace:
         return np.array([status is Status.OK for status in self.status])
 
     @property
-    def movable(self) -> list[tuple[str, tuple[Value, ...]]]:
+    def variables(self) -> list[tuple[str, tuple[Value, ...]]]:
         """(name, values) of the parameters that take more than one value, in their order."""
         return [(p.name, p.values) for p in self.parameters if len(p.values) > 1]
 
