@@ -20,11 +20,11 @@ from agents.descents import descended
 from agents.feedback import measure_with_feedback
 from agents.parts import in_parts
 from agents.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, measure_rankings, ranked
-from agents.starts import starts as starts_of
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.rules import fits
+from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables import ALLOWED
 from gensor_gym.measure.session import Session
 
@@ -90,7 +90,7 @@ class Markov:
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk with the model alone; no measurement."""
         begin, before = time.perf_counter(), graph.evaluations
-        starts = np.resize(starts_of(graph), (self.walkers, ROW))
+        starts = np.resize(starts_of(graph.tables, graph.initial().row), (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
             starts = self._register_tiles(graph, rows, seconds)

@@ -168,9 +168,17 @@ class ConstructionGraph:
         reached; the distribution is not uniform.
         """
         count = steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))
-        row = (start or self._initial).row.copy()
-        _walk(row, rng.random(count), _WEIGHTS, self.tables.ints, self.tables.sizes)
-        return Schedule(row)
+        return Schedule(self.walk((start or self._initial).row, rng.random(count))[-1])
+
+    def walk(self, row: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        """Rows int32 [1 + steps, ROW] of a walk from `row`, which must be legal: each of `draws` [steps] chooses an action.
+
+        Draws are float64 in [0, 1); where nothing but `stop` is legal the walk stands still.
+        """
+        way = np.empty((1 + len(draws), ROW), dtype=np.int32)
+        way[0] = row
+        _walk(way, draws, _WEIGHTS, self.tables.ints, self.tables.sizes)
+        return way
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Every legal schedule of the space with all levels opened, in batches of rows int32 [<= batch, ROW].
@@ -188,12 +196,11 @@ class ConstructionGraph:
 
 
 @compiled
-def _walk(row: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> None:
-    """Walk in place: each of `draws` (float64 in [0, 1)) takes one legal action with chances by `weights`, `stop` never."""
-    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
-    mask = np.empty(NUM_ACTIONS, dtype=np.int8)
-    for draw in draws:
-        rules.fill_mask(row, ints, sizes, scratch, mask)
+def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> None:
+    """Fill way[1:]: each draw takes one legal action with chances by `weights`, `stop` never."""
+    scratch, mask = np.empty(ROW, dtype=np.int32), np.empty(NUM_ACTIONS, dtype=np.int8)
+    for step, draw in enumerate(draws):
+        rules.fill_mask(way[step], ints, sizes, scratch, mask)
         mask[STOP] = 0
         left = draw * np.sum(weights * mask)
         chosen = STOP
@@ -203,10 +210,7 @@ def _walk(row: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
                 if left < weights[action]:
                     break
                 left -= weights[action]
-        if chosen == STOP:
-            return
-        rules.transition(row, chosen, ints, sizes, scratch, result)
-        row[:] = result
+        rules.transition(way[step], chosen, ints, sizes, scratch, way[step + 1])
 
 
 @compiled

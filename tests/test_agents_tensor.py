@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from agents.markov import MarkovExtended
-from agents.starts import WGMMA_COLUMNS, starts
 from experiments.tables.gpu_published import MMA, SIMT, WGMMA, Kernel
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph import resources
 from gensor_gym.graph.layout import slot_of
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.starts import WGMMA_COLUMNS, starts
 from gensor_gym.graph.structure import matrix_axes, tensor_core_choices
 from tests.graph_walks import TENSOR, climbed, graph_of, tensor_start, walk
 from tests.oracle import Oracle
@@ -20,7 +20,7 @@ from tests.oracle import Oracle
 @pytest.mark.parametrize("operator", TENSOR)
 def test_walks_begin_at_every_kind_of_program(operator: str) -> None:
     graph = graph_of(operator, "h200", "extended")
-    found = [Schedule(row) for row in starts(graph)]
+    found = [Schedule(row) for row in starts(graph.tables, graph.initial().row)]
     assert found[0] == graph.initial() and all(graph.is_legal(schedule) for schedule in found)
     kinds = [(schedule.knob("tensor_core"), schedule.knob("convolution")) for schedule in found]
     wgmma = 2 in tensor_core_choices(graph.operator, graph.hardware)
@@ -34,7 +34,7 @@ def test_walks_begin_at_every_kind_of_program(operator: str) -> None:
 @pytest.mark.parametrize("operator", ["gemm(m=512, n=512, k=512, dtype=\"bfloat16\")", TENSOR[1], TENSOR[4]])
 def test_the_first_wgmma_program_is_reached_by_legal_moves(operator: str) -> None:
     graph = graph_of(operator, "h200", "extended")
-    goal = Schedule(starts(graph)[-1])
+    goal = Schedule(starts(graph.tables, graph.initial().row)[-1])
     assert goal.knob("tensor_core") == 2
     schedule = tensor_start(graph)
     roles = matrix_axes(graph.operator)
@@ -52,7 +52,7 @@ def test_masks_among_wgmma_convolutions_are_the_oracles() -> None:
     """Pixels of several rows and images in a tile, several consumers, clusters."""
     graph = graph_of(TENSOR[4], "h200", "extended")
     rng, oracle, ints, cores = np.random.default_rng(6), Oracle(graph.operator, graph.hardware, "extended"), graph.tables.ints, []
-    for row in starts(graph)[-3:]:
+    for row in starts(graph.tables, graph.initial().row)[-3:]:
         for schedule in list(walk(graph, rng, 30, Schedule(row)))[::2]:
             state = oracle.read(schedule)
             cores.append(state.knob("tensor_core"))
@@ -65,7 +65,7 @@ def test_masks_among_wgmma_convolutions_are_the_oracles() -> None:
 
 def test_first_wgmma_programs_of_a_convolution_take_whole_rows() -> None:
     graph = graph_of('conv2d(n=16, c=64, h=56, w=56, k=64, r=3, s=3, padding=1, dtype="float16")', "h200", "extended")
-    found = [Schedule(row).tile[0] for row in starts(graph) if Schedule(row).knob("tensor_core") == 2]
+    found = [Schedule(row).tile[0] for row in starts(graph.tables, graph.initial().row) if Schedule(row).knob("tensor_core") == 2]
     assert [(tile[1], tile[2], tile[3], tile[4]) for tile in found] == [(1, 64, 1, 56), (1, 64, 2, 56), (1, 64, 4, 56)]
 
 
@@ -79,7 +79,7 @@ def test_the_best_program_of_a_convolution_is_wgmma_where_it_pays() -> None:
 def test_spaces_without_knobs_and_cpus_begin_at_the_unscheduled_program() -> None:
     for machine, space in (("h200", "gensor"), ("cascade_lake", "extended")):
         graph = graph_of(TENSOR[0], machine, space)
-        assert [Schedule(row) for row in starts(graph)] == [graph.initial()]
+        assert [Schedule(row) for row in starts(graph.tables, graph.initial().row)] == [graph.initial()]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-
 from agents.starts import starts
+
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS

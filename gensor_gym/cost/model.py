@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.cost.cpu import latency_cpu, latency_cpu_in
+from gensor_gym.cost.cpu_caches import WALK
 from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.compiled import compiled, lean
+from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables import IS_CPU
 
@@ -34,3 +36,11 @@ def fill_latencies(rows, ints, floats, seconds):  # noqa: ANN001, ANN201
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     for b in range(rows.shape[0]):
         seconds[b] = latency(rows[b], ints, floats, terms) if fits(rows[b], ints) else np.inf
+
+
+@compiled
+def fill_terms(rows, ints, floats, found):  # noqa: ANN001, ANN201
+    """Seconds and then the terms of every legal row, float64 [B, 1 + NUM_TERMS]."""
+    tiles, walk = np.empty(ROW, dtype=np.int32), np.empty(WALK)
+    for b in range(rows.shape[0]):
+        found[b, 0] = latency_in(rows[b], ints, floats, found[b, 1:], tiles, walk)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.column_descent import usable_values
 from gensor_gym.exact import descent
 from gensor_gym.exact.certificate import Certificate
-from gensor_gym.exact.incumbent import incumbent, usable_values
+from gensor_gym.exact.incumbent import incumbent
 from gensor_gym.exact.reduction import reduction_tiles
 from gensor_gym.exact.ties import count_ties
 from gensor_gym.fingerprint import fingerprint
@@ -68,7 +69,7 @@ def certify(
     spent = time.process_time() - begin
     return Certificate(
         operator=str(graph.operator), hardware=graph.hardware.name,
-        space=graph.space if knobs is None else f"{graph.space}({', '.join(knobs)})", fingerprint=fingerprint(),
+        space=graph.space if knobs is None else f"{graph.space}({', '.join(knobs)})", fingerprint=fingerprint(graph),
         method="enumeration" if small else "branch and bound", latency=found.seconds.hex(),
         schedule=str(Schedule(found.row)), optima=found.optima, candidates=candidates, visited=found.visited,
         evaluated=found.evaluated, pruned=found.pruned, bound=found.seconds.hex(), seconds=round(spent, 3),
@@ -143,12 +144,12 @@ def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -
 def count_candidates(graph: ConstructionGraph, moving: Sequence[int]) -> int:
     """Combinations of chains of all axes and values of the knobs in `moving`."""
     chains = math.prod(len(choices) for choices in axis_choices(graph.tables.ints, graph.tables.sizes))
-    return chains * math.prod(len(usable_values(graph, k)) for k in moving)
+    return chains * math.prod(len(usable_values(graph.tables, k)) for k in moving)
 
 
 def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[np.ndarray]:
     """Knobs int32 [K] of every setting of those in `moving` that programs on CUDA cores have."""
-    for values in itertools.product(*(usable_values(graph, k) for k in moving)):
+    for values in itertools.product(*(usable_values(graph.tables, k) for k in moving)):
         knobs = graph.initial().row[KNOB:].copy()
         knobs[list(moving)] = values
         if knobs[[PERSISTENT - KNOB, CLUSTER - KNOB]].max() == 0:  # these are for tensor cores alone
@@ -160,7 +161,7 @@ def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
     ints = graph.tables.ints
     if ints[IS_CPU]:
         raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")
-    if TENSOR_CORE - KNOB in moving and len(usable_values(graph, TENSOR_CORE - KNOB)) > 1:
+    if TENSOR_CORE - KNOB in moving and len(usable_values(graph.tables, TENSOR_CORE - KNOB)) > 1:
         raise ValueError(f"{graph.operator} may use tensor cores in space {graph.space!r}; branch and bound knows none")
     for tensor in range(ints[NUM_READS]):
         dims = ints[COEF + tensor * MAX_DIMS * MAX_AXES :][: ints[NUM_DIMS + tensor] * MAX_AXES].reshape(-1, MAX_AXES)

@@ -7,10 +7,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost import model
 from gensor_gym.exact.certificate import Certificate, read_certificates
 from gensor_gym.fingerprint import fingerprint
 
@@ -22,16 +19,12 @@ def folder() -> Path:
 
 
 def certificate_of(graph: ConstructionGraph) -> Certificate | None:
-    """The certificate of a task under the present fingerprint; None where there is none, or for another model.
+    """The certificate of a task; None where there is none, or for other rules or another model: the fingerprint tells.
 
-    A graph may be made without calibration: then its model gives the certified schedule another latency.
+    So it does where a machine has the name of another, or a graph was made without calibration.
     """
     found = _certificates(folder()).get((str(graph.operator), graph.hardware.name, graph.space))
-    if found is None:
-        return None
-    seconds, row = np.empty(1), found.best.row
-    model.fill_latencies(row[None], graph.tables.ints, graph.tables.floats, seconds)
-    return found if seconds[0] == found.optimum else None
+    return found if found is not None and found.fingerprint == fingerprint(graph) else None
 
 
 def regret_of(latency: float, certificate: Certificate) -> float:
@@ -41,7 +34,6 @@ def regret_of(latency: float, certificate: Certificate) -> float:
 
 @cache
 def _certificates(where: Path) -> dict[tuple[str, str, str], Certificate]:
-    """All certificates of this fingerprint in the files *.jsonl of a folder."""
+    """All certificates in the files *.jsonl of a folder; of several of one task the last."""
     files = sorted(where.glob("*.jsonl")) if where.is_dir() else []
-    found = [c for path in files for c in read_certificates(path) if c.fingerprint == fingerprint()]
-    return {certificate.key: certificate for certificate in found}
+    return {certificate.key: certificate for path in files for certificate in read_certificates(path)}

@@ -13,6 +13,7 @@ import numpy as np
 from gensor_gym.graph.actions import KNOB_UP, VTHREAD_UP
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.ladder import divisors
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
@@ -78,7 +79,7 @@ def _chains(ints: np.ndarray, sizes: np.ndarray, axis: int) -> list[list[int]]:
     full = []
     for chain in chains:
         padded = chain + [chain[-1]] * (MAX_LEVELS - len(chain))
-        threads = [v for v in range(1, chain[0] + 1) if chain[0] % v == 0] if virtual else [1]
+        threads = divisors(chain[0]) if virtual else (1,)
         full.extend([*padded, v] for v in threads)
     return full
 

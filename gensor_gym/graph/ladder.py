@@ -17,13 +17,19 @@ are checked."""
 
 
 @lru_cache(maxsize=4096)
+def divisors(number: int) -> tuple[int, ...]:
+    """Divisors in climbing order."""
+    return tuple(sorted({d for n in range(1, math.isqrt(number) + 1) if number % n == 0 for d in (n, number // n)}))
+
+
+@lru_cache(maxsize=4096)
 def sizes(extent: int) -> tuple[int, ...]:
     """Divisors of the extent, powers of two, and multiples of 8 up to 256, capped at the padded extent.
 
     The padded extent is the extent rounded up to a power of two below 8, to a multiple of 8 from there on.
     """
     padded = 1 << (extent - 1).bit_length() if extent < 8 else -(-extent // 8) * 8
-    found = {d for n in range(1, math.isqrt(extent) + 1) if extent % n == 0 for d in (n, extent // n)}
+    found = set(divisors(extent))
     found |= {1 << p for p in range(padded.bit_length()) if 1 << p <= padded}
     found |= set(range(8, min(256, padded) + 1, 8))
     return tuple(sorted(n for n in found if n <= LARGEST_TILE))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
@@ -36,11 +35,10 @@ WGMMA_COLUMNS = (64, 128, 256)
 a walk climbs many rungs of the ladder."""
 
 
-def starts(graph: ConstructionGraph) -> np.ndarray:
-    """Rows [S, ROW]: the unscheduled program first, then one of each kind that the space has and the operator allows."""
-    first = graph.initial().row
+def starts(tables: Tables, first: np.ndarray) -> np.ndarray:
+    """Rows int32 [S, ROW]: the unscheduled program, `first`, then one of each kind that space and operator allow."""
     rows = [first]
-    ints = graph.tables.ints
+    ints = tables.ints
     if ints[IS_CPU] == 0:
         rows += [_with(first, "convolution", 3)] if _offers(ints, "convolution", 3) else []
         if _offers(ints, "tensor_core", 1):
@@ -48,10 +46,10 @@ def starts(graph: ConstructionGraph) -> np.ndarray:
             rows.append(_tensor_row(first, 1, {int(ints[place]): length for place, length in fragment.items()}))
         if _offers(ints, "tensor_core", 2):
             step = SWIZZLE_BYTES // int(ints[ITEM + ints[MATRIX_A]])
-            for columns in _pixels(graph.tables) if ints[LAID_OUT] else _columns(graph.tables):
+            for columns in _pixels(tables) if ints[LAID_OUT] else _columns(tables):
                 tile = {int(ints[MATRIX_M]): WGMMA_ROWS, int(ints[MATRIX_K]): step}
                 rows.append(_tensor_row(first, 2, tile | columns))
-    kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, graph.tables.sizes)]
+    kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, tables.sizes)]
     return np.array(kept or [first], dtype=np.int32)
 
 
