@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from agents.learned import CARD
+from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB
 from gensor_gym.graph.schedule import Schedule
@@ -67,10 +68,10 @@ class Correction:
         return np.asarray(self.booster.predict(xgboost.DMatrix(features)), dtype=np.float64)
 
     def save(self, folder: Path, card: dict[str, Any]) -> None:
-        """correction.json and its card.json."""
+        """correction.json and its card.json; the card names `operators`, `hardware` and `space` of what was measured."""
         folder.mkdir(parents=True, exist_ok=True)
         self.booster.save_model(folder / "correction.json")
-        (folder / CARD).write_text(json.dumps({**card, "fingerprint": fingerprint()}, indent=1) + "\n", encoding="utf-8")
+        (folder / CARD).write_text(json.dumps({**card, "fingerprint": _fingerprint(card)}, indent=1) + "\n", encoding="utf-8")
 
 
 def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -78,6 +79,11 @@ def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     means = np.bincount(groups, weights=values) / np.maximum(1, np.bincount(groups))
     found: np.ndarray = values - means[groups]
     return found
+
+
+def _fingerprint(card: dict[str, Any]) -> str:
+    """Of the tasks that a correction was learned on: its features are the model's terms for them."""
+    return common(fingerprints(map(operators.parse, card["operators"]), card["hardware"], card["space"]).values())
 
 
 @lru_cache(maxsize=4)
@@ -89,8 +95,10 @@ def load_correction(folder: str) -> Correction:
     if not path.exists():
         raise FileNotFoundError(f"no correction at {path}; learn one: python -m experiments.learn_correction output={folder}")
     card = json.loads((Path(folder) / CARD).read_text(encoding="utf-8"))
-    if card["fingerprint"] != fingerprint():
-        raise ValueError(f"correction {path} is of fingerprint {card['fingerprint']}, this version has {fingerprint()}")
+    if card["fingerprint"] != (now := _fingerprint(card)):
+        raise ValueError(
+            f"correction {path} was learned on tasks of fingerprint {card['fingerprint']}, which have {now} here: learn another"
+        )
     booster = xgboost.Booster(SETTINGS)
     booster.load_model(path)
     return Correction(booster)

@@ -15,8 +15,8 @@ import numpy as np
 from agents.feedback import measure_with_feedback
 from agents.learners import Learner, get_learner
 from agents.ranking import Construction, measure_rankings
+from agents.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import Session
 
@@ -89,8 +89,8 @@ def load_policy(folder: str) -> tuple[Learner, Any]:
 def checked_card(folder: Path) -> dict[str, Any]:
     """The card of a checkpoint folder that can be used.
 
-    FileNotFoundError says how to train a policy, ValueError that its layout is another. One of another fingerprint works, with a
-    warning: the rules or the model that it learned are no longer these.
+    FileNotFoundError says how to train a policy, ValueError that its layout is another. One whose tasks have changed works, with
+    a warning: the rules or the model that it learned are no longer these (`agents.training_tasks`).
     """
     path = folder / POLICY
     if not path.exists():
@@ -104,10 +104,11 @@ def checked_card(folder: Path) -> dict[str, Any]:
         raise ValueError(
             f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}"
         )
-    if card["fingerprint"] != fingerprint():
+    if changed := changed_tasks(card):
         warnings.warn(
-            f"policy {path} was trained under fingerprint {card['fingerprint']}, this is {fingerprint()}: what it learned may "
-            f"not hold; train another with: python -m experiments.train agent=NAME output=FOLDER", stacklevel=2,
+            f"policy {path} was trained on tasks of other rules or another model (fingerprints of {', '.join(changed)} differ): "
+            "what it learned may not hold; train another with: python -m experiments.train agent=NAME output=FOLDER",
+            stacklevel=2,
         )  # fmt: skip
     return card
 

@@ -23,7 +23,8 @@ from agents.random_walk import RandomWalk
 from agents.ranking import Construction
 from agents.watched import WatchedGraph
 from experiments.settings import code_digest, digest_of_file, short_hash
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym import operators
+from gensor_gym.fingerprint import fingerprints
 from gensor_gym.measure.session import BudgetSpent
 
 DRAWN = 64
@@ -53,7 +54,8 @@ class Search:
     @property
     def config(self) -> dict[str, Any]:
         """Everything the outcome depends on, values at their default too; of a policy what it is and not where it lies."""
-        plain = {**asdict(self), "fingerprint": fingerprint()}
+        found = fingerprints([operators.parse(self.operator)], self.hardware, self.space)
+        plain = {**asdict(self), "fingerprint": found[self.operator]}
         strategy: Any = get_strategy(self.of, **self.parameters)
         apart = {"space", "checkpoint"} if self.policy else {"space"}
         return {**plain, "parameters": {name: value for name, value in asdict(strategy).items() if name not in apart}}

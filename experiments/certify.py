@@ -1,8 +1,8 @@
 """Certify optima of the analytic model: `python -m experiments.certify [operators ..] [--space gensor]`.
 
 Operators are texts, ids, tables or splits, by default all named shapes but elementwise maps. Every certificate is a line of
-results/certificates/HARDWARE_SPACE.jsonl, written as soon as it is there; what the file has under this fingerprint is not
-done again, so a run that was ended goes on where it was.
+results/certificates/HARDWARE_SPACE.jsonl, written as soon as it is there; what the file has under its task's
+fingerprint is not done again, so a run that was ended goes on where it was.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     path = Path(args.output) if args.output else folder() / f"{args.hardware}_{args.space}.jsonl"
     space = args.space if args.knobs is None else f"{args.space}({', '.join(args.knobs)})"
-    done = {c.key for c in read_certificates(path) if c.fingerprint == fingerprint()}
+    done = {(c.key, c.fingerprint) for c in read_certificates(path)}
     try:
         graphs = [ConstructionGraph(op, args.hardware, args.space) for op in chosen(args.operators, args.kind)]
     except ValueError as error:
         parser.error(str(error))
-    left = [g for g in graphs if (str(g.operator), g.hardware.name, space) not in done]
+    left = [g for g in graphs if ((str(g.operator), g.hardware.name, space), fingerprint(g)) not in done]
     left.sort(key=lambda graph: count_schedules(graph.tables.ints, graph.tables.sizes))
     print(f"{len(graphs) - len(left)} of {len(graphs)} tasks are certified in {path}")
     begin, failed = time.monotonic(), 0

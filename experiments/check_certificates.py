@@ -44,11 +44,11 @@ class Verdict:
 def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: float | None, seed: int = 0) -> Verdict:
     """Check one certificate as the module's text says."""
     verdict = Verdict()
-    if certificate.fingerprint != fingerprint():
-        verdict.wrong.append(f"of fingerprint {certificate.fingerprint}, this version has {fingerprint()}")
-        return verdict
     space, knobs = parts_of(certificate.space)
     graph = ConstructionGraph(certificate.operator, certificate.hardware, space)
+    if certificate.fingerprint != (now := fingerprint(graph)):
+        verdict.wrong.append(f"of fingerprint {certificate.fingerprint}, the task has {now} here")
+        return verdict
     legal, seconds = graph.is_legal(certificate.best), graph.latency(certificate.best)
     verdict.say(legal, "legal", "the schedule is not legal")
     verdict.say(seconds == certificate.optimum, "same latency", f"the schedule takes {seconds.hex()}")

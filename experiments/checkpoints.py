@@ -19,8 +19,8 @@ import torch
 from stable_baselines3.common.vec_env import VecEnv
 
 from agents.learners import Learner
+from agents.training_tasks import bound
 from experiments.results import whole
-from gensor_gym.fingerprint import fingerprint
 
 _MODEL, _STATE, _REPLAY = "model.zip", "state.pkl", "replay.pkl"
 
@@ -28,7 +28,7 @@ _MODEL, _STATE, _REPLAY = "model.zip", "state.pkl", "replay.pkl"
 def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: float) -> None:
     """Write the file, with the seconds of training so far; one that was there before stays whole until this one is complete."""
     state = {
-        "config": config | {"fingerprint": fingerprint()}, "seconds": seconds,
+        "config": config | bound(config), "seconds": seconds,
         "environments": model.get_env().unwrapped.state(), "observations": model._last_obs,
         "torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate(),
     }  # fmt: skip
@@ -55,7 +55,7 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
         if _STATE not in file.namelist():
             raise ValueError(f"{path} is no checkpoint of this version; begin anew with resume=false")
         state = pickle.loads(file.read(_STATE))
-        here = config | {"fingerprint": fingerprint()}
+        here = config | bound(config)
         differing = [name for name in here if state["config"].get(name) != here[name]]
         if differing:
             raise ValueError(

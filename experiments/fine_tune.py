@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.learned import CARD, checked_card
+from agents.training_tasks import bound
 from experiments.anytime import digest_of_policy
 from experiments.commands import refusals
 from experiments.folders import make_folder
@@ -27,7 +28,6 @@ from experiments.results import write_text
 from experiments.trainings import training_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
-from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.store import Store
 from gensor_gym.operators.types import Operator
@@ -76,8 +76,8 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
 def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> dict[str, Any]:
     """`fine_tune` in a folder of its own."""
     card = checked_card(source)
-    if card["fingerprint"] != fingerprint():
-        raise ValueError(f"checkpoint {source} is of fingerprint {card['fingerprint']}, this version has {fingerprint()}")
+    if card["fingerprint"] != (now := bound(card["config"])["fingerprint"]):
+        raise ValueError(f"checkpoint {source} was trained on tasks of fingerprint {card['fingerprint']}, which have {now} here")
     ops, hw = chosen(config), machines.get(config.env.hardware)
     backend = get_backend(config.env.backend, hw)
     begin(config, backend.device(hw), folder)

@@ -8,7 +8,7 @@ valid as long as fingerprint, hyperparameters and policy are the same; delete th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import hydra
@@ -28,7 +28,7 @@ from gensor_gym.exact import Certificate
 
 
 def certified(
-    texts: Iterable[str], hardware: str, plan: Plan, console: Console
+    texts: Sequence[str], hardware: str, plan: Plan, console: Console
 ) -> tuple[dict[str, Certificate], dict[str, str]]:
     """Optima of operators on a hardware, certified into the study's folder where they do not ship, and why others have none."""
     with console.status(f"certified optima on {hardware}"):

@@ -17,7 +17,7 @@ from experiments.policies import Trained
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.operators.splits import HELD_OUT
 from gensor_gym.operators.types import Operator
 
@@ -170,7 +170,7 @@ def summarise(study: Study, unknown: dict[str, str]) -> dict[str, Any]:
     """Plain values; see `experiments.generalise_report` for how they are to be read. `unknown`: why tasks have no optimum."""
     plan = study.plan
     return {
-        "fingerprint": fingerprint(),
+        "fingerprint": common(fingerprints(plan.operators, plan.hardware, plan.space).values()),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "part": plan.part, "hardware": plan.hardware, "space": plan.space, "evaluations": plan.evaluations,
         "seeds": list(plan.seeds), "begun": plan.begun, "checkpoints": list(plan.checkpoints), "seconds": list(plan.seconds),

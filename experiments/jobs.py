@@ -59,7 +59,8 @@ class Jobs:
         self.store = Store(make_folder(store.parent) / store.name) if backend.stored else None
 
     def finished(self, job: Job) -> Outcome | None:
-        """The outcome of a job that was done before with the very same configuration."""
+        """The outcome of a job that was done before with the very same configuration; see `Results.check`."""
+        self.results.check(job)
         path = self._path(job)
         if not path.exists():
             return None

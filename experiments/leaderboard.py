@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.replay_file import Outcome, verify_file
+from experiments.replay_file import Outcome, fingerprint_of, verify_file
 from experiments.results import write_text
 from experiments.settings import ROOT
 from experiments.submit import FOLDER
 from experiments.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
 from experiments.verify import replay_files
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common
 from gensor_gym.measure.session import Budget
 
 PAGE = ROOT / "docs" / "leaderboard.md"
@@ -114,7 +114,7 @@ def lines(entries: Sequence[Entry], suite: Suite) -> Iterator[str]:
         return
     apart = gaps(entries, suite)
     ranked = sorted(entries, key=lambda entry: (sum(apart[entry.name]), entry.name))
-    yield f"Fingerprint `{fingerprint()}`. {len(suite.tasks)} tasks."
+    yield f"Fingerprint `{common(fingerprint_of(task.arguments) for task in suite.tasks)}`. {len(suite.tasks)} tasks."
     yield ""
     yield "| | " + " | ".join(COLUMNS) + " |"
     yield "|---:|---|" + "---:|" * (len(COLUMNS) - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, append_certificate, certify, read_certificates
 from gensor_gym.exact.optimum import MOST_NODES
 from gensor_gym.exact.shipped import certificate_of
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import fingerprints
+from gensor_gym.operators import parse
 
 NAME, REFUSED = "certificates.jsonl", "not_certified.jsonl"
 Key = tuple[str, str, str]
@@ -36,15 +37,16 @@ class Wanted:
 
 
 def optima(
-    operators: Iterable[str], hardware: str, space: str, folder: Path, workers: int, nodes: int = MOST_NODES
+    operators: Sequence[str], hardware: str, space: str, folder: Path, workers: int, nodes: int = MOST_NODES
 ) -> tuple[dict[str, Certificate], dict[str, str]]:
     """(certificates by operator, why there is none by operator).
 
     Files of the folder are read and added to. A task that could not be certified with so many nodes is not tried again.
     """
     wanted = [Wanted(operator, hardware, space, nodes) for operator in dict.fromkeys(operators)]
-    known = {c.key: c for c in read_certificates(folder / NAME) if c.fingerprint == fingerprint()}
-    refused = _refused(folder / REFUSED, nodes)
+    now = fingerprints(map(parse, operators), hardware, space)
+    known = {c.key: c for c in read_certificates(folder / NAME) if c.fingerprint == now.get(c.operator)}
+    refused = _refused(folder / REFUSED, nodes, now)
     for task in wanted:
         if task.key not in known and (shipped := certificate_of(ConstructionGraph(*task.key))) is not None:
             known[task.key] = shipped
@@ -55,7 +57,7 @@ def optima(
             known[task.key] = found
         else:
             refused[task.key] = found
-            _refuse(folder / REFUSED, task, found)
+            _refuse(folder / REFUSED, task, found, now[task.operator])
     return (
         {task.operator: known[task.key] for task in wanted if task.key in known},
         {task.operator: refused[task.key] for task in wanted if task.key not in known},
@@ -70,19 +72,19 @@ def _certified(task: Wanted) -> tuple[Wanted, Certificate | str]:
         return task, str(error).splitlines()[0]
 
 
-def _refused(path: Path, nodes: int) -> dict[Key, str]:
-    """Tasks that were given up with at least so many nodes, and why."""
+def _refused(path: Path, nodes: int, now: Mapping[str, str]) -> dict[Key, str]:
+    """Tasks that were given up with at least so many nodes, and why; `now` holds their fingerprints by operator."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rows = [json.loads(line) for line in lines]
-    kept = [row for row in rows if row["nodes"] >= nodes and row["fingerprint"] == fingerprint()]
+    kept = [row for row in rows if row["nodes"] >= nodes and row["fingerprint"] == now.get(row["operator"])]
     return {(row["operator"], row["hardware"], row["space"]): row["why"] for row in kept}
 
 
-def _refuse(path: Path, task: Wanted, why: str) -> None:
+def _refuse(path: Path, task: Wanted, why: str, fingerprint: str) -> None:
     """Add a line."""
     row = dict(zip(("operator", "hardware", "space"), task.key, strict=True)) | {"nodes": task.nodes, "why": why}
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({**row, "fingerprint": fingerprint()}) + "\n")
+        file.write(json.dumps({**row, "fingerprint": fingerprint}) + "\n")
 
 
 def split_of(operators: Sequence[str]) -> tuple[list[str], list[str]]:

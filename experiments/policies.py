@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from agents.learned import CARD, POLICY, read_card
+from agents.training_tasks import bound
 from experiments.parent import PARENT
 from experiments.pool import ONE_THREAD
 from experiments.settings import ROOT
 from experiments.trainings import training_of
 from gensor_gym import operators
-from gensor_gym.fingerprint import fingerprint
 
 NEEDED = (POLICY, CARD)
 """What a folder that holds a policy has."""
@@ -90,7 +90,7 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
         raise ValueError(f"policy {folder} was trained with {differing}, asked for are {asked_for}; give it another folder")
     env = card["config"]["env"]
     found = (card["fingerprint"], env["hardware"], env["space"], card["config"]["seed"])
-    if found != (asked := (fingerprint(), hardware, space, seed)):
+    if found != (asked := (bound(card["config"])["fingerprint"], hardware, space, seed)):
         raise ValueError(f"policy {folder}: fingerprint, hardware, space and seed are {found}, asked for are {asked}")
     if card.get("sees") != (sees := training_of(card["agent"]).sees):
         raise ValueError(f"policy {folder} sees what version {card.get('sees')} of its agent sees, this is version {sees}")

@@ -14,7 +14,7 @@ import numpy as np
 import gensor_gym
 from experiments.passes import Recording
 from gensor_gym import hardware, operators
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import fingerprints
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.optimum import find_optimum
 from gensor_gym.measure.recorded import passes_of
@@ -90,7 +90,7 @@ def about_table(recording: Recording, records: list[Record]) -> dict[str, Any]:
         "noise": _noise(good),
         "optimum": _optimum(records),
         "anchor": _anchor(recording.anchors),
-        "fingerprint": fingerprint(),
+        "fingerprint": fingerprints([plan.operator], plan.hardware, plan.space)[str(plan.operator)],
         "version": gensor_gym.__version__,
         "licence": LICENCE,
     }

@@ -19,6 +19,7 @@ import numpy as np
 
 from experiments.explain import NAMES
 from experiments.suite import PARTS, TIERS
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env import CONSTRUCT
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.actions import ACTIONS
@@ -167,8 +168,8 @@ def verify_text(text: str) -> Verified:
     found = text.split("\n")
     header = _parsed(found[0], "header")
     check_header(header)
-    if header["fingerprint"] != fingerprint():
-        raise Difference(f"header, fingerprint: expected {fingerprint()!r}, found {header['fingerprint']!r}")
+    if header["fingerprint"] != (now := fingerprint_of(header["arguments"])):
+        raise Difference(f"header, fingerprint: expected {now!r}, found {header['fingerprint']!r}")
     recorder = Recorder(header)
     _compare(recorder.lines, found, 0)
     for action in _actions(found):
@@ -186,6 +187,11 @@ def compare_texts(expected: str, found: str) -> None:
     _compare(lines, others, 0)
     if len(others) > len(lines):
         raise Difference(f"after the end: expected nothing, found {others[len(lines)]!r}")
+
+
+def fingerprint_of(arguments: Mapping[str, Any]) -> str:
+    """Of the task that the environment is made for with these arguments."""
+    return fingerprint(ConstructionGraph(arguments["operator"], arguments["hardware"], arguments["space"]))
 
 
 def _actions(lines: Sequence[str]) -> Iterator[int]:

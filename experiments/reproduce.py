@@ -19,8 +19,8 @@ from rich.table import Table as Shown
 
 from experiments.folders import make_folder
 from experiments.results import write_text
+from experiments.settings import code_digest
 from experiments.tables.table import Table, text_of
-from gensor_gym.fingerprint import fingerprint
 
 TABLES = (
     "gensor_operators", "gensor_gemm", "gensor_ablation", "gensor_compile_time", "gensor_over_time",
@@ -39,10 +39,10 @@ def reproduce(config: DictConfig) -> list[Table]:
         raise ValueError(f"table {name!r}: expected one of {', '.join(TABLES)}")
     make_folder(folder)
     tables = import_module(f"experiments.tables.{name}").make(config, folder)
-    value = {"fingerprint": fingerprint(), "tables": [dataclasses.asdict(table) for table in tables]}
+    value = {"code": code_digest(), "tables": [dataclasses.asdict(table) for table in tables]}
     write_text(folder / f"{name}.json", json.dumps(value, indent=1))
     text = "\n".join(table.markdown() for table in tables)
-    write_text(folder / f"{name}.md", f"# {name}\n\nFingerprint {fingerprint()}.\n\n{text}")
+    write_text(folder / f"{name}.md", f"# {name}\n\nMade by the code `{code_digest()}`.\n\n{text}")
     return tables
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.settings import Job
-from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.session import TraceRow
 
 FIELDS = (
@@ -30,7 +29,7 @@ class Results:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read what there is. ValueError when it was written under another fingerprint."""
+        """Read what there is."""
         self.path = path
         self._rows: dict[str, dict[int, dict[str, Any]]] = {}
         self._keys: dict[tuple, set[str]] = {}
@@ -38,12 +37,6 @@ class Results:
         lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
         for line in lines[:-1]:
             self._take(json.loads(line))
-        others = {row["fingerprint"] for rows in self._rows.values() for row in rows.values()} - {fingerprint()}
-        if others:
-            raise ValueError(
-                f"{path} holds results of fingerprint {', '.join(sorted(others))}, this version has {fingerprint()}: "
-                "they do not compare; name another folder with output=..."
-            )
         if lines[-1] or len(lines) - 1 != sum(map(len, self._rows.values())):
             self._write_all()
 
@@ -51,6 +44,15 @@ class Results:
         """The trials of a job in order."""
         found = self._rows.get(job.key, {})
         return [found[trial] for trial in sorted(found)]
+
+    def check(self, job: Job) -> None:
+        """ValueError where trials of this slot were made under another fingerprint of the task."""
+        rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows.get(key, {}).values())
+        if others := {row["fingerprint"] for row in rows} - {job.fingerprint}:
+            raise ValueError(
+                f"{self.path} holds results of {job.operator} by {job.strategy} under fingerprint {', '.join(sorted(others))}, "
+                f"here it is {job.fingerprint}: they do not compare; name another folder with output=..."
+            )
 
     def keep_only(self, job: Job) -> None:
         """Drop rows of an earlier version of the job: the same slot, other code or hyperparameters."""
@@ -110,7 +112,7 @@ def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:
     """A trial of the job with that key as values of JSON; see FIELDS."""
     seconds = trial.seconds if trial.seconds != float("inf") else None
     rest = (trial.trial, trial.elapsed_s, trial.schedule, seconds, trial.status, trial.evaluations)
-    return dict(zip(FIELDS, (*job.slot, *rest, fingerprint(), key), strict=True))
+    return dict(zip(FIELDS, (*job.slot, *rest, job.fingerprint, key), strict=True))
 
 
 def whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from gensor_gym import fingerprint as marks
+from agents.strategy import get_strategy
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.fingerprint import fingerprints
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend, ray_backend
 from gensor_gym.measure.recorded import RecordedBackend
@@ -52,6 +53,12 @@ class Job:
         return (str(self.operator), self.hardware.name, self.backend, self.strategy, self.seed)
 
     @property
+    def fingerprint(self) -> str:
+        """Of its task, in the space that the strategy searches."""
+        space = get_strategy(self.of, **self.hyperparameters).space
+        return fingerprints([self.operator], self.hardware, space)[str(self.operator)]
+
+    @property
     def config(self) -> dict[str, object]:
         """Everything that the outcome depends on, as JSON values."""
         operator, hardware, backend, strategy, seed = self.slot
@@ -66,7 +73,7 @@ class Job:
             "history": _content(self.hyperparameters.get("history")),
             "seed": seed,
             "budget": dataclasses.asdict(self.budget),
-            "fingerprint": marks.fingerprint(),
+            "fingerprint": self.fingerprint,
             "code": code_digest(),
         }
 
@@ -148,8 +155,12 @@ def digest_of_file(path: str | Path) -> str:
 @cache
 def code_digest() -> str:
     """Digest of the program text that a search runs; once it changes, jobs are made again (timings are stored)."""
-    files = [path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")]
-    return marks.digest_of(ROOT, (path for path in files if path.suffix in (".py", ".c", ".h", ".json")))[:16]
+    whole = hashlib.sha256()
+    for path in sorted(path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")):
+        if path.suffix in (".py", ".c", ".h", ".json"):
+            text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+            whole.update(f"{path.relative_to(ROOT).as_posix()}\0{text}\0".encode())
+    return whole.hexdigest()[:16]
 
 
 def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> Backend:

@@ -17,7 +17,7 @@ from experiments.settings import Job, Settings
 from experiments.tables.table import Stamp
 from experiments.truth import BestKnown, Truth
 from gensor_gym import operators
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.recorded import RecordedBackend
 from gensor_gym.operators.types import Operator
@@ -96,7 +96,7 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
     }  # fmt: skip
     curves = {name: _curves(jobs[name], truths, len(seeds), length, outcomes, results) for name in names if name not in broken}
     facts = {"hardware": first.hardware.name, "device": first.device, "space": ", ".join(spaces), "trials": str(length)}
-    facts["stamp"] = stamp_of(settings.backend)
+    facts |= {"stamp": stamp_of(settings.backend), "fingerprint": common(job.fingerprint for job in settings.jobs)}
     chance = np.stack([truth.chance(length) for truth in truths]) if truths else np.empty((0, length))
     return Scores(facts, tuple(map(str, tasks)), seeds, tuple(t.regrets for t in truths), curves, chance, broken)
 
@@ -152,7 +152,6 @@ def summarise(
         for label, differences in found.items():
             lines[label].setdefault("over", {})[name] = differences
     return {
-        "fingerprint": fingerprint(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **scores.facts,
         "reference": reference,

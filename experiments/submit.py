@@ -1,7 +1,7 @@
 """Play the leaderboard's tasks: `python -m experiments.submit markov roller`, or `--policy MODULE:FUNCTION --name NAME`.
 
 One replay file per task is written, results/leaderboard/NAME/TASK.jsonl, as soon as it is there. What has been played
-already, by the same agent with the same settings and under the present fingerprint, is not played again: a run that was
+already, by the same agent with the same settings on a task of the same fingerprint, is not played again: a run that was
 ended goes on where it was.
 """
 
@@ -22,13 +22,12 @@ import numpy as np
 
 from agents.optimize import run
 from agents.strategy import Strategy, get_strategy
-from experiments.replay_file import VERSION, Recorder, record
+from experiments.replay_file import VERSION, Recorder, fingerprint_of, record
 from experiments.results import write_text
 from experiments.settings import ROOT
 from experiments.suite import SUITE, SuiteTask, read_suite
 from gensor_gym.env import CONSTRUCT
 from gensor_gym.exact.paths import actions_to
-from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.actions import CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.measure.session import Budget, Session, Task
 
@@ -76,7 +75,7 @@ class Entrant:
             "replay": VERSION,
             "id": CONSTRUCT,
             "arguments": task.arguments | seen,
-            "fingerprint": fingerprint(),
+            "fingerprint": fingerprint_of(task.arguments),
             "seed": seed,
             "agent": agent,
             "budget": dataclasses.asdict(budget) if self.strategy is not None else None,

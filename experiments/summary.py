@@ -14,7 +14,7 @@ from experiments.paired import against
 from experiments.retime import TORCH, Comparison
 from experiments.settings import Job, Settings
 from gensor_gym.cost.roofline import roofline_floor
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common
 from gensor_gym.measure.intervals import median_interval, ratio_interval
 from gensor_gym.measure.verdict import Verdict, verdict
 
@@ -41,7 +41,7 @@ def summarise(
     first = settings.jobs[0]
     rows = [_row(job, settings, outcomes[job.key], statuses[job.key], comparisons) for job in settings.jobs]
     return {
-        "fingerprint": fingerprint(),
+        "fingerprint": common(job.fingerprint for job in settings.jobs),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "hardware": first.hardware.name,
         "backend": first.backend,

@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.learned import CARD, POLICY, read_card
+from agents.training_tasks import bound
 from experiments.evaluation import evaluate, judged
 from experiments.jobs import locked
 from experiments.parent import end_with_parent
@@ -30,7 +31,6 @@ from experiments.trainings import training_of
 from experiments.watch import CURVE, LAST, VALIDATION, identity, read_rows
 from gensor_gym import hardware as machines
 from gensor_gym import operators
-from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 
 EVALUATION = ("eval_operators", "eval_episodes")
@@ -43,7 +43,7 @@ def write_card(
     """Configuration, data, cost and evaluation beside the policy."""
     parts = parts_of(config)
     card = {
-        "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(),
+        "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, **bound(config),
         "sees": training_of(config["agent"]["name"]).sees,
         "split": f"v1 {', '.join(parts)}", "operators": config["operators"],
         "training_seconds": round(seconds, 1), "training_steps": steps, "resumed": resumed,
@@ -84,8 +84,8 @@ def trained(folder: Path, config: dict[str, Any]) -> bool:
         return False
     card = read_card(folder)
     sees = training_of(config["agent"]["name"]).sees
-    same = identity(card["config"]) == identity(config)
-    return same and (card["fingerprint"], card.get("sees")) == (fingerprint(), sees)
+    same = identity(card["config"]) == identity(config) and card.get("sees") == sees
+    return same and card["fingerprint"] == bound(config)["fingerprint"]
 
 
 def finished(folder: Path, config: dict[str, Any]) -> bool:

@@ -19,13 +19,13 @@ from agents.column_choices import SEES, Choices, is_joint
 from agents.column_learner import ColumnLearner
 from agents.column_policy import Memory, write
 from agents.learned import POLICY
+from agents.training_tasks import bound
 from experiments.results import whole
 from experiments.validation import over_floor
 from experiments.variants import with_variants
 from experiments.watch import CURVE, LAST, VALIDATION, Every, add_row, identity, keep_rows, training_bar
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.fingerprint import fingerprint
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
@@ -93,14 +93,14 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
 
 def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: float) -> None:
     """Write a checkpoint."""
-    kept = {"config": identity(config), "fingerprint": fingerprint(), "sees": SEES, "seconds": seconds, "state": learner.state()}
+    kept = {"config": identity(config), **bound(config), "sees": SEES, "seconds": seconds, "state": learner.state()}
     whole(path, lambda temporary: torch.save(kept, temporary))
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
     """Restore the learner; the seconds it took so far. ValueError where the configuration was another."""
     kept = torch.load(path, weights_only=False)
-    here = {**identity(config), "fingerprint": fingerprint(), "sees": SEES}
+    here = {**identity(config), "fingerprint": bound(config)["fingerprint"], "sees": SEES}
     there = {**kept["config"], "fingerprint": kept["fingerprint"], "sees": kept.get("sees")}
     if differing := [name for name, value in here.items() if there.get(name) != value]:
         named = ", ".join(differing)

@@ -27,7 +27,7 @@ from experiments.generalise_scores import Study, Task, interval, mean, task_of
 from experiments.lines import Kept, run_missing
 from experiments.policies import Trained, train_missing
 from experiments.results import write_summary
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common, fingerprints
 
 Policies = dict[str, Sequence[Trained]]
 """Policies of all seeds by the hardware that they were trained on."""
@@ -99,8 +99,9 @@ def transfer(plans: dict[str, Plan], console: Console) -> dict[str, Any]:
         rows = run_missing(wanted(plan, list(known), policies), kept, plan.processes, console)
         tasks: list[Task] = [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known]
         columns[name] = column(Study(plan, tasks, rows, {}), list(plans))
+    met = [found for plan in plans.values() for found in fingerprints(plan.operators, plan.hardware, plan.space).values()]
     summary = {
-        "fingerprint": fingerprint(), "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "fingerprint": common(met), "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "part": first.part, "space": first.space, "seeds": list(first.seeds), "policy": learned.name,
         "round": "first round" if learned.best_of is None else f"best of {learned.best_of} episodes",
         "strategies": list(first.strategies), "hardware": list(plans), "columns": columns, "unknown": unknown,

@@ -56,7 +56,7 @@ class Scores:
     def latency(self, values: Values, task: Task, seed: int) -> float:
         """Seconds of the best program that the traverser constructs, by the model."""
         graph = task.graph
-        about = [values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint()]
+        about = [values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)]
         key = short_hash([self.strategy, *about])
         if key not in self.known:
             found = get_strategy(self.strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]

@@ -17,9 +17,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import numpy as np
 
+from gensor_gym import hardware as machines
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.column_descent import SEEN, ColumnChoices, descend, usable_values
 from gensor_gym.cost.model import fill_terms
@@ -31,6 +33,8 @@ from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
 
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
@@ -56,12 +60,21 @@ def fingerprint(graph: ConstructionGraph) -> str:
     return _known[key]
 
 
-def common_fingerprint(graphs: Iterable[ConstructionGraph]) -> str:
-    """Sixteen hexadecimal digits of several tasks, in whatever order; of a single task its fingerprint."""
-    found = sorted({fingerprint(graph) for graph in graphs})
-    if len(found) == 1:
-        return found[0]
-    return hashlib.sha256(" ".join(found).encode()).hexdigest()[:DIGITS]
+def fingerprints(ops: Iterable[Operator], hardware: Hardware | str, space: str) -> dict[str, str]:
+    """The fingerprint of every operator's task, by the operator's text."""
+    return {str(op): _task_fingerprint(op, machines.get(hardware), space) for op in ops}
+
+
+def common(found: Iterable[str]) -> str:
+    """One fingerprint for several tasks, in whatever order: of a single one its own."""
+    different = sorted(set(found))
+    return different[0] if len(different) == 1 else hashlib.sha256(" ".join(different).encode()).hexdigest()[:DIGITS]
+
+
+@lru_cache(maxsize=4096)
+def _task_fingerprint(op: Operator, hardware: Hardware, space: str) -> str:
+    """The fingerprint of a task whose graph nobody has made yet."""
+    return fingerprint(ConstructionGraph(op, hardware, space))
 
 
 def _digest(graph: ConstructionGraph) -> str:

@@ -23,17 +23,18 @@ from gensor_gym.graph.schedule import Schedule
 
 
 class BestKnown:
-    """A file of best latencies in seconds by task; it only ever gets better, within one fingerprint."""
+    """A file of best latencies in seconds by task; each only ever gets better, as long as its task's fingerprint stays."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file, if it is of this fingerprint."""
+        """Read the file."""
         self.path = path
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        self.tasks: dict[str, dict[str, Any]] = found["tasks"] if found.get("fingerprint") == fingerprint() else {}
+        self.tasks: dict[str, dict[str, Any]] = found.get("tasks", {})
 
     def entry(self, graph: ConstructionGraph) -> dict[str, Any] | None:
-        """{"seconds", "schedule", "certified"} of a task, None when there is none."""
-        return self.tasks.get(key_of(graph))
+        """{"seconds", "schedule", "certified", "fingerprint"} of a task, None when there is none of its fingerprint."""
+        found = self.tasks.get(key_of(graph))
+        return found if found is not None and found["fingerprint"] == fingerprint(graph) else None
 
     def offer(self, graph: ConstructionGraph, schedule: Schedule, certified: bool = False) -> None:
         """Take a program if it is better than what is known; ValueError if it is not one of the space."""
@@ -42,11 +43,12 @@ class BestKnown:
         seconds = graph.latency(schedule)
         known = self.entry(graph)
         if known is None or seconds < known["seconds"] or (certified and not known["certified"]):
-            self.tasks[key_of(graph)] = {"seconds": seconds, "schedule": str(schedule), "certified": certified}
+            entry = {"seconds": seconds, "schedule": str(schedule), "certified": certified, "fingerprint": fingerprint(graph)}
+            self.tasks[key_of(graph)] = entry
 
     def save(self) -> None:
         """Write the file."""
-        value = {"fingerprint": fingerprint(), "tasks": dict(sorted(self.tasks.items()))}
+        value = {"tasks": dict(sorted(self.tasks.items()))}
         write_text(self.path, json.dumps(value, indent=1) + "\n")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gensor_gym.fingerprint import fingerprint
+from experiments.settings import code_digest
 from gensor_gym.hardware.cache import VARIABLE
 from gensor_gym.measure.cpu_device import processor_name
 from gensor_gym.measure.intervals import median_interval
@@ -43,13 +43,13 @@ class Lines:
 
 
 def machine() -> dict[str, object]:
-    """Where and when, and under which fingerprint."""
+    """Where and when, and by which code."""
     return {
         "processor": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "load_average": os.getloadavg()[0],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "fingerprint": fingerprint(),
+        "code": code_digest(),
     }
 
 

@@ -86,9 +86,9 @@ class _Arena:
         label = self.label(name, seed)
         if self.left <= 0 or not self.journal.pending(f"{op} {label}"):
             return
-        common = {
+        common: dict[str, object] = {
             "operator": str(op), "hardware": self.hardware.name, "backend": "cuda", "strategy": name, "label": label,
-            "seed": self.context.seed + seed, "fingerprint": fingerprint(),
+            "seed": self.context.seed + seed,
         }  # fmt: skip
 
         def put(key: str, row: dict[str, object]) -> None:
@@ -107,6 +107,7 @@ class _Arena:
                 if self.left <= 0:
                     return
                 task = Task(op, self.hardware, self.backend, strategy.space)
+                common["fingerprint"] = fingerprint(task.graph())
                 budget = Budget(trials=self.contest.trials, seconds=self.left)
                 session = _TakingTurns(task, budget, on_trial, thinking)
                 search(strategy, session, self.context.seed + seed)

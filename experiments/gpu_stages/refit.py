@@ -22,7 +22,7 @@ from experiments.gpu_stages.recording import SPACE
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import TERMS
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common, fingerprint
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Status
@@ -58,7 +58,7 @@ def run(context: Context) -> dict[str, object]:
         "terms": list(TERMS),
         "device": ", ".join(devices),
         "date": datetime.date.today().isoformat(),
-        "fingerprint": fingerprint(),
+        "fingerprint": common(fingerprint(sample.graph) for sample in samples),
         "operators": [str(sample.graph.operator) for sample in samples],
         "schedules": sum(len(sample.seconds) for sample in samples),
         "loss_before": loss(before),

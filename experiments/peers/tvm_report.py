@@ -105,7 +105,7 @@ def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str
         "# Our search beside MetaSchedule of TVM", "",
         "**A system comparison.** Spaces, code generators, compilers, thread pools and ways of measuring differ as well as the "
         "searches; no single one of them is credited with a difference.", "",
-        f"{about['processor']}, threads: {about['threads']}, {about['date']}, fingerprint {about['fingerprint']}. "
+        f"{about['processor']}, threads: {about['threads']}, {about['date']}, code {about['code']}. "
         f"apache-tvm {versions['apache-tvm']} (LLVM target of this processor, evolutionary search, XGBoost "
         f"{versions['xgboost']}), `{about['strategy']}` named beforehand. Float32, NCHW and OIHW on both sides, outputs checked "
         f"against float64. Winners of one operator timed in one worker in {about['rounds']} interleaved rounds. Ratios are ours "

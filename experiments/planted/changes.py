@@ -34,7 +34,7 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("unrolled body of 2048", _RESOURCES, "CODE_LIMIT_GPU = 4096", "CODE_LIMIT_GPU = 2048"),
     _change("eight registers more", _RESOURCES, "total = 32 + tile if", "total = 40 + tile if"),
     _change("fragments three times", _RESOURCES, "total += 2 * part", "total += 3 * part"),
-    _change("registers of a window", _RESOURCES, "WINDOW_POINTS, WINDOW_REGISTERS = 16, 16", "WINDOW_POINTS, WINDOW_REGISTERS = 16, 32"),
+    _change("registers of a window", _RESOURCES, "WINDOW_REGISTERS = 16, 16", "WINDOW_REGISTERS = 16, 32"),
     _change("rows padded by eight", _RESOURCES, "else 4 * ints[ITEM + t]", "else 8 * ints[ITEM + t]"),
     _change("half the shared memory", _LIMITS, "> ints[SHARED_BLOCK]:", "> ints[SHARED_BLOCK] // 2:"),
     _change("fewer threads than the limit", _LIMITS, "threads > ints[THREADS_BLOCK] or", "threads >= ints[THREADS_BLOCK] or"),
@@ -62,7 +62,8 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("scattered stores", _MEMORY, "min(stretch, 2.0)", "min(stretch, 3.0)"),
     _change("loads under way", _MEMORY, "run * 4.0 * min(8.0", "run * 5.0 * min(8.0"),
     _change("phases of wide loads", _LANES, "phases = run / 2.0 if", "phases = run / 4.0 if"),
-    _change("clock of an H200", _NVIDIA, '"h200",\n    "sm_90",\n    132,\n    1.98e9', '"h200",\n    "sm_90",\n    132,\n    1.97e9'),
+    _change("clock of an H200", _NVIDIA, '"h200",\n    "sm_90",\n    132,\n    1.98e9',
+            '"h200",\n    "sm_90",\n    132,\n    1.97e9'),
 )
 """In rules (registers, limits, ladders, default knobs, staging) and model; all in space `gensor` or `extended` on an H200."""
 
@@ -82,7 +83,9 @@ NOTHING: tuple[Change, ...] = (
         (_SIMT, "return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each",
          "return (share + STALL * (1.0 if register_buffer > 0 else 1.5)) / share"),
     )),
-    Change("a renamed constant of the model", ((_SIMT, "STALL = 0.39", "LOST = 0.39"), (_SIMT, "each + STALL *", "each + LOST *"))),
+    Change("a renamed constant of the model", (
+        (_SIMT, "STALL = 0.39", "LOST = 0.39"), (_SIMT, "each + STALL *", "each + LOST *"),
+    )),
     _change("a sum the other way round", _RESOURCES, "total = 32 + tile if", "total = tile + 32 if"),
     _change("a new GPU", _NVIDIA, "GPUS = (H200,",
             'import dataclasses\n\nH20 = dataclasses.replace(H200, name="h20", units=78)\nGPUS = (H20, H200,'),
@@ -93,7 +96,8 @@ NOTHING: tuple[Change, ...] = (
         (_TEXT, "max_pool2d, reduce_sum,", "max_pool2d, reduce_sum, reduce_pairs,"),
     )),
     _change("words of an error", _TEXT, "does not parse:", "cannot be read:"),
-    _change("a new space", "graph/actions.py", '    "medium": frozenset(', '    "small": frozenset(_GROWING),\n    "medium": frozenset('),
+    _change("a new space", "graph/actions.py", '    "medium": frozenset(',
+            '    "small": frozenset(_GROWING),\n    "medium": frozenset('),
     _change("one integer more in the tables", "graph/tables.py", "NUM_INTS = FREE_KNOBS + 1 + len(KNOBS)",
             "NUM_INTS = FREE_KNOBS + 2 + len(KNOBS)"),
     _change("a constant of the CPU model", "cost/cpu_constants.json", '"call_cycles": 0.4446', '"call_cycles": 0.5'),

@@ -26,7 +26,8 @@ from experiments.tables.studies import RESAMPLES
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common, fingerprints
+from gensor_gym.operators.types import Operator
 
 NAME = "ansor_tasks"
 SCHEDULERS = {"gradient": GradientScheduler, "round_robin": RoundRobin}
@@ -105,9 +106,11 @@ def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> lis
     """Speed by trials of one search: minus the objective, 0 until every task has a program."""
     tasks = plain["tasks"]
     given = dict(tasks["variants"][variant])
+    ops = _operators(tasks)
     about = {
         "networks": tasks["networks"], "ansor": plain["strategies"]["ansor"], "trials": tasks["trials"], "given": given,
-        "seed": seed, "hardware": plain["hardware"], "space": plain["space"], "fingerprint": fingerprint(),
+        "seed": seed, "hardware": plain["hardware"], "space": plain["space"], 
+        "fingerprint": common(fingerprints(ops, plain["hardware"], plain["space"]).values()),
         "code": code_digest(),
     }  # fmt: skip
     path = folder / f"{variant}_{seed}_{short_hash(about)}.json"
@@ -117,11 +120,20 @@ def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> lis
     return found
 
 
+def _names(tasks: dict[str, Any]) -> list[str]:
+    """Shapes of all networks, each once."""
+    return list(dict.fromkeys(name for network in tasks["networks"].values() for name in network))
+
+
+def _operators(tasks: dict[str, Any]) -> list[Operator]:
+    """Operators of these shapes."""
+    return [operators.resolve_one(f"autotvm/{name}") for name in _names(tasks)]
+
+
 def _speeds(plain: dict[str, Any], given: dict[str, Any], seed: int) -> list[float]:
     """The search itself."""
     tasks = plain["tasks"]
-    names = list(dict.fromkeys(name for network in tasks["networks"].values() for name in network))
-    ops = [operators.resolve_one(f"autotvm/{name}") for name in names]
+    names, ops = _names(tasks), _operators(tasks)
     weights = np.array([[float(network.get(name, 0)) for name in names] for network in tasks["networks"].values()])
     scheduler = SCHEDULERS[given.pop("scheduler")]
     known = {field.name for field in fields(Ansor)}

@@ -23,7 +23,7 @@ from experiments.tables.recorded import Recorded, again, read_folder, regret_of_
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware
 from gensor_gym.cost.terms import TERMS
-from gensor_gym.fingerprint import fingerprint
+from gensor_gym.fingerprint import common, fingerprint
 from gensor_gym.hardware.described import RECORDINGS
 
 TOP = (1, 3, 10)
@@ -49,7 +49,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """
     folders = [Path(path) for path in config.recordings] if config.recordings else _shipped()
     tables: list[Table] = []
-    values = []
+    values, met = [], []
     for place in folders:
         recorded = read_folder(place, config.space, config.limit)
         coefficients = fit_on_train(recorded)
@@ -57,12 +57,14 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
         after = [score(t, t.sample.with_values(COEFFICIENTS, coefficients).predicted()) for t in recorded]
         tables += [view(recorded, before, after) for view in (_classes, _ranking, _calibration)]
         values.append(_values(recorded, before, after, coefficients))
+        met += [fingerprint(table.graph) for table in recorded]
         if config.figures:
             from experiments.tables import sim_to_real_figure as figure
 
             figure.draw_times(recorded, coefficients, folder / f"sim_to_real_{recorded[0].machine}_times.png")
             figure.draw_regret(recorded, coefficients, folder / f"sim_to_real_{recorded[0].machine}_regret.png")
-    write_text(folder / "sim_to_real_values.json", json.dumps({"fingerprint": fingerprint(), "machines": values}, indent=1))
+    found = {"fingerprint": common(met), "machines": values}
+    write_text(folder / "sim_to_real_values.json", json.dumps(found, indent=1))
     return tables
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from gensor_gym.hardware.types import Hardware
 
 
 @cache
-def shipped_fits() -> dict[str, dict[str, object]]:
+def shipped_fits() -> dict[str, dict[str, Any]]:
     """Fits by hardware name: {"coefficients": [...], "device": .., "date": ..}."""
-    return json.loads((resources.files("gensor_gym.cost") / "fits.json").read_text())
+    fits: dict[str, dict[str, Any]] = json.loads((resources.files("gensor_gym.cost") / "fits.json").read_text())
+    return fits
 
 
 def coefficients_of(hardware: Hardware) -> tuple[float, ...]:

@@ -40,7 +40,7 @@ class ObservationView:
     def _space(self) -> gymnasium.Space:
         """Observation space of one environment."""
         if self.kind == "dict":
-            boxes = {name: _box((s.stop - s.start,)) for name, s in self.slices.items()}
+            boxes: dict[str, gymnasium.Space] = {name: _box((s.stop - s.start,)) for name, s in self.slices.items()}
             return gymnasium.spaces.Dict(boxes)
         if self.kind == "successors":
             return _box((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES))

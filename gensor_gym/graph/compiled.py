@@ -46,12 +46,13 @@ def _compile(function: F, **options: Any) -> F:
     folder = _folder(_package_of(function))
     if folder is None:
         return numba.njit(nogil=True, **options)(function)
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
+    settings: Any = numba.config
+    before = settings.CACHE_DIR
+    settings.CACHE_DIR = str(folder)
     try:
         return numba.njit(cache=True, nogil=True, **options)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        settings.CACHE_DIR = before
 
 
 def _package_of(function: Callable[..., Any]) -> Path:

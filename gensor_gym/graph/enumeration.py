@@ -76,7 +76,7 @@ def _chains(ints: np.ndarray, sizes: np.ndarray, axis: int) -> list[list[int]]:
     virtual = (
         ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
     )
-    full = []
+    full: list[list[int]] = []
     for chain in chains:
         padded = chain + [chain[-1]] * (MAX_LEVELS - len(chain))
         threads = divisors(chain[0]) if virtual else (1,)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numba
 import numpy as np
@@ -71,7 +72,7 @@ def _setting(op: Operator, name: str, default: int) -> tuple[int, int]:
 
 def _windows(op: Operator, x: Array, pad_value: float) -> Iterator[tuple[int, int, Array]]:
     """(r, s, the elements [n, c, p, q] under that place of the window) for every place of the window."""
-    sizes = dict(op.arguments)
+    sizes: dict[str, Any] = dict(op.arguments)
     (top, left), (down, right) = _setting(op, "padding", 0), _setting(op, "stride", 1)
     tall, wide = _setting(op, "dilation", 1)
     if top or left:
@@ -85,7 +86,8 @@ def _windows(op: Operator, x: Array, pad_value: float) -> Iterator[tuple[int, in
 
 def _conv2d(op: Operator, x: Array, w: Array) -> Array:
     """Sum over the places of the window of a matrix product over channels, group by group."""
-    groups = int(dict(op.arguments).get("groups", 1))
+    options: dict[str, Any] = dict(op.arguments)
+    groups = int(options.get("groups", 1))
     n, k, p, q = op.output.shape
     w = w.reshape(groups, k // groups, -1, *w.shape[2:])
     out = np.zeros((n, groups, k // groups, p * q))
@@ -105,7 +107,8 @@ def _avg_pool2d(op: Operator, x: Array) -> Array:
     out = np.zeros(op.output.shape)
     for _, _, part in _windows(op, x, 0.0):
         out += part
-    return out / math.prod(int(dict(op.arguments)[key]) for key in "rs")
+    sizes: dict[str, Any] = dict(op.arguments)
+    return out / math.prod(int(sizes[key]) for key in "rs")
 
 
 def _max_pool2d(op: Operator, x: Array) -> Array:

@@ -7,16 +7,18 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
+from typing import Any
 
 TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke")
 """Every table. Where tables repeat an operator, its name in the earliest one stands for it in the splits."""
 
 
 @cache
-def read(file: str) -> object:
+def read(file: str) -> dict[str, Any]:
     """Content of a JSON file of the shapes folder."""
     folder = resources.files("gensor_gym.operators") / "shapes"
-    return json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
+    return content
 
 
 def table(name: str) -> Mapping[str, str]:
@@ -28,7 +30,7 @@ def table(name: str) -> Mapping[str, str]:
 def source(name: str) -> str:
     """Where a table comes from, and where it departs from what was published."""
     _check(name)
-    return read(name)["source"]
+    return str(read(name)["source"])
 
 
 def named_shapes() -> dict[str, str]:

@@ -34,10 +34,10 @@ def parse(text: str) -> Operator:
     """
     if not isinstance(text, str):
         raise ValueError(f"operator {text!r}: expected text such as 'gemm(m=512, n=384, k=1000)+bias+relu'")
-    call, stages = _split(text)
-    if call.func.id not in FACTORIES:
-        raise ValueError(f"operator {call.func.id!r} in {text!r}: expected one of {', '.join(FACTORIES)}")
-    factory = FACTORIES[call.func.id]
+    name, call, stages = _split(text)
+    if name not in FACTORIES:
+        raise ValueError(f"operator {name!r} in {text!r}: expected one of {', '.join(FACTORIES)}")
+    factory = FACTORIES[name]
     values, options = _literals(call, text)
     if factory is elementwise and "shape" in options:  # the canonical text writes the shape as one tuple
         shape = options.pop("shape")
@@ -52,8 +52,8 @@ def parse(text: str) -> Operator:
     return factory(*values, **options).with_epilogue(*stages)
 
 
-def _split(text: str) -> tuple[ast.Call, list[str]]:
-    """The call and the names of the epilogue stages in order."""
+def _split(text: str) -> tuple[str, ast.Call, list[str]]:
+    """The operator's name, its call and the names of the epilogue stages in order."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -64,7 +64,7 @@ def _split(text: str) -> tuple[ast.Call, list[str]]:
         node = node.left
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise ValueError(f"operator {text!r}: expected a call such as 'gemm(m=512, n=384, k=1000)+bias+relu'")
-    return node, stages
+    return node.func.id, node, stages
 
 
 def _literals(call: ast.Call, text: str) -> tuple[list[object], dict[str, object]]:

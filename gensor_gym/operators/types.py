@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -191,7 +191,7 @@ class Operator:
 
         return evaluate(self, inputs)
 
-    def renamed(self, **changes: object) -> Operator:
+    def renamed(self, **changes: Any) -> Operator:
         """A copy with some fields replaced."""
         return replace(self, **changes)
 
