@@ -1,4 +1,4 @@
-"""What training costs and when it has paid: the number of operators from which a policy has spent less than a search."""
+"""What training costs beside a search: the number of operators before which a policy cannot have spent less."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def break_even(study: Study, learned: Contender, trained: Sequence[Trained]) -> 
     """Against its reference, for the policy's best of so many episodes.
 
     `evaluations` and `seconds`: what the policy needs on one operator, what the reference needs until its interquartile mean
-    regret is no larger (None where it never is within the study; then its whole budget is put in its place, a lower bound of
-    what it needs), what training took, and from how many operators on the policy has spent less in all: None where it needs
-    more on every operator.
+    regret is no larger (None where it never is within the study), what training took, and from how many operators on the policy
+    has spent less in all: None where it needs more on every operator, or nothing is known of the reference. Training is counted
+    too low, and another search, or this one with another end or other values, may need less than the reference: so the number of
+    operators is a lower bound.
     """
     plan, reference = study.plan, learned.reference
     evaluations, regret, seconds = study.first(learned.sampled)
@@ -48,5 +49,5 @@ def break_even(study: Study, learned: Contender, trained: Sequence[Trained]) -> 
 def _even(ours: float, places: np.ndarray, reached: np.ndarray, training: float) -> dict[str, float | None]:
     """One currency; `reached` bool of the reference's regret at `places`."""
     needed = float(places[int(np.argmax(reached))]) if reached.any() else None
-    saved = (float(places[-1]) if needed is None else needed) - ours
+    saved = 0.0 if needed is None else needed - ours
     return {"ours": ours, "theirs": needed, "training": training, "operators": training / saved if saved > 0 else None}

@@ -1,9 +1,9 @@
 """Policies trained on recordings of one real GPU, tested on others: `python -m experiments.transfer_recorded`.
 
 conf/transfer_recorded.yaml, docs/generalisation.md. The recordings are complete spaces of a kernel, measured on several GPUs:
-regret is to the best configuration of the tested one. Beside a policy trained on another GPU stand the one trained there, one
-trained on all others, the order of other GPUs' times without any learning, and plain searches, all at equal trials. Nothing is
-timed here. A command that was stopped goes on where it was.
+regret is to the best configuration of the tested one. Beside a policy trained on another GPU stand one trained on the tested
+recording itself (it memorises: no result on an unseen device), one trained on all others, the order of other GPUs' times without
+any learning, and plain searches, all at equal trials. Nothing is timed here. A command that was stopped goes on where it was.
 """
 
 from __future__ import annotations

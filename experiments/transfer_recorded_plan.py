@@ -17,7 +17,8 @@ from gensor_gym.measure.tuning import load_space
 
 OTHERS = "all others"
 """In place of a device: all of the kernel but the one that is tested."""
-NATIVE, ANOTHER = "policy trained there", "policy trained on another"
+MEMORISED, ANOTHER = "memorisation reference", "policy trained on another"
+"""The former is a policy that learned on the very recording it is tested on: train on test, no result on something unseen."""
 POLICY_OF, BEST_OF = "policy trained on ", "best first of "
 FROM_BEST = "policy trained on all others, from their best"
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from experiments import style
 from experiments.heat_map import HeatMap
 from experiments.study_report import interval_text, p_text, table
-from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, NATIVE, OTHERS, POLICY_OF
+from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF
 
 LEAST = 0.1
 """Per cent below which a colour is no paler."""
@@ -35,6 +35,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         "configuration that was not met before in the search, failed ones included. Means over tasks (a kernel on a GPU), seeds "
         "and searches, in brackets 95 % intervals of a bootstrap over tasks and training seeds. Tasks of one kernel, or one GPU, "
         "have much in common: they are fewer than they seem, and intervals and p values rather too sure.", "",
+        _memorised(summary), "",
     ]  # fmt: skip
     for group, title in groups:
         rows = summary["regret"][group]
@@ -42,7 +43,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         lines += [f"## {title.capitalize()}, {tasks} tasks", "", *table(("search", *at), [
             (name, *(interval_text(line, 1) for line in rows[name])) for name in summary["roles"]
         ]), ""]  # fmt: skip
-    others = (("over_reference", summary["reference"]), ("over_native", NATIVE), ("over_order", BEST_OF + OTHERS))
+    others = (("over_reference", summary["reference"]), ("over_memorised", MEMORISED), ("over_order", BEST_OF + OTHERS))
     for key, other in others:
         lines += [
             f"## Less {other}", "",
@@ -63,6 +64,16 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     return "\n".join([*lines, *(f"![{name}]({name})\n" for name in figures)])
 
 
+def _memorised(summary: dict[str, Any]) -> str:
+    """What the memorisation reference is."""
+    sizes = [about["configurations"] for devices in summary["spaces"].values() for about in devices.values()]
+    return (
+        f"The {MEMORISED} is a policy trained on the recording that it is tested on ({summary['training_steps']:,} steps on "
+        f"{min(sizes):,} to {max(sizes):,} configurations): train on test. It says what this learner remembers, nothing of an "
+        "unseen device; looking the fastest configuration up has regret 0. In the matrices it is bold."
+    )
+
+
 def _rows(summary: dict[str, Any], kernel: str) -> list[str]:
     """Searches of a matrix from top to bottom."""
     devices = summary["kernels"][kernel]
@@ -78,7 +89,7 @@ def _values(summary: dict[str, Any], kernel: str) -> np.ndarray:
 
 
 def _matrix(summary: dict[str, Any], kernel: str) -> list[str]:
-    """A kernel's matrix in words; bold is trained there."""
+    """A kernel's matrix in words; bold is the memorisation reference."""
     devices, rows, values = summary["kernels"][kernel], _rows(summary, kernel), _values(summary, kernel)
 
     def cell(i: int, j: int) -> str:

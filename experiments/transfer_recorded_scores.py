@@ -11,7 +11,7 @@ import numpy as np
 from experiments import paired
 from experiments.generalise_scores import interval, mean
 from experiments.recorded_searches import regrets
-from experiments.transfer_recorded_plan import ANOTHER, BEST_OF, FROM_BEST, NATIVE, OTHERS, POLICY_OF, RecordedPlan, Task
+from experiments.transfer_recorded_plan import ANOTHER, BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, RecordedPlan, Task
 from gensor_gym.measure.tuning import load_space
 
 BEST_OF_ANOTHER = BEST_OF + "another"
@@ -42,7 +42,7 @@ class Scores:
 
     def role(self, task: Task, name: str) -> np.ndarray:
         """Of a search by what it is to the tested device; of policies or orders of another device their mean."""
-        if name == NATIVE:
+        if name == MEMORISED:
             return self.of(task, POLICY_OF + task.device)
         if name in (ANOTHER, BEST_OF_ANOTHER):
             prefix = POLICY_OF if name == ANOTHER else BEST_OF
@@ -56,7 +56,7 @@ class Scores:
 
 def roles(plan: RecordedPlan) -> list[str]:
     """What can be asked of every task."""
-    return [NATIVE, ANOTHER, POLICY_OF + OTHERS, FROM_BEST, BEST_OF_ANOTHER, BEST_OF + OTHERS, *plan.strategies]
+    return [MEMORISED, ANOTHER, POLICY_OF + OTHERS, FROM_BEST, BEST_OF_ANOTHER, BEST_OF + OTHERS, *plan.strategies]
 
 
 def summarise(plan: RecordedPlan, rows: Sequence[dict[str, Any]], cards: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def summarise(plan: RecordedPlan, rows: Sequence[dict[str, Any]], cards: Sequenc
         "repeats": plan.repeats, "checkpoints": list(plan.checkpoints), "shown": plan.shown, "strategies": list(plan.strategies),
         "reference": plan.reference, "roles": roles(plan),
         "regret": {group: _regrets(scores, tasks) for group, tasks in groups.items()},
-        "over_reference": _over(scores, plan.tasks, plan.reference), "over_native": _over(scores, plan.tasks, NATIVE),
+        "over_reference": _over(scores, plan.tasks, plan.reference), "over_memorised": _over(scores, plan.tasks, MEMORISED),
         "over_order": _over(scores, plan.tasks, BEST_OF + OTHERS),
         "matrix": {kernel: {device: _cells(scores, Task(kernel, device)) for device in devices}
                    for kernel, devices in plan.kernels.items()},

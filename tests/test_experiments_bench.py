@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,9 @@ def test_construct(tmp_path: Path) -> None:
     for row in rows[:2]:
         assert row["certified"] and row["markov"]["over_best_known"] >= 1.0
         assert row["markov"]["visited_per_walk"] < row["markov"]["visited"]
+        assert 1.0 <= row["descents_48"]["over_best_known"] <= row["descents_12"]["over_best_known"]
+    regrets = [math.log(row["descents_12"]["over_best_known"]) for row in rows[:2]]
+    assert rows[2]["descents_12"]["iqm_regret"] == pytest.approx(sum(regrets) / 2)
     again = _run("construct", tmp_path)
     assert all(row["best_known_search_s"] == 0.0 for row in again[:2])
 

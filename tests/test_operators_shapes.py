@@ -153,6 +153,22 @@ def test_no_group_straddles_and_the_held_out_class_stays_out() -> None:
     assert sum(op.name == splits.HELD_OUT for op in ops["test"]) >= 30
 
 
+def test_how_near_test_operators_are_to_train_is_told() -> None:
+    """Groups have borders: docs/design.md says how many test operators have a train operator of about their size."""
+    train, test = (operators.resolve(f"split/v1/{part}") for part in ("train", "test"))
+    others = [op for op in test if op.name != splits.HELD_OUT]
+
+    def near(a: operators.Operator, b: operators.Operator) -> bool:
+        pairs = zip(a.extents, b.extents, strict=True)
+        return a.name == b.name and all(max(pair) <= 2 * min(pair) for pair in pairs)
+
+    within = sum(any(near(op, seen) for seen in train) for op in others)
+    turned = sum(any((op.name, sorted(op.extents)) == (seen.name, sorted(seen.extents)) for seen in train) for op in others)
+    page = " ".join((ROOT / "docs" / "design.md").read_text(encoding="utf-8").split())
+    assert f"{within} of the {len(others)} test operators of other classes have a train operator" in page
+    assert f"{turned} are permutations" in page and f"{len(test) - len(others)} of {len(test)}" in page
+
+
 def test_split_shares_and_classes() -> None:
     """About 60, 20 and 20 % of what is not held out, and every other class in every part."""
     ops = {part: [op.name for op in operators.resolve(f"split/v1/{part}")] for part in splits.PARTS}

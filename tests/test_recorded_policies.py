@@ -19,7 +19,7 @@ from experiments.lessons import Lesson, RecordedVecEnv, known_card, learn
 from experiments.recorded_searches import RecordedSearch, improvements, regrets
 from experiments.train_recorded import lesson_of
 from experiments.transfer_recorded import study
-from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, NATIVE, OTHERS, POLICY_OF, Task, plan_of
+from experiments.transfer_recorded_plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, Task, plan_of
 from experiments.transfer_recorded_scores import Scores, roles
 from gensor_gym import load_space, save_space
 from gensor_gym.measure.session import Budget
@@ -231,7 +231,7 @@ def test_the_study_is_whole_and_kept(tmp_path: Path) -> None:
     assert BEST_OF + "far" not in cells["far"] and BEST_OF + "far" in cells["near"]
     assert cells["near"][BEST_OF + "same"] == [0.0, 0.0, 0.0] and cells["near"][BEST_OF + "far"][0] > 0.5
     means = [cells[device][POLICY_OF + device][1] for device in BEST]
-    assert summary["regret"]["all"][NATIVE][1]["mean"] == pytest.approx(np.mean(means))
+    assert summary["regret"]["all"][MEMORISED][1]["mean"] == pytest.approx(np.mean(means))
     page, lines = (tmp_path / "out" / "summary.md").read_text(), (tmp_path / "out" / "lines.jsonl").read_text()
     assert "Policies between real GPUs" in page and "![curves.png](curves.png)" in page
     assert all((tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG") for name in ("curves.png", "matrix_bowl.png"))

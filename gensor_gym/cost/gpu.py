@@ -4,8 +4,8 @@ Waves of resident blocks run the reduction step by step. A step costs the busies
 shared-memory wavefronts, or the exposed latency of its loads where neither other blocks nor more stages hide it; the
 device as a whole is bounded by L2 and DRAM traffic. Structure and constants: occupancy rules of cuda_occupancy.h;
 instructions and wavefronts as derived from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates
-of microbenchmarks. The way they are put together is our own; it is calibrated against measurements by the coefficients
-(one per term).
+of microbenchmarks. The way they are put together is our own. Coefficients (one per term) can be fitted to
+measurements; no fit for a GPU ships.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ stay in training; and without it every other body is still there to learn from."
 def group(op: Operator) -> str:
     """Name of the group of `op`: its class and the rounded log2 of each extent. dtype and epilogue do not matter.
 
-    Neighbouring sizes share a group, and groups stay whole, so that nothing in the test part has a near twin in
-    training. Elementwise operators are taken by their number of elements, however many axes they are looped over.
+    Sizes that round alike share a group, and groups stay whole. Groups have borders all the same: a size just across one may be
+    in another part (docs/design.md says how many test operators have a train operator of about their size). Elementwise
+    operators are taken by their number of elements, however many axes they are looped over.
     """
     extents = (op.points,) if op.name == "elementwise" else op.extents
     return f"{op.name}/" + "-".join(str(round(math.log2(extent))) for extent in extents)

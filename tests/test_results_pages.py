@@ -1,0 +1,64 @@
+"""Pages of results say what their files say: they are what the code writes of what ships beside them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from statistics import NormalDist, mean, stdev
+
+import pytest
+
+from experiments import generalise_report, transfer_recorded_report
+
+ROOT = Path(__file__).resolve().parents[1]
+GENERALISE = ("generalise", "generalise/test_columns", "generalise/validation_columns")
+UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+
+
+def _summary(folder: str) -> tuple[dict, str, list[str]]:
+    """(values, page, names of figures) of a folder of results."""
+    page = (ROOT / "results" / folder / "summary.md").read_text(encoding="utf-8")
+    values = json.loads((ROOT / "results" / folder / "summary.json").read_text(encoding="utf-8"))
+    return values, page, re.findall(r"^!\[(.*?)\]", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", GENERALISE)
+def test_pages_of_generalisation_are_made_from_their_values(folder: str) -> None:
+    values, page, figures = _summary(folder)
+    assert generalise_report.markdown(values, figures) == page
+
+
+def test_page_of_recorded_transfer_is_made_from_its_values() -> None:
+    values, page, figures = _summary("transfer_recorded")
+    assert transfer_recorded_report.markdown(values, figures) == page
+
+
+def _ratios(page: str, strategy: str, reference: str) -> dict[str, float]:
+    """Mean log ratio of the printed medians of two strategies, by operator."""
+    found: dict[str, dict[tuple[str, str], float]] = {}
+    for section in page.split("\n## ")[1:]:
+        lines = re.findall(r"^\| (\w+)/(\d) \| ([\d.e+]+) (s|ms|µs)", section, re.MULTILINE)
+        found[section.splitlines()[0]] = {(name, seed): float(value) * UNITS[unit] for name, seed, value, unit in lines}
+    return {
+        op: mean(math.log(times[strategy, seed] / times[reference, seed]) for seed in "012") for op, times in found.items()
+    }
+
+
+def test_what_is_said_of_the_live_comparison_follows_from_its_page() -> None:
+    """docs/generalisation.md: the mean from medians, without the one convolution, and how much sixteen operators can tell."""
+    page = (ROOT / "results/host/live_columns/summary.md").read_text(encoding="utf-8")
+    ratios = _ratios(page, "columns_fine_tuned", "markov_ext")
+    least = min(ratios, key=lambda op: ratios[op])
+    rest = [value for op, value in ratios.items() if op != least]
+    spread, effect, normal = stdev(ratios.values()), -math.log(0.95), NormalDist()
+    wanted = ((normal.inv_cdf(0.975) + normal.inv_cdf(0.8)) * spread / effect) ** 2
+    power = normal.cdf(effect / (spread / math.sqrt(len(ratios))) - normal.inv_cdf(0.975))
+    said = " ".join((ROOT / "docs/generalisation.md").read_text(encoding="utf-8").split())
+    assert least == "conv2d(n=1, c=512, h=7, w=7, k=512, r=3, s=3, padding=1)" and len(ratios) == 16
+    for fact in (
+        f"{math.exp(mean(ratios.values())):.3f} from the medians", f"{math.exp(mean(rest)):.3f} without",
+        f"deviation of {spread:.3f}", f"{math.ceil(wanted)} operators", f"{100 * power:.0f} %",
+    ):  # fmt: skip
+        assert fact in said, fact
