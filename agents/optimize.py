@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -31,9 +32,9 @@ class Result:
         """Median latency in seconds as measured during the search (the smallest of several medians: optimistic)."""
         return self.measurement.seconds
 
-    @property
+    @cached_property
     def kernel(self) -> Kernel:
-        """The kernel, built for the task's hardware."""
+        """The kernel, built for the task's hardware when it is first asked for."""
         return codegen.build(self.task.operator, self.schedule, self.task.hardware)
 
 

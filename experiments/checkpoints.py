@@ -28,7 +28,7 @@ _MODEL, _STATE, _REPLAY = "model.zip", "state.pkl", "replay.pkl"
 def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: float) -> None:
     """Write the file, with the seconds of training so far; one that was there before stays whole until this one is complete."""
     state = {
-        "config": config | bound(config), "seconds": seconds,
+        "config": config | _tasks_of(config), "seconds": seconds,
         "environments": model.get_env().unwrapped.state(), "observations": model._last_obs,
         "torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate(),
     }  # fmt: skip
@@ -55,7 +55,7 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
         if _STATE not in file.namelist():
             raise ValueError(f"{path} is no checkpoint of this version; begin anew with resume=false")
         state = pickle.loads(file.read(_STATE))
-        here = config | bound(config)
+        here = config | _tasks_of(config)
         differing = [name for name in here if state["config"].get(name) != here[name]]
         if differing:
             raise ValueError(
@@ -71,3 +71,8 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
     np.random.set_state(state["numpy"])
     random.setstate(state["python"])
     return model, state["seconds"]
+
+
+def _tasks_of(config: dict[str, Any]) -> dict[str, Any]:
+    """What binds a checkpoint to the tasks of its configuration."""
+    return bound(config["operators"], config["env"])

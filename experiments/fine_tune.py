@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.learned import CARD, checked_card
-from agents.training_tasks import bound
+from agents.training_tasks import is_current
 from experiments.anytime import digest_of_policy
 from experiments.commands import refusals
 from experiments.folders import make_folder
@@ -76,8 +76,8 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
 def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> dict[str, Any]:
     """`fine_tune` in a folder of its own."""
     card = checked_card(source)
-    if card["fingerprint"] != (now := bound(card["config"])["fingerprint"]):
-        raise ValueError(f"checkpoint {source} was trained on tasks of fingerprint {card['fingerprint']}, which have {now} here")
+    if not is_current(card):
+        raise ValueError(f"checkpoint {source} was trained on tasks whose fingerprints differ here: other rules or another model")
     ops, hw = chosen(config), machines.get(config.env.hardware)
     backend = get_backend(config.env.backend, hw)
     begin(config, backend.device(hw), folder)

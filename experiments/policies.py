@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.learned import CARD, POLICY, read_card
-from agents.training_tasks import bound
+from agents.training_tasks import is_current
 from experiments.parent import PARENT
 from experiments.pool import ONE_THREAD
 from experiments.settings import ROOT
@@ -89,9 +89,11 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
         asked_for = {name: overrides[name] for name in differing}
         raise ValueError(f"policy {folder} was trained with {differing}, asked for are {asked_for}; give it another folder")
     env = card["config"]["env"]
-    found = (card["fingerprint"], env["hardware"], env["space"], card["config"]["seed"])
-    if found != (asked := (bound(card["config"])["fingerprint"], hardware, space, seed)):
-        raise ValueError(f"policy {folder}: fingerprint, hardware, space and seed are {found}, asked for are {asked}")
+    found = (env["hardware"], env["space"], card["config"]["seed"])
+    if found != (asked := (hardware, space, seed)):
+        raise ValueError(f"policy {folder}: hardware, space and seed are {found}, asked for are {asked}")
+    if not is_current(card):
+        raise ValueError(f"policy {folder} was trained on tasks of other rules or another model: their fingerprints differ here")
     if card.get("sees") != (sees := training_of(card["agent"]).sees):
         raise ValueError(f"policy {folder} sees what version {card.get('sees')} of its agent sees, this is version {sees}")
     if {operators.part_of(op) for op in operators.resolve(card["operators"])} != {"train"}:

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.learned import CARD, POLICY, read_card
-from agents.training_tasks import bound
+from agents.training_tasks import bound, is_current
 from experiments.evaluation import evaluate, judged
 from experiments.jobs import locked
 from experiments.parent import end_with_parent
@@ -43,7 +43,7 @@ def write_card(
     """Configuration, data, cost and evaluation beside the policy."""
     parts = parts_of(config)
     card = {
-        "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, **bound(config),
+        "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, **bound(config["operators"], config["env"]),
         "sees": training_of(config["agent"]["name"]).sees,
         "split": f"v1 {', '.join(parts)}", "operators": config["operators"],
         "training_seconds": round(seconds, 1), "training_steps": steps, "resumed": resumed,
@@ -85,7 +85,7 @@ def trained(folder: Path, config: dict[str, Any]) -> bool:
     card = read_card(folder)
     sees = training_of(config["agent"]["name"]).sees
     same = identity(card["config"]) == identity(config) and card.get("sees") == sees
-    return same and card["fingerprint"] == bound(config)["fingerprint"]
+    return same and is_current(card)
 
 
 def finished(folder: Path, config: dict[str, Any]) -> bool:

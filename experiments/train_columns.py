@@ -93,14 +93,15 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
 
 def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: float) -> None:
     """Write a checkpoint."""
-    kept = {"config": identity(config), **bound(config), "sees": SEES, "seconds": seconds, "state": learner.state()}
+    tasks = bound(config["operators"], config["env"])
+    kept = {"config": identity(config), **tasks, "sees": SEES, "seconds": seconds, "state": learner.state()}
     whole(path, lambda temporary: torch.save(kept, temporary))
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
     """Restore the learner; the seconds it took so far. ValueError where the configuration was another."""
     kept = torch.load(path, weights_only=False)
-    here = {**identity(config), "fingerprint": bound(config)["fingerprint"], "sees": SEES}
+    here = {**identity(config), "fingerprint": bound(config["operators"], config["env"])["fingerprint"], "sees": SEES}
     there = {**kept["config"], "fingerprint": kept["fingerprint"], "sees": kept.get("sees")}
     if differing := [name for name, value in here.items() if there.get(name) != value]:
         named = ", ".join(differing)

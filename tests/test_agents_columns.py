@@ -17,8 +17,8 @@ from agents.column_choices import CHOICE_FEATURES, COLUMN_FEATURES, SEES, Choice
 from agents.column_learner import ColumnLearner, weights_of  # noqa: E402
 from agents.column_network import ColumnNetwork  # noqa: E402
 from agents.column_policy import BARREN, KNOWN, Columns, Memory, write  # noqa: E402
+from agents.training_tasks import bound  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
-from gensor_gym.fingerprint import fingerprint  # noqa: E402
 from gensor_gym.graph.layout import KNOB, LAYOUT_VERSION  # noqa: E402
 
 SETTINGS: dict[str, Any] = {
@@ -42,8 +42,10 @@ def checkpoint(folder: Path, of: ColumnNetwork | None = None, **card: object) ->
     """A folder as training leaves it."""
     folder.mkdir(exist_ok=True)
     torch.save({"network": (of or network()).state_dict()}, folder / "policy.zip")
-    known = {"agent": "columns", "config": {"agent": SETTINGS}, "layout": LAYOUT_VERSION, "sees": SEES, "training_seconds": 1.0}
-    (folder / "card.json").write_text(json.dumps({**known, "fingerprint": fingerprint(), **card}))
+    env = {"hardware": "h200", "space": "gensor"}
+    known = {"agent": "columns", "config": {"agent": SETTINGS, "env": env}, "layout": LAYOUT_VERSION, "sees": SEES}
+    known |= {"operators": ["gemm(m=16, n=16, k=16)"], "training_seconds": 1.0}
+    (folder / "card.json").write_text(json.dumps({**known, **bound(known["operators"], env), **card}))
     return str(folder)
 
 

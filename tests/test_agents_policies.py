@@ -207,17 +207,17 @@ def test_searches_give_what_they_charge_for(trained: Path, name: str, settings: 
 
 
 def test_a_policy_of_another_version_is_told(trained: Path, tmp_path: Path) -> None:
-    """Another layout is refused, another fingerprint warned of: the observation means the same, the rewards do not."""
+    """Another layout is refused, tasks of other fingerprints warned of: the observation means the same, the rewards do not."""
     card = json.loads((trained / "card.json").read_text())
-    for name, changed in (("layout", {"layout": -1}), ("fingerprint", {"fingerprint": "0" * 16})):
+    for name, changed in (("layout", {"layout": -1}), ("tasks", {"fingerprints": dict.fromkeys(card["fingerprints"], "0")})):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "policy.zip").write_bytes((trained / "policy.zip").read_bytes())
         (folder / "card.json").write_text(json.dumps(card | changed))
     with pytest.raises(ValueError, match="layout -1"):
         load_policy(str(tmp_path / "layout"))
-    with pytest.warns(UserWarning, match="fingerprint 0000000000000000"):
-        load_policy(str(tmp_path / "fingerprint"))
+    with pytest.warns(UserWarning, match="other rules or another model"):
+        load_policy(str(tmp_path / "tasks"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_policy(str(trained))

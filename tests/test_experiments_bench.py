@@ -51,7 +51,7 @@ def _run(suite: str, folder: Path, *more: str) -> list[dict]:
     lines = bench(compose([f"suite={suite}", *TINY[suite], *places, *more], "bench"))[suite]
     rows = [json.loads(line) for line in lines.path.read_text().splitlines()]
     assert all(row["suite"] == suite for row in rows)
-    assert rows[0]["kind"] == "machine" and rows[0]["fingerprint"]
+    assert rows[0]["kind"] == "machine" and rows[0]["code"]
     return rows[1:]
 
 

@@ -24,6 +24,7 @@ from experiments.paired import against
 from experiments.results import FIELDS, Results
 from experiments.settings import Settings, settings_of
 from experiments.wording import show
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.session import Session, TraceRow
 from gensor_gym.measure.store import Store
@@ -54,7 +55,7 @@ def test_results_have_their_schema(model_run: tuple[Settings, dict]) -> None:
     assert len(rows) == 2 * 2 * 5  # operators, seeds, trials; ppo has no policy
     for row in rows:
         assert tuple(row) == FIELDS
-        assert row["fingerprint"] == fingerprint()
+        assert row["fingerprint"] == fingerprint(ConstructionGraph(row["operator"], "h200", "extended"))
         assert (row["seconds"] is None) == (row["status"] != "OK")
     assert len({(row["job"], row["trial"]) for row in rows}) == len(rows)
 
@@ -119,7 +120,7 @@ def test_a_strategy_that_breaks_is_a_row_and_is_tried_again(tmp_path: Path, monk
 def test_summary_and_figures_are_written(model_run: tuple[Settings, dict]) -> None:
     settings, summary = model_run
     text = (settings.output / "summary.md").read_text()
-    assert "gemv(m=20, k=12)" in text and "NOT_RUN" in text and fingerprint() in text
+    assert "gemv(m=20, k=12)" in text and "NOT_RUN" in text and summary["fingerprint"] in text
     assert json.loads((settings.output / "summary.json").read_text())["rows"] == summary["rows"]
     for name in FIGURES:
         assert (settings.output / name).read_bytes().startswith(b"\x89PNG")
@@ -176,9 +177,9 @@ def test_results_of_another_fingerprint_are_refused(tmp_path: Path) -> None:
     job = settings_of(compose([*TINY, f"output={tmp_path}"])).jobs[0]
     Results(tmp_path / "results.jsonl").put(job, TraceRow(0, 0.1, "s", 1.0, "OK", 0))
     text = (tmp_path / "results.jsonl").read_text()
-    (tmp_path / "results.jsonl").write_text(text.replace(fingerprint(), "0" * 16))
+    (tmp_path / "results.jsonl").write_text(text.replace(job.fingerprint, "0" * 16))
     with pytest.raises(ValueError, match="do not compare"):
-        Results(tmp_path / "results.jsonl")
+        Results(tmp_path / "results.jsonl").check(job)
 
 
 def test_wandb_offline_leaves_a_run(tmp_path: Path) -> None:

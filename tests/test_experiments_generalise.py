@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from agents import get_strategy
+from agents.training_tasks import bound
 from agents.watched import Curve, WatchedGraph
 from experiments import (
     generalise_costs,
@@ -35,7 +36,6 @@ from experiments.trainings import training_of
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
-from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import BudgetSpent
 
@@ -72,11 +72,12 @@ def make_policy(folder: Path, seed: int) -> None:
 def _write_card(folder: Path, seed: int, agent: str, settings: dict) -> None:
     """What the study reads of a card."""
     card = {
-        "agent": agent, "layout": LAYOUT_VERSION, "fingerprint": fingerprint(), "operators": "split/v1/train",
+        "agent": agent, "layout": LAYOUT_VERSION, "operators": "split/v1/train",
         "sees": training_of(agent).sees,
         "training_seconds": 10.0 + seed, "training_steps": 1000,
         "config": {"seed": seed, "agent": settings, "env": {"hardware": "h200", "space": "gensor"}},
     }  # fmt: skip
+    card |= bound(card["operators"], card["config"]["env"])
     (folder / "card.json").write_text(json.dumps(card))
 
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.arguments import compose
 from experiments.jobs import Jobs
 from experiments.reproduce import reproduce
+from experiments.settings import code_digest
 from experiments.tables import (
     gensor_ablation,
     gensor_changing_shapes,
@@ -29,7 +30,6 @@ from experiments.tables.speeds import mean_text
 from experiments.tables.stand_in import HOST, ORIN, RTX_4090, stand_in
 from experiments.tables.table import Stamp, Table
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.analytic import AnalyticBackend
 
 TINY = ("gemm(m=32, n=32, k=32)", "gemv(m=64, k=64)")
@@ -47,7 +47,7 @@ def _made(table: str, folder: Path, **values: object) -> list[Table]:
     tables = reproduce(_config(table, folder, **values))
     page = (folder / f"{table}.md").read_text()
     saved = json.loads((folder / f"{table}.json").read_text())
-    assert saved["fingerprint"] == fingerprint() and len(saved["tables"]) == len(tables)
+    assert saved["code"] == code_digest() and len(saved["tables"]) == len(tables)
     for made, kept in zip(tables, saved["tables"], strict=True):
         assert kept["stamp"] == made.stamp and f"Stamp: **{made.stamp}**" in page
         assert any(note.startswith("Ours:") for note in made.notes) and any(note.startswith("Published:") for note in made.notes)

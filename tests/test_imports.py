@@ -12,10 +12,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
 LAYERS = (
-    ("operators", "hardware", "fingerprint"),
+    ("operators", "hardware"),
     ("graph",),
     ("cost",),
     ("construction",),
+    ("fingerprint",),
     ("exact",),
     ("codegen",),
     ("measure",),

@@ -184,7 +184,7 @@ def test_the_page_of_recorded_runs() -> None:
     assert mean["time_ratio"] == pytest.approx(row["time_ratio"]["median"]) and mean["time_interval"] is None
     assert mean["fast_enough"] and mean["tuned_fast_enough"] == (mean["tuning_ratio"] <= 0.2)
     about = {"versions": tvm_environment.requirements(), "strategy": "markov_ext", "rounds": 31, "threads": 1}
-    about |= {"processor": "a processor", "date": "today", "fingerprint": "0"}
+    about |= {"processor": "a processor", "date": "today", "code": "0"}
     page = tvm_report.markdown(about, summary, ["tvm@64 seed 0: killed"])
     assert "**A system comparison.**" in page and "Not searched: tvm@64 seed 0: killed" in page
     assert f"| {GEMM} | 0 |" in page and "1 FASTER" in page
@@ -213,7 +213,7 @@ def test_means_over_tasks_and_seeds_have_intervals_and_untimed_pairs_none() -> N
     assert summary["means"][0]["timed"] == 3 and summary["means"][0]["time_interval"] is None
     assert "| - | - | - | - |" in tvm_report.markdown(
         {"versions": tvm_environment.requirements(), "strategy": "s", "rounds": 9, "threads": 1, "processor": "p", "date": "d",
-         "fingerprint": "f"}, summary, [],
+         "code": "f"}, summary, [],
     )  # fmt: skip
 
 

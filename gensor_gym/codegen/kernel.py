@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -62,9 +63,12 @@ class Kernel:
         helpers = (LAYOUT, FINISH)
         return next(launch for launch in self.launches if not launch.entry.endswith(helpers))
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that makes the machine code: two schedules of one digest are one trial."""
+        """SHA-256 of everything that makes the machine code: two schedules of one digest are one trial.
+
+        Found once: every call looks the loaded function up by it, and hashing the text takes longer than a small kernel.
+        """
         text = "\0".join([self.language, self.arch, self.source, repr(self.launches), str(self.workspace_bytes)])
         text += f"\0{self.prepares}" if self.prepares else ""
         text += f"\0{self.maps!r}" if self.maps else ""
