@@ -29,7 +29,9 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any
         table,
         name,
         compression="zstd",
-        compression_level=12,
+        compression_level=19,
+        store_schema=False,  # it would hold a second copy of `about`
+        write_statistics=False,
         use_dictionary=_REPEATED,
         column_encoding={"samples.list.element": "BYTE_STREAM_SPLIT"},
     )
