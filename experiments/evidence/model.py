@@ -1,13 +1,12 @@
 """The model beside what the device recorded: ranking, regret of the first choices, scale; before and after the fit.
 
 What the model said of every recorded program when the runs were made is shipped (`raw/predicted.jsonl.gz`), since the model
-changes and the page is of that time. `python -m experiments.evidence.model FOLDER` writes that file with today's model.
+changes and the page is of that time. `python -m experiments.evidence --predict` writes that file with today's model.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from experiments.benches.fit import COEFFICIENTS
 from experiments.benches.ranks import spearman
-from experiments.evidence.facts import RAW, Facts, read_facts
+from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.pack import write_rows
 from experiments.evidence.tables import OPERATORS, RECORDED, drift_of
 from experiments.gpu_stages.context import read_rows
@@ -49,9 +48,8 @@ class Told:
         return self.recorded.part
 
 
-def main(folder: Path) -> None:
+def predict(folder: Path, facts: Facts) -> None:
     """Write what today's model says, and says after the shipped fit."""
-    facts = read_facts(folder)
     coefficients = np.array(_fit(folder, facts)["coefficients"])
     rows = [
         {
@@ -100,8 +98,8 @@ def markdown(them: list[Told], fit: dict[str, Any], facts: Facts, figures: list[
         "## Before any fit", "", *_ranking(them, before), "",
         f"Rank correlation in the mean over the {len(them)} operators: {_mean([s.spearman for s in before])}; in the fastest "
         f"fifth of each {_mean([s.spearman_fastest for s in before])}. Behind: time of the best of the model's first ten over "
-        "the best of all recorded, less one; by chance is what ten programs drawn at random leave in expectation. Halves: rank "
-        f"correlation of the medians of every other sample in the fastest fifth (one in {FASTEST}), which noise leaves to any "
+        "the best of all recorded, less one; by chance is what ten programs drawn at random leave (the geometric mean). Halves: "
+        f"rank correlation of the medians of every other sample in the fastest fifth (one in {FASTEST}), which noise leaves to any "
         "model. Operators that were recorded in part are a random draw of their space, and their best is that of the draw.", "",
         "## After a fit", "", *_fitted(fit), "",
         f"Eight coefficients of the model's terms were fitted to {fit['schedules']:,} of these programs, at most 250 an "
@@ -122,8 +120,8 @@ def _ranking(them: list[Told], before: list[Score]) -> list[str]:
         chance = float(regret_of_random(one.recorded)[min(10, len(one.before)) - 1])
         whole = "" if one.recorded.complete else " (part)"
         rows.append((
-            f"`{one.operator}`", one.part, f"{len(one.before):,}{whole}", f"{found.spearman:.2f}", f"{found.spearman_fastest:.2f}",
-            f"{_halves(one.recorded):.2f}", _behind(found.regrets[0]), _behind(found.regrets[TOP.index(10)]), _behind(chance),
+            f"`{one.operator}`", one.part, f"{len(one.before):,}{whole}", f"{found.spearman:.2f}",
+            f"{found.spearman_fastest:.2f}", f"{_halves(one.recorded):.2f}", _behind(found.regrets[0]), _behind(found.regrets[TOP.index(10)]), _behind(chance),
             f"{found.ratio[0]:.2f}",
         ))  # fmt: skip
     return table(head, rows)
@@ -132,7 +130,8 @@ def _ranking(them: list[Told], before: list[Score]) -> list[str]:
 def _fitted(fit: dict[str, Any]) -> list[str]:
     """A line for each operator of the fit, and their means."""
     names = ("before", "after", "left_out")
-    head = ("operator", "programs", *(f"rank correlation {name.replace('_', ' ')}" for name in names), "first ten behind left out")
+    ranks = (f"rank correlation {name.replace('_', ' ')}" for name in names)
+    head = ("operator", "programs", *ranks, "first ten behind left out")
     lines = fit["by_operator"]
     rows = [
         (
@@ -170,7 +169,3 @@ def _fit(folder: Path, facts: Facts) -> dict[str, Any]:
 def _rounded(seconds: np.ndarray) -> list[float]:
     """Seconds to so many digits."""
     return [float(f"{value:.{DIGITS}g}") for value in seconds]
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -1,13 +1,12 @@
 """Searches on the recorded tables: a study's page and figures, made again from the trials that were shipped.
 
-`python -m experiments.study` runs the searches; `python -m experiments.evidence.searches STUDY FOLDER` packs its trials as rows
-of the tables (`raw/searches.jsonl.gz`), since times and schedules stand there; the page is made from that file alone.
+`python -m experiments.study` runs the searches; `python -m experiments.evidence --study STUDY` packs its trials as rows of the
+tables (`raw/searches.jsonl.gz`), since times and schedules stand there; the page is made from that file and the tables alone.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +37,9 @@ _PLAN = ("fingerprint", "date", "hardware", "device", "space", "trials", "refere
 
 
 def pack(study: Path, folder: Path) -> None:
-    """Write the trials of a finished study; ValueError for one with strategies that did not run."""
+    """Write the trials of a finished study; ValueError for a folder without one, or with strategies that did not run."""
+    if not (study / "summary.json").is_file():
+        raise ValueError(f"no study in {study}: expected the output folder of python -m experiments.study")
     summary = json.loads((study / "summary.json").read_text(encoding="utf-8"))
     if summary["broken"]:
         raise ValueError(f"{study}: {', '.join(summary['broken'])} did not run")
@@ -108,15 +109,16 @@ def _page(scores: Scores, found: dict[str, Any], facts: Facts, figures: list[str
         "Searches are answered from the recorded tables (`backend=recorded`, `hardware=h100`); nothing was timed for them. Plan "
         "and hypotheses: `conf/experiment/recorded_h100.yaml`, written before the searches were run.", "",
         "**All five operators are of the train part**, one of them has 14 programs: nothing here says how a strategy does on "
-        "other operators, and with five tasks no difference is significant. All strategies search space `compact`, so that no "
-        "trial goes to a program outside the tables, which would cost a trial and give no time. Policies were trained on the "
+        "other operators, and with five tasks no difference can be significant by the sign-flip test. All strategies "
+        "search space `compact`, so that no trial goes to a program outside the tables, which would cost a trial and give no time. Policies were trained on the "
         "model of an H200, not on measured times, in spaces `gensor` (columns) and `extended` (ppo), and are asked in `compact`; "
         "`ppo_successors` is left out, since it reads one row for each action of `gensor`. Roller's programs go without virtual "
         f"threads, which `compact` does not have. `{MODEL}` measures down the model's own ranking. Overhead is left out: the "
         "searches shared their machine with other work.", "",
         f"The model's own first choice (`{MODEL}` after 1 trial) leaves {_percents(scores.curves[MODEL].regret[..., 0])}; one "
         f"program drawn at random leaves {_percents(scores.chance[:, 0])} in expectation (operators in the order below).", "",
-        "## By operator", "", "Mean over the seeds of the regret after 8, 32 and 128 trials.", "",
+        "## By operator", "", "Mean over the seeds of the regret after 8, 32 and 128 trials. The interquartile means further "
+        "down leave out a strategy's best and worst operators: they stand here.", "",
         *_by_operator(scores, (8, 32, 128)), rest,
     ]  # fmt: skip
     return "\n".join(lines)
@@ -130,7 +132,8 @@ def _by_operator(scores: Scores, checkpoints: tuple[int, ...]) -> list[str]:
         return tuple(" / ".join(f"{100 * v:.1f}" for v in line) + " %" for line in values)
 
     rows = [(name, *cells(curves.regret[..., at].mean(axis=1))) for name, curves in scores.curves.items()]
-    return table(("strategy", *(f"`{task}`" for task in scores.tasks)), [*rows, (study_report.CHANCE, *cells(scores.chance[:, at]))])
+    rows.append((study_report.CHANCE, *cells(scores.chance[:, at])))
+    return table(("strategy", *(f"`{task}`" for task in scores.tasks)), rows)
 
 
 def _percents(regrets: np.ndarray) -> str:
@@ -142,7 +145,3 @@ def _places(text: str, machine: str) -> dict[bytes, int]:
     """Place of every program in an operator's shipped table."""
     records = read_table(RECORDINGS / machine / f"{file_name(operators.parse(text))}.parquet").records
     return {program_key(Schedule.parse(record.schedule)): i for i, record in enumerate(records)}
-
-
-if __name__ == "__main__":
-    pack(Path(sys.argv[1]), Path(sys.argv[2]))

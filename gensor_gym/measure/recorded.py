@@ -178,8 +178,8 @@ class RecordedBackend:
             return
         if found := differences(part.hardware, hw):
             raise ValueError(
-                f"recorded on {part.hardware.name}, whose figures are not those of {hw.name!r} ({'; '.join(found[:4])}): take the "
-                "hardware that the table describes (hardware.get of a shipped machine's name, or hardware.from_json of "
+                f"recorded on {part.hardware.name}, whose figures are not those of {hw.name!r} ({'; '.join(found[:4])}): take "
+                "the hardware that the table describes (hardware.get of a shipped machine's name, or hardware.from_json of "
                 "hardware.json)"
             )
         self._same.add((part.hardware, hw))
