@@ -53,8 +53,8 @@ def markdown(rows: Sequence[Row], before: Sequence[Row], after: Sequence[Row], f
     lines = [
         "# Correctness by family", "", facts.head, "",
         "A kernel is right when its answer on the device is within the accepted error of a float64 reference (integers: equal). "
-        "Pruned kernels spill registers, or wgmma instructions in them are serialised, as the compiler says; they are not run.", "",
-        "## All families, before the mends", "", facts.source(FILE), "", *_families(rows), "",
+        "Pruned kernels spill registers, or wgmma instructions in them are serialised, as the compiler says; they are not run.",
+        "", "## All families, before the mends", "", facts.source(FILE), "", *_families(rows), "",
         f"{len(rows)} kernels of {len({row['operator'] for row in rows})} operators of awkward extents: {_said(rows)}. A kernel "
         "counts in every family that it is of.", "", "### By class of operator and type", "", *_classes(rows), "",
         "### What was not right", "", *_failures(rows), "",

@@ -56,7 +56,8 @@ def markdown(rows: Sequence[Row], stage: Sequence[Row], facts: Facts, figure: st
         "## Stage `operators`, without the mends", "", facts.source(OPERATORS), "", *_stage(stage), "",
         "Interleaved rounds, medians with 95 % intervals of the ratio; at most 16 candidates of `markov_ext` and `markov`, fewer "
         "where the stage's time was up. Of the trials of operators of another type than float32 "
-        f"{_refused(stage)}: wgmma kernels crashed for want of the first mend, or were refused for want of the second, so slower ones stand in those lines.", "",
+        f"{_refused(stage)}: wgmma kernels crashed for want of the first mend, or were refused for want of the second, so "
+        "slower ones stand in those lines.", "",
         "Not run: the rest of the stage's operators; `torch.compile` but for those shown; the stage with the mends in; cards of "
         "another kind; anything under locked clocks.",
     ]  # fmt: skip

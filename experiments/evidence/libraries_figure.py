@@ -18,15 +18,16 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
     """Library's time over ours for every operator; returns the file's name."""
     from experiments.evidence.libraries import NAMES, WEAK, best
 
-    bars = [
-        (style.plain(row["operator"]) + ("" if name == "torch" else f", {NAMES.get(name, name)}"), us / best(row)[1], name in WEAK)
+    bars = [  # text, ratio, library
+        (style.plain(row["operator"]) + ("" if name == "torch" else f", {NAMES.get(name, name)}"), us / best(row)[1], name)
         for row in rows
         for name, us in row["libs_us"].items()
     ]  # fmt: skip
     with plt.rc_context(style.RC):
         figure, axes = plt.subplots(figsize=(8.2, 0.27 * len(bars) + 0.9))
         places = range(len(bars) - 1, -1, -1)
-        for y, (_, ratio, weak) in zip(places, bars, strict=True):
+        for y, (_, ratio, library) in zip(places, bars, strict=True):
+            weak = library in WEAK
             colour = style.PALETTE[7] if weak else style.PALETTE[2] if ratio >= CLOSE else style.PALETTE[1]
             axes.barh(y, ratio, color=colour, height=0.62)
             label = f"{ratio:.2f}" + (" (weak opponent)" if weak else "")

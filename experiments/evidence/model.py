@@ -94,13 +94,14 @@ def markdown(them: list[Told], fit: dict[str, Any], facts: Facts, figures: list[
     lines = [
         "# The model beside the device", "", facts.head, "", facts.source(RECORDED), "",
         f"The model is that of commit {facts.commit} (fingerprint {facts.fingerprint}), which no measurement on any GPU had "
-        "calibrated. All operators are of the train part: this says nothing of how it does on operators of the test part.", "",
+        "calibrated. Nothing here says how it does on operators of the test part.", "",
         "## Before any fit", "", *_ranking(them, before), "",
         f"Rank correlation in the mean over the {len(them)} operators: {_mean([s.spearman for s in before])}; in the fastest "
         f"fifth of each {_mean([s.spearman_fastest for s in before])}. Behind: time of the best of the model's first ten over "
-        "the best of all recorded, less one; by chance is what ten programs drawn at random leave (the geometric mean). Halves: "
-        f"rank correlation of the medians of every other sample in the fastest fifth (one in {FASTEST}), which noise leaves to any "
-        "model. Operators that were recorded in part are a random draw of their space, and their best is that of the draw.", "",
+        "the best of all recorded, less one; by chance is what ten programs drawn at random leave (the geometric mean). "
+        f"Halves: rank correlation of the medians of every other sample in the fastest fifth (one in {FASTEST}), which noise "
+        "leaves to any model. Operators that were recorded in part are a random draw of their space, and their best is that of "
+        "the draw.", "",
         "## After a fit", "", *_fitted(fit), "",
         f"Eight coefficients of the model's terms were fitted to {fit['schedules']:,} of these programs, at most 250 an "
         "operator. Left out: the operator's own programs were not in the fit. The fit is not shipped in the model.", "",
@@ -121,8 +122,8 @@ def _ranking(them: list[Told], before: list[Score]) -> list[str]:
         whole = "" if one.recorded.complete else " (part)"
         rows.append((
             f"`{one.operator}`", one.part, f"{len(one.before):,}{whole}", f"{found.spearman:.2f}",
-            f"{found.spearman_fastest:.2f}", f"{_halves(one.recorded):.2f}", _behind(found.regrets[0]), _behind(found.regrets[TOP.index(10)]), _behind(chance),
-            f"{found.ratio[0]:.2f}",
+            f"{found.spearman_fastest:.2f}", f"{_halves(one.recorded):.2f}", _behind(found.regrets[0]),
+            _behind(found.regrets[TOP.index(10)]), _behind(chance), f"{found.ratio[0]:.2f}",
         ))  # fmt: skip
     return table(head, rows)
 

@@ -7,7 +7,7 @@ tables (`raw/searches.jsonl.gz`), since times and schedules stand there; the pag
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,14 @@ from gensor_gym.measure.tables import file_name, read_table
 FILE, FOLDER, PAGE = "searches.jsonl.gz", "searches", "summary.md"
 MODEL = "exhaustive"
 """The strategy that measures down the model's own ranking."""
+WORDS = (
+    "All strategies search space `compact`, so that no trial goes to a program outside the tables, which would cost a trial and "
+    "give no time. Policies were trained on the model of an H200, not on measured times, in spaces `gensor` (columns) and "
+    "`extended` (ppo), and are asked in `compact`; `ppo_successors` is left out, since it reads one row for each action of "
+    f"`gensor`. Roller's programs go without virtual threads, which `compact` does not have. `{MODEL}` measures down the model's "
+    "own ranking. Overhead is left out: the searches shared their machine with other work."
+)
+"""What the plan of the study (conf/experiment/recorded_h100.yaml) means for its numbers."""
 _PLAN = ("fingerprint", "date", "hardware", "device", "space", "trials", "reference", "checkpoints", "seeds")
 
 
@@ -108,13 +116,7 @@ def _page(scores: Scores, found: dict[str, Any], facts: Facts, figures: list[str
         f"{title} on times of an H100", "", facts.head, "",
         "Searches are answered from the recorded tables (`backend=recorded`, `hardware=h100`); nothing was timed for them. Plan "
         "and hypotheses: `conf/experiment/recorded_h100.yaml`, written before the searches were run.", "",
-        "**All five operators are of the train part**, one of them has 14 programs: nothing here says how a strategy does on "
-        "other operators, and with five tasks no difference can be significant by the sign-flip test. All strategies "
-        "search space `compact`, so that no trial goes to a program outside the tables, which would cost a trial and give no time. Policies were trained on the "
-        "model of an H200, not on measured times, in spaces `gensor` (columns) and `extended` (ppo), and are asked in `compact`; "
-        "`ppo_successors` is left out, since it reads one row for each action of `gensor`. Roller's programs go without virtual "
-        f"threads, which `compact` does not have. `{MODEL}` measures down the model's own ranking. Overhead is left out: the "
-        "searches shared their machine with other work.", "",
+        _scope(scores), "", WORDS, "",
         f"The model's own first choice (`{MODEL}` after 1 trial) leaves {_percents(scores.curves[MODEL].regret[..., 0])}; one "
         f"program drawn at random leaves {_percents(scores.chance[:, 0])} in expectation (operators in the order below).", "",
         "## By operator", "", "Mean over the seeds of the regret after 8, 32 and 128 trials. The interquartile means further "
@@ -122,6 +124,17 @@ def _page(scores: Scores, found: dict[str, Any], facts: Facts, figures: list[str
         *_by_operator(scores, (8, 32, 128)), rest,
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _scope(scores: Scores) -> str:
+    """What the tasks are, and what follows of it."""
+    parts = Counter(operators.part_of(operators.parse(task)) for task in scores.tasks)
+    said = ", ".join(f"{count} of the {part} part" for part, count in parts.items())
+    least = min(len(regrets) for regrets in scores.regrets)
+    return (
+        f"**Of the {len(scores.tasks)} operators {said}**; the smallest space has {least} programs. Nothing here says how a "
+        "strategy does on other operators, and with so few tasks no difference can be significant by the sign-flip test."
+    )
 
 
 def _by_operator(scores: Scores, checkpoints: tuple[int, ...]) -> list[str]:
