@@ -129,7 +129,7 @@ def _page(scores: Scores, found: dict[str, Any], facts: Facts, figures: list[str
 def _scope(scores: Scores) -> str:
     """What the tasks are, and what follows of it."""
     parts = Counter(operators.part_of(operators.parse(task)) for task in scores.tasks)
-    said = ", ".join(f"{count} of the {part} part" for part, count in parts.items())
+    said = ", ".join(f"{count} are of the {part} part" for part, count in parts.items())
     least = min(len(regrets) for regrets in scores.regrets)
     return (
         f"**Of the {len(scores.tasks)} operators {said}**; the smallest space has {least} programs. Nothing here says how a "
