@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -20,6 +21,8 @@ from experiments.evidence.facts import RAW, read_facts
 from experiments.evidence.libraries import FILE as LIBRARIES
 from experiments.evidence.libraries import best
 from experiments.evidence.pack import main as pack
+from experiments.evidence.profile import FILE as PROFILE
+from experiments.evidence.profile import read_profile
 from experiments.evidence.tables import OPERATORS, drift_of, twice_timed
 from experiments.gpu_stages.context import read_rows
 from gensor_gym import ConstructionGraph, hardware
@@ -158,7 +161,15 @@ def test_packing_keeps_rows_and_drops_what_repeats(tmp_path: Path, capsys: pytes
     for name in ("one.jsonl.gz", "two.jsonl.gz"):
         assert pack([str(tmp_path / "a.jsonl"), str(tmp_path / name)]) == 0
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
-    kept = [{k: v for k, v in rows[0].items() if k != "key"}, {k: v for k, v in rows[1].items() if k != "source"}]
+    kept = [{k: v for k, v in row.items() if k != gone} for row, gone in zip(rows, ("key", "source"), strict=True)]
     assert read_rows(tmp_path / "one.jsonl.gz") == kept
-    assert pack([str(tmp_path / "none.jsonl"), str(tmp_path / "x.jsonl.gz")]) == 2 and "no file of rows" in capsys.readouterr().err
-    assert pack([str(tmp_path / "a.jsonl"), str(tmp_path / "x.txt")]) == 2 and "ends in .jsonl.gz" in capsys.readouterr().err
+    for names, words in ((("none.jsonl", "x.jsonl.gz"), "no file of rows"), (("a.jsonl", "x.txt"), "ends in .jsonl.gz")):
+        assert pack([str(tmp_path / name) for name in names]) == 2 and words in capsys.readouterr().err
+
+
+def test_a_profile_gives_the_figures_of_every_kernel() -> None:
+    ours, theirs = read_profile(gzip.decompress((SHIPPED / RAW / PROFILE).read_bytes()).decode()).values()
+    assert (ours["Registers Per Thread"], theirs["Registers Per Thread"]) == ("205", "254")
+    assert (ours["Duration"], ours["No Eligible"]) == ("2.93 ms", "20.03 %")
+    with pytest.raises(ValueError, match="no kernel in this profile"):
+        read_profile("==PROF== Disconnected\n")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.benches.ranks import spearman
+from experiments.evidence import profile
 from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.tables import OPERATORS
 from experiments.gpu_stages.context import read_rows
@@ -32,12 +33,13 @@ def write(folder: Path, facts: Facts) -> list[str]:
 
     rows, stage = read_rows(folder / RAW / FILE), read_rows(folder / RAW / OPERATORS)
     figure = libraries_figure.draw(rows, folder / FIGURE)
-    (folder / PAGE).write_text(markdown(rows, stage, facts, figure), encoding="utf-8")
+    profiled = profile.section(folder, facts)
+    (folder / PAGE).write_text(markdown(rows, stage, facts, figure, profiled), encoding="utf-8")
     return [PAGE, figure]
 
 
-def markdown(rows: Sequence[Row], stage: Sequence[Row], facts: Facts, figure: str) -> str:
-    """The page."""
+def markdown(rows: Sequence[Row], stage: Sequence[Row], facts: Facts, figure: str, profiled: Sequence[str]) -> str:
+    """The page; `profiled` are the lines on the profile."""
     parts = [operators.part_of(operators.parse(row["operator"])) for row in rows]
     count = {part: parts.count(part) for part in ("train", "validation", "test")}
     timed = [len(_times(row)) for row in rows]
@@ -53,6 +55,7 @@ def markdown(rows: Sequence[Row], stage: Sequence[Row], facts: Facts, figure: st
         "### What the model's order of these candidates was worth", "", *_ranking(rows), "",
         "The model's first candidate over the best: how many times longer the one takes that the model puts first. These are the "
         "top of the model's ranking, not a sample of the space.", "",
+        "## A profile of float32 at 4096", "", *profiled, "",
         "## Stage `operators`, without the mends", "", facts.source(OPERATORS), "", *_stage(stage), "",
         "Interleaved rounds, medians with 95 % intervals of the ratio; at most 16 candidates of `markov_ext` and `markov`, fewer "
         "where the stage's time was up. Of the trials of operators of another type than float32 "
