@@ -14,7 +14,10 @@ FILE = "conditions.json"
 
 @dataclass(frozen=True)
 class Facts:
-    """What all pages say of a device and its runs; `files` has for every raw file what it holds and which mends were in."""
+    """What all pages say of a device and its runs; `files` has for every raw file what it holds and which mends were in.
+
+    `mends` of a file are null where that was not written down, which only files may have that no mend touches.
+    """
 
     machine: str
     device: str
@@ -45,9 +48,12 @@ class Facts:
 
     def source(self, name: str) -> str:
         """The line that says what a raw file holds and which mends of the generator were in."""
-        said = self.files[name]
-        mends = " and ".join(filter(None, [", ".join(said["mends"][:-1]), *said["mends"][-1:]])) or "none"
-        return f"From [`{RAW}/{name}`]({RAW}/{name}): {said['about']}. Mends that were in: {mends}."
+        return f"From [`{RAW}/{name}`]({RAW}/{name}): {self.files[name]['about']}. Mends that were in: {self.mends_in(name)}."
+
+    def mends_in(self, name: str) -> str:
+        """Which mends were in when a raw file was written, in words."""
+        mends = self.files[name]["mends"]
+        return "not written down, none touches it" if mends is None else ", ".join(mends) or "none"
 
     @property
     def mended(self) -> list[str]:

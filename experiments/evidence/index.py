@@ -26,7 +26,7 @@ def write(folder: Path, facts: Facts) -> list[str]:
         "| page | |", "|---|---|", *(f"| [{name}]({name}) | {words} |" for name, words in pages.items()), "",
         "| raw file | | mends that were in |", "|---|---|---|",
         *(
-            f"| [{name}]({RAW}/{name}) | {said['about']} | {', '.join(said['mends']) or 'none'} |"
+            f"| [{name}]({RAW}/{name}) | {said['about']} | {facts.mends_in(name)} |"
             for name, said in facts.files.items()
         ), "",
         "The mends:", "", *facts.mended, "",
