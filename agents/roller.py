@@ -4,7 +4,8 @@ Rules as in the paper and its artifact: candidate sizes aligned to the execution
 tensor's shape (padding waste at most epsilon, raised until there are results); the axis with the largest reuse score
 S = (Q(T) - Q(T')) / (F(T') - F(T)) first; a tile that is compute-intensive or full is fixed and the next level opened;
 results in the order of the search; programs with fewer blocks than multiprocessors are shrunk. Every element of the
-register tile is a virtual thread, as in Roller's generated code. On a CPU the vector width takes the warp's place.
+register tile is a virtual thread, as in Roller's generated code, where the space has virtual threads. On a CPU the vector
+width takes the warp's place.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from agents.ranking import Construction
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import grid_blocks
 from gensor_gym.graph import resources, rules
+from gensor_gym.graph.actions import VTHREAD_UP
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import EXTENT, LANES, NUM_LEVELS, SIZE_START, THREADS_BLOCK, UNITS, VECTOR_SLOT
+from gensor_gym.graph.tables import ALLOWED, EXTENT, LANES, NUM_LEVELS, SIZE_START, THREADS_BLOCK, UNITS, VECTOR_SLOT
 from gensor_gym.measure.session import Session
 
 REGISTER_SIZES = (1, 2, 4, 8, 16, 32)
@@ -73,10 +75,10 @@ class Roller:
         return list({row.tobytes(): row for row in rows}.values()), search.visited
 
     def _finish(self, row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
-        """Shrink a program with too few blocks; make every register-tile element a virtual thread."""
+        """Shrink a program with too few blocks; make every register-tile element a virtual thread where the space has them."""
         row = shrink(row, graph)
         row[LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
-        if graph.hardware.kind == "gpu":
+        if graph.hardware.kind == "gpu" and graph.tables.ints[ALLOWED + VTHREAD_UP]:
             row[VTHREAD : VTHREAD + SPATIAL_SLOTS] = row[TILE : TILE + SPATIAL_SLOTS]
         return row
 

@@ -52,6 +52,7 @@ STRATEGIES: dict[str, str] = {
     "mcts": "agents.mcts:Mcts",
     "model_annealing": "agents.model_search:ModelAnnealing",
     "model_evolution": "agents.model_search:ModelEvolution",
+    "model_descent": "agents.model_descent:ModelDescent",
     "policy_annealing": "agents.annealed:PolicyAnnealing",
     "markov_annealing": "agents.annealed:MarkovAnnealing",
     "columns": "agents.column_policy:Columns",

@@ -67,7 +67,7 @@ def record(settings: Settings, backend: NativeBackend | None, console: Console) 
             recording = Recording(plan, store, device, settings.folder / f"{file_name(plan.operator)}.anchor.jsonl")
         if backend is not None:
             _measure(recording, backend, console)
-        about = record_table.write(recording, settings.folder)
+        about = record_table.write(record_table.content_of(recording), settings.folder)
         console.print(_line(about), soft_wrap=True, highlight=False)
         found.append(about)
     return found

@@ -24,12 +24,12 @@ LINES = ("-", "--", ":", "-.")
 """Of strategies that share a colour."""
 
 
-def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) -> list[str]:
-    """Write all figures; returns the names of the files."""
+def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path, seconds: bool = True) -> list[str]:
+    """Write all figures, the one over seconds if it is wanted; returns the names of the files."""
     with plt.rc_context(style.RC):
         return [
             _trials(scores, folder / "regret_by_trials.png"),
-            _seconds(scores, folder / "regret_by_seconds.png"),
+            *([_seconds(scores, folder / "regret_by_seconds.png")] if seconds else []),
             _profiles(scores, summary["checkpoints"], folder / "profiles.png"),
             _improvement(scores, summary, reference, folder / "improvement.png"),
         ]

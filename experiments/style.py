@@ -93,8 +93,8 @@ def _unit(seconds: float) -> str:
 
 
 def save(figure: Figure, path: Path) -> str:
-    """Write a PNG and close the figure; returns the file's name."""
+    """Write a PNG and close the figure; returns the file's name. The bytes do not name the software or the time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight", pad_inches=0.15)
+    figure.savefig(path, bbox_inches="tight", pad_inches=0.15, metadata={"Software": None})
     plt.close(figure)
     return path.name

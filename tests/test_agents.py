@@ -82,6 +82,23 @@ def test_exhaustive_measures_the_whole_compact_space_and_finds_its_optimum() -> 
     assert result.seconds == seconds.min()
 
 
+def test_descent_on_the_model_finds_its_optimum_and_ends() -> None:
+    whole = optimize("gemm(m=64, n=96, k=64)", "h100", "exhaustive", trials=2000, backend="analytic")
+    found = optimize("gemm(m=64, n=96, k=64)", "h100", "model_descent", trials=2000, backend="analytic", space="compact")
+    assert found.seconds == whole.seconds == min(row.seconds for row in found.trace[:3])
+    assert 12 <= len(found.trace) < len(whole.trace), "it ends where another round brings nothing new"
+
+
+def test_roller_has_virtual_threads_where_the_space_has_them() -> None:
+    from agents.roller import Roller
+
+    for space, has in (("tree", True), ("compact", False)):
+        graph = ConstructionGraph("gemm(m=1024, n=1024, k=1024)", "h100", space)
+        schedules = Roller().construct(graph, np.random.default_rng(0)).schedules
+        assert all(graph.is_legal(schedule) for schedule in schedules)
+        assert any((schedule.vthread > 1).any() for schedule in schedules) == has
+
+
 @pytest.mark.parametrize("name", ["roller/C0", "roller/D5", "roller/M1", "roller/P6", "roller/R3", "roller/E19"])
 def test_the_traverser_is_never_behind_roller(name: str) -> None:
     from agents.roller import Roller

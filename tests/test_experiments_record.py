@@ -103,7 +103,7 @@ def test_a_crash_keeps_what_was_good_and_is_tried_again(tmp_path: Path) -> None:
 def test_the_table_is_a_true_environment_of_its_machine(tmp_path: Path) -> None:
     one = recording(tmp_path)
     one.run(made_up_backend(MadeUpWorker()))
-    about = record_table.write(one, tmp_path)
+    about = record_table.write(record_table.content_of(one), tmp_path)
     assert about["complete"] and about["samples"] == 15 and about["schedules"] == 40
     table = read_table(tmp_path / "gemv_m8_k16.parquet")
     assert table.about["optimum"] == about["optimum"] and hardware.from_json(table.about["hardware"]) == HW
@@ -131,11 +131,11 @@ def test_a_table_that_lacks_samples_does_not_say_it_is_complete(tmp_path: Path) 
 
     with pytest.raises(KeyboardInterrupt):
         one.run(made_up_backend(MadeUpWorker()), stop)
-    about = record_table.write(one, tmp_path)
+    about = record_table.write(record_table.content_of(one), tmp_path)
     assert not about["complete"] and "not complete" in (tmp_path / "gemv_m8_k16.md").read_text()
     sampled = recording(tmp_path / "sampled", Plan(PLAN.operator, HW, "gensor", schedules=12))
     sampled.run(made_up_backend(MadeUpWorker()))
-    about = record_table.write(sampled, tmp_path / "sampled")
+    about = record_table.write(record_table.content_of(sampled), tmp_path / "sampled")
     assert about["schedules"] == 12 and about["samples"] == 15 and not about["complete"]
 
 
@@ -145,9 +145,10 @@ def test_kernels_from_the_cache_are_charged_like_the_others(tmp_path: Path) -> N
     digest = next(d for d, m in one.known.items() if m.status is Status.OK)
     one.known[digest].conditions["compile_seconds"] = 1e-4
     one.known[digest].conditions["trial_seconds"] = 0.0101
-    found = {r.measurement.digest: r.measurement.conditions for r in record_table.table_records(one)}[digest[:16]]
+    content = record_table.content_of(one)
+    found = {r.measurement.digest: r.measurement.conditions for r in record_table.table_records(content)}[digest[:16]]
     assert found["compile_seconds"] == 0.25 and found["trial_seconds"] == pytest.approx(0.26)
-    assert record_table.about_table(one, record_table.table_records(one))["cached_compilations"] == 1
+    assert record_table.about_table(content, record_table.table_records(content))["cached_compilations"] == 1
 
 
 def test_random_schedules_differ_and_repeat() -> None:

@@ -71,3 +71,14 @@ def test_the_answer_is_always_the_same_and_needs_no_passes() -> None:
 def test_without_samples_there_is_no_best() -> None:
     with pytest.raises(ValueError, match="no program has samples"):
         find_optimum([[], []], [[], []])
+
+
+def test_of_one_pass_the_drift_has_to_be_known() -> None:
+    """Half a percent is nothing where medians drift by as much from pass to pass, and all where samples alone count."""
+    best, near, far = ([t, 1.0001 * t, 0.9999 * t] * 2 for t in (1.0, 1.005, 1.1))
+    samples, passes = [best, near, far], [[1] * 6] * 3
+    alone, drifting = find_optimum(samples, passes), find_optimum(samples, passes, drift=0.005)
+    assert alone.tied.tolist() == [True, False, False] and alone.floor < 0.001
+    assert drifting.tied.tolist() == [True, True, False] and drifting.floor == pytest.approx(1.96 * math.sqrt(2) * 0.005, rel=0.1)
+    with pytest.raises(ValueError, match="drift -0.1: expected a standard deviation"):
+        find_optimum(samples, passes, drift=-0.1)

@@ -129,11 +129,22 @@ def test_a_space_beyond_the_table_is_not_listed(monkeypatch: pytest.MonkeyPatch)
 def test_other_machines_are_refused() -> None:
     with pytest.raises(ValueError, match="recorded on cascade_lake, whose figures are not those of 'h200'"):
         RecordedBackend(FILE).measure(OP, SCHEDULES[:1], hardware.get("h200"))
-    other = dataclasses.replace(HW, launch_overhead=1.0)
-    with pytest.raises(ValueError, match="take the hardware that the table describes"):
-        RecordedBackend(FILE).measure(OP, SCHEDULES[:1], other)
+    for change in ({"lanes": 8}, {"memory": HW.memory[:1]}, {"name": "a machine with another clock", "clock": 1.0}):
+        with pytest.raises(ValueError, match="take the hardware that the table describes"):
+            RecordedBackend(FILE).measure(OP, SCHEDULES[:1], dataclasses.replace(HW, **change))
     renamed = dataclasses.replace(HW, name="another name of the same machine")
     assert RecordedBackend(FILE).measure(OP, SCHEDULES[:1], renamed)[0].status is not Status.NOT_RECORDED
+
+
+def test_the_models_rates_may_change_under_a_table() -> None:
+    """A machine whose model is calibrated anew keeps its tables: which schedules there are does not depend on rates."""
+    faster = tuple(dataclasses.replace(level, bandwidth=2 * level.bandwidth, latency=0.0) for level in HW.memory)
+    peak = tuple((dtype, 2 * rate) for dtype, rate in HW.peak)
+    other = dataclasses.replace(HW, clock=1.0, peak=peak, launch_overhead=1.0, memory=faster)
+    backend, graph = RecordedBackend(FILE), ConstructionGraph(OP, other, "compact")
+    assert graph.latency(SCHEDULES[0]) != GRAPH.latency(SCHEDULES[0])
+    assert backend.measure(OP, SCHEDULES, other) == backend.measure(OP, SCHEDULES, HW)
+    assert backend.regret(graph, SCHEDULES[0]) == backend.regret(GRAPH, SCHEDULES[0])
 
 
 def test_shipped_tables_are_found_by_the_machine(shipped: Path) -> None:
@@ -170,6 +181,9 @@ def test_texts_that_name_no_table(shipped: Path, text: str, words: str) -> None:
 def test_folders_without_tables_and_bad_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no recorded table"):
         RecordedBackend(tmp_path)
+    (tmp_path / "x.jsonl.gz").write_text("{}")
+    with pytest.raises(ValueError, match="not a whole gzip file"):
+        RecordedBackend(tmp_path / "x.jsonl.gz")
     (tmp_path / "x.csv").write_text("a,b")
     with pytest.raises(ValueError, match="timings are read from .jsonl, .parquet"):
         RecordedBackend(tmp_path / "x.csv")

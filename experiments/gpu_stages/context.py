@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import tempfile
@@ -100,9 +101,14 @@ def _ends_whole(path: Path) -> bool:
 
 
 def read_rows(path: Path) -> list[dict]:
-    """Rows of a file of JSON lines; a line that does not read was cut off by the end of its process and is left out."""
+    """Rows of a file of JSON lines, gzipped if its name says so; none where there is no file.
+
+    A line that does not read was cut off by the end of its process and is left out.
+    """
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    content = path.read_bytes() if path.exists() else b""
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    for line in text.splitlines():
         try:
             rows.append(json.loads(line))
         except ValueError:

@@ -2,7 +2,8 @@
 
 First come random samples of every operator in turn, so that the fit has all of them however short the time; then the
 tables are completed one after the other. The file is one that backend `recorded` and `experiments.store import` read. There
-is one pass: time on such a machine is short. Tables to ship are made by `experiments.record`.
+is one pass: time on such a machine is short. `experiments.evidence` makes tables to ship of what is complete, and says so;
+tables of several passes are made by `experiments.record`.
 """
 
 from __future__ import annotations

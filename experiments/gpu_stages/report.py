@@ -97,7 +97,7 @@ def _operators(result: dict) -> list[str]:
     return lines + [f"- {key}: {str(text).strip().splitlines()[-1]}" for key, text in result["errors"].items() if text]
 
 
-def _compare(result: dict) -> list[str]:
+def contest_lines(result: dict) -> list[str]:
     """Microseconds by operator and search, then means by strategy."""
     if not result.get("seconds"):
         return _plain(result)
@@ -129,4 +129,4 @@ def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-_WRITERS = {"correctness": _correctness, "operators": _operators, "compare": _compare, "policies": _compare}
+_WRITERS = {"correctness": _correctness, "operators": _operators, "compare": contest_lines, "policies": contest_lines}

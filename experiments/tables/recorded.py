@@ -85,7 +85,7 @@ def _tables(folder: Path) -> Iterator[Recorded]:
         if table.about.get("complete"):
             hw = hardware.from_json(table.about["hardware"])
             graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
-            yield _recorded(folder.name, graph, table.records, True)
+            yield _recorded(folder.name, graph, table.records, True, table.about.get("drift", 0.0))
 
 
 def read_stages(folder: Path) -> Iterator[Recorded]:
@@ -95,8 +95,11 @@ def read_stages(folder: Path) -> Iterator[Recorded]:
         yield from tables_of(folder / STAGES, machine)
 
 
-def tables_of(file: Path, machine: str) -> Iterator[Recorded]:
-    """A table for each operator of a file of JSON lines, on a machine by name; programs that are legal no longer are left out."""
+def tables_of(file: Path, machine: str, drift: float = 0.0) -> Iterator[Recorded]:
+    """A table for each operator of a file of JSON lines, on a machine by name; programs that are legal no longer are left out.
+
+    `drift` as in `optimum.find_optimum`.
+    """
     by_operator: dict[str, list[Record]] = defaultdict(list)
     for record in read_table(file).records:
         by_operator[record.operator].append(record)
@@ -105,15 +108,17 @@ def tables_of(file: Path, machine: str) -> Iterator[Recorded]:
         legal = [record for record in records if graph.is_legal(Schedule.parse(record.schedule))]
         whole = sum(map(len, graph.enumerate()))
         if any(record.measurement.status is Status.OK for record in legal):
-            yield _recorded(machine, graph, legal, len({r.schedule for r in legal}) == whole)
+            yield _recorded(machine, graph, legal, len({r.schedule for r in legal}) == whole, drift)
 
 
-def _recorded(machine: str, graph: ConstructionGraph, records: list[Record], complete: bool) -> Recorded:
-    """The different kernels of a table, each once."""
+def _recorded(
+    machine: str, graph: ConstructionGraph, records: list[Record], complete: bool, drift: float = 0.0
+) -> Recorded:
+    """The different kernels of a table, each once; `drift` as in `optimum.find_optimum`."""
     kernels = {r.measurement.digest: r for r in reversed(records)}
     good = [r for r in kernels.values() if r.measurement.status is Status.OK]
     measured = tuple(r.measurement for r in good)
-    optimum = find_optimum([m.samples for m in measured], [passes_of(m) for m in measured])
+    optimum = find_optimum([m.samples for m in measured], [passes_of(m) for m in measured], drift=drift)
     rows = graph.stack([Schedule.parse(r.schedule) for r in good])
     return Recorded(machine, graph, rows, measured, optimum, len(records), len(kernels) - len(good), complete)
 

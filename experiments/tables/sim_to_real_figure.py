@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,7 +39,7 @@ def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -
         Line2D([], [], color=AFTER, marker=".", linestyle="", label="after the fit on train tables"),
         Line2D([], [], color=TIED, marker="o", fillstyle="none", linestyle="", label="tied with the fastest"),
     ]
-    return _panels(recorded, panel, marks, ("predicted", "measured"), path)
+    return panels(recorded, panel, marks, ("predicted", "measured"), path)
 
 
 def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
@@ -63,14 +64,30 @@ def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) 
         Line2D([], [], color=style.INK, linestyle=(0, (4, 3)), label="kernels drawn at random, expected"),
         plt.Rectangle((0, 0), 1, 1, color=TIED, alpha=0.15, label="noise floor"),
     ]
-    return _panels(recorded, panel, marks, ("kernels measured", "regret of the best"), path)
+    return panels(recorded, panel, marks, ("kernels measured", "regret of the best"), path)
 
 
-def _panels(
-    recorded: list[Recorded], panel: Callable[[Axes, Recorded], None], marks: list, labels: tuple[str, str], path: Path
+class Titled(Protocol):
+    """What a panel is of."""
+
+    @property
+    def operator(self) -> str:
+        """Text of the operator."""
+
+    @property
+    def part(self) -> str:
+        """Its part of the split."""
+
+
+T = TypeVar("T", bound=Titled)
+
+
+def panels(
+    recorded: Sequence[T], panel: Callable[[Axes, T], None], marks: list, labels: tuple[str, str], path: Path,
+    columns: int = COLUMNS,
 ) -> str:
-    """A grid of panels with one legend."""
-    columns = min(COLUMNS, len(recorded))
+    """A grid of panels with one legend; returns the file's name."""
+    columns = min(columns, len(recorded))
     lines = math.ceil(len(recorded) / columns)
     with plt.rc_context(style.RC):
         size = (3.3 * columns, 2.9 * lines + 0.5)

@@ -14,7 +14,7 @@ _KNOWN = {hardware.name: hardware for hardware in (*GPUS, *CPUS)}
 
 
 def names() -> tuple[str, ...]:
-    """The constants, then `host`; `get` also accepts `recorded_names()`."""
+    """The constants, then `host`; `get` also accepts `recorded_names()`, some of which are among the constants."""
     return (*_KNOWN, "host")
 
 
@@ -33,4 +33,4 @@ def get(name: str | Hardware) -> Hardware:
         return _KNOWN[key]
     if key in recorded_names():
         return recorded_machine(key)
-    raise ValueError(f"unknown hardware {name!r}; accepted: {', '.join((*names(), *recorded_names()))}")
+    raise ValueError(f"unknown hardware {name!r}; accepted: {', '.join(dict.fromkeys((*names(), *recorded_names())))}")

@@ -1,6 +1,7 @@
 """Machines as JSON: how a table of timings says where it was recorded, and how that machine is had again elsewhere.
 
-A folder `gensor_gym/recordings/<name>` holds the tables recorded on one machine and, as `hardware.json`, the machine.
+A folder `gensor_gym/recordings/<name>` holds the tables recorded on one machine and, as `hardware.json`, the machine as it
+was described then. The model's rates of a machine may be set anew later; its tables stay true.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 FILE = "hardware.json"
+RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", "mma_share")
+"""Figures that only the model reads, as it does bandwidths, latencies and transactions of memory levels."""
+_NO_FIGURES = ("name", "source", "compilable")
 
 
 def to_json(hw: Hardware) -> str:
@@ -32,6 +36,25 @@ def from_json(text: str) -> Hardware:
         return Hardware(**value)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"no machine: {text[:60]!r} ({error})") from error
+
+
+def differences(described: Hardware, hw: Hardware) -> list[str]:
+    """Figures in which `hw` is not the machine described, in words; none where timings of that machine hold for `hw`.
+
+    Under the machine's own name rates may differ: they decide neither which schedules there are nor what is generated of
+    them. Another name stands for the same machine only where all figures are equal.
+    """
+    ours, theirs = (_figures(machine, described.name == hw.name) for machine in (hw, described))
+    names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    return [f"{name} is {ours.get(name)}, there {theirs.get(name)}" for name in names]
+
+
+def _figures(hw: Hardware, limits_alone: bool) -> dict[str, object]:
+    """Figures by name (`memory.<level>.<field>` of levels), all of them or without the rates."""
+    left_out = (*_NO_FIGURES, *(RATES if limits_alone else ()), "memory")
+    figures = {field.name: getattr(hw, field.name) for field in dataclasses.fields(hw) if field.name not in left_out}
+    kept = ("capacity",) if limits_alone else ("capacity", "bandwidth", "latency", "transaction")
+    return figures | {f"memory.{level.name}.{name}": getattr(level, name) for level in hw.memory for name in kept}
 
 
 def recorded_names() -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 A program is tied with the one of least median unless the two are told apart: the 95 percent bootstrap interval of the
 ratio of their medians lies above one. Samples of one pass over the table are alike (a machine drifts), so passes are
-drawn first, the same for both programs, and then short blocks of neighbouring samples within each pass.
+drawn first, the same for both programs, and then short blocks of neighbouring samples within each pass. Of a table of one
+pass the samples cannot say how much programs drift from pass to pass; then it has to be known from elsewhere.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 
 CONFIDENCE = 0.95
 RESAMPLES = 1000
+REACH = 4.0
+"""Standard deviations of drift beyond which programs are told apart in any case."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,17 @@ class Optimum:
         return 0.0 if self.tied[index] else math.log(seconds / self.best)
 
 
-def find_optimum(samples: Sequence[Sequence[float]], passes: Sequence[Sequence[int]], seed: int = 0) -> Optimum:
+def find_optimum(
+    samples: Sequence[Sequence[float]], passes: Sequence[Sequence[int]], seed: int = 0, drift: float = 0.0
+) -> Optimum:
     """The optimum of N programs from their raw samples in seconds; programs without samples failed and are never best.
 
-    `passes` holds the number of the pass that each sample was taken in; an empty list stands for one pass.
-    ValueError when no program has samples.
+    `passes` holds the number of the pass that each sample was taken in; an empty list stands for one pass. `drift` is the
+    standard deviation of the log of a program's median from pass to pass, where the samples are of one pass.
+    ValueError when no program has samples, or for a drift below zero.
     """
+    if not drift >= 0.0:
+        raise ValueError(f"drift {drift!r}: expected a standard deviation, 0 or more")
     medians = np.array([np.median(values) if len(values) else np.inf for values in samples])
     if not np.isfinite(medians).any():
         raise ValueError("no program has samples: there is no best one")
@@ -48,18 +56,23 @@ def find_optimum(samples: Sequence[Sequence[float]], passes: Sequence[Sequence[i
     rng = np.random.default_rng(seed)
     labels = list(best)
     drawn = rng.integers(0, len(labels), size=(RESAMPLES, len(labels)))
-    base = _resampled(best, labels, drawn, rng)
-    highest, tied = max(samples[at]), np.zeros(len(samples), dtype=np.bool_)
+    base = _drifted(_resampled(best, labels, drawn, rng), drift, rng)
+    highest, tied = max(samples[at]) * math.exp(REACH * drift), np.zeros(len(samples), dtype=np.bool_)
     for i, values in enumerate(samples):
         if len(values) and min(values) <= highest:  # where samples do not overlap no draw could bring them together
             groups = _by_pass(values, passes[i])
             common = drawn if list(groups) == labels else rng.integers(0, len(groups), size=(RESAMPLES, len(groups)))
-            ratios = _resampled(groups, list(groups), common, rng) / base
+            ratios = _drifted(_resampled(groups, list(groups), common, rng), drift, rng) / base
             tied[i] = np.quantile(ratios, 0.5 - CONFIDENCE / 2) <= 1.0
     tied[at] = True
-    again = _resampled(best, labels, rng.integers(0, len(labels), size=drawn.shape), rng)
+    again = _drifted(_resampled(best, labels, rng.integers(0, len(labels), size=drawn.shape), rng), drift, rng)
     floor = math.log(np.quantile(again / base, 0.5 + CONFIDENCE / 2))
     return Optimum(float(medians[at]), tied, max(floor, 0.0))
+
+
+def _drifted(medians: np.ndarray, drift: float, rng: np.random.Generator) -> np.ndarray:
+    """Medians [R] as if each had been taken in a pass of its own."""
+    return medians * np.exp(drift * rng.standard_normal(len(medians))) if drift else medians
 
 
 def _by_pass(values: Sequence[float], passes: Sequence[int]) -> dict[int, np.ndarray]:

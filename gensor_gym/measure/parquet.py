@@ -20,19 +20,15 @@ _REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
 def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
     """Write rows (see `tables.to_row`); readers find the old file or the whole new one. ImportError without pyarrow."""
     arrow, parquet = _arrow()
-    schema = _schema(arrow).with_metadata({KEY: json.dumps(about, default=str).encode()})
-    table = arrow.Table.from_pylist([_flat(row) for row in rows], schema=schema)
+    table = arrow.Table.from_pylist([_flat(row) for row in rows], schema=_schema(arrow))
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     os.close(descriptor)
-    parquet.write_table(
-        table,
-        name,
-        compression="zstd",
-        compression_level=12,
-        use_dictionary=_REPEATED,
-        column_encoding={"samples.list.element": "BYTE_STREAM_SPLIT"},
-    )
+    options = {"compression": "zstd", "compression_level": 19, "use_dictionary": _REPEATED, "write_statistics": False}
+    split = {"samples.list.element": "BYTE_STREAM_SPLIT"}
+    with parquet.ParquetWriter(name, table.schema, store_schema=False, column_encoding=split, **options) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({KEY: json.dumps(about, default=str).encode()})
     os.chmod(name, 0o644)
     os.replace(name, path)
 
@@ -45,9 +41,7 @@ def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
         table = table.cast(_schema(arrow))
     except (arrow.ArrowInvalid, ValueError, KeyError) as error:
         raise ValueError(f"{path} is no Parquet file of timings: {error}") from error
-    about = json.loads((table.schema.metadata or parquet.read_metadata(path).metadata or {}).get(KEY, b"{}"))
-    if not about:
-        about = json.loads((parquet.read_metadata(path).metadata or {}).get(KEY, b"{}"))
+    about = json.loads((parquet.read_metadata(path).metadata or {}).get(KEY, b"{}"))
     return map(_nested, table.to_pylist()), about
 
 

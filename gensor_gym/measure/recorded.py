@@ -19,7 +19,7 @@ import numpy as np
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.hardware.described import RECORDINGS
+from gensor_gym.hardware.described import RECORDINGS, differences
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.analytic import program_digest, program_key
 from gensor_gym.measure.measurement import Measurement, Status
@@ -33,11 +33,13 @@ Source = str | Path | Store | Iterable[Record]
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """One file: measurements by (operator, program), their device, the machine where the file describes it."""
+    """One file: measurements by (operator, program), their device, the machine where the file describes it, the drift."""
 
     measurements: Mapping[tuple[str, bytes], Measurement]
     device: str
     hardware: Hardware | None
+    drift: float
+    """See `optimum.find_optimum`."""
 
 
 class RecordedBackend:
@@ -61,6 +63,7 @@ class RecordedBackend:
         self._asked: dict[str, int] = {}
         self._optima: dict[tuple[str, str], tuple[dict[bytes, int], Optimum] | None] = {}
         self._parts: dict[str, _Part] = {}
+        self._same: set[tuple[Hardware, Hardware]] = set()
         if self._path is None:
             table = Table(list(source.records() if isinstance(source, Store) else source))  # type: ignore[arg-type]
             self._parts[""] = _part(table, "the table", device)
@@ -148,7 +151,9 @@ class RecordedBackend:
             return None
         samples = [m.samples if m.status is Status.OK else () for m in whole]
         places = {program_key(schedule): i for i, schedule in enumerate(rows)}
-        return places, find_optimum(samples, [passes_of(m) for m in whole])
+        part = self._part(graph.operator)
+        assert part is not None
+        return places, find_optimum(samples, [passes_of(m) for m in whole], drift=part.drift)
 
     def _samples(self, found: Measurement, digest: str) -> tuple[float, ...]:
         """All samples, or some drawn from them."""
@@ -164,12 +169,20 @@ class RecordedBackend:
         part = self._part(op)
         if part is None:
             return None
-        if part.hardware is not None and dataclasses.replace(hw, name=part.hardware.name) != part.hardware:
-            raise ValueError(
-                f"recorded on {part.hardware.name}, whose figures are not those of {hw.name!r}: take the hardware that the "
-                "table describes (hardware.get of a shipped machine's name, or hardware.from_json of hardware.json)"
-            )
+        self._check(part, hw)
         return part.measurements.get((str(op), program_key(schedule)))
+
+    def _check(self, part: _Part, hw: Hardware) -> None:
+        """ValueError for a table of another machine; see `described.differences`."""
+        if part.hardware is None or (part.hardware, hw) in self._same:
+            return
+        if found := differences(part.hardware, hw):
+            raise ValueError(
+                f"recorded on {part.hardware.name}, whose figures are not those of {hw.name!r} ({'; '.join(found[:4])}): take "
+                "the hardware that the table describes (hardware.get of a shipped machine's name, or hardware.from_json of "
+                "hardware.json)"
+            )
+        self._same.add((part.hardware, hw))
 
     def _part(self, op: Operator) -> _Part | None:
         """The table that holds an operator; files of a folder are read when they are needed."""
@@ -251,4 +264,5 @@ def _part(table: Table, name: str, device: str | None) -> _Part:
         raise ValueError(f"{name} mixes timing protocols {sorted(protocols)}, whose numbers do not compare")
     found = {(r.operator, program_key(Schedule.parse(r.schedule))): r.measurement for r in records}
     machine = table.about.get("hardware")
-    return _Part(found, next(iter(devices), "nothing recorded"), None if machine is None else hardware.from_json(machine))
+    described = None if machine is None else hardware.from_json(machine)
+    return _Part(found, next(iter(devices), "nothing recorded"), described, table.about.get("drift", 0.0))

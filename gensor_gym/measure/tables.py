@@ -1,7 +1,8 @@
-"""Files of timings: JSON lines, Parquet or a store, as records, with what a Parquet file says about itself."""
+"""Files of timings: JSON lines (gzipped or not), Parquet or a store, as records, with what a Parquet file says about itself."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from gensor_gym.operators.types import Operator
 
 STORES = (".db", ".sqlite")
 FILES = (".jsonl", ".parquet")
+ZIPPED = ".jsonl.gz"
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,9 @@ def read_table(path: str | Path) -> Table:
 
         rows, about = parquet.read(path)
         return Table([from_row(row) for row in rows], about)
-    if path.suffix == ".jsonl":
+    if path.suffix == ".jsonl" or path.name.endswith(ZIPPED):
         return Table(list(_read_lines(path)))
-    raise ValueError(f"{path}: timings are read from {', '.join((*FILES, *STORES))}")
+    raise ValueError(f"{path}: timings are read from {', '.join((*FILES, ZIPPED, *STORES))}")
 
 
 def write_table(path: str | Path, records: Iterable[Record], about: Mapping[str, Any] | None = None) -> int:
@@ -93,10 +95,14 @@ def file_name(op: Operator) -> str:
 
 
 def _read_lines(path: Path) -> Iterator[Record]:
-    """Records of a file of JSON lines; ValueError names the line that does not read."""
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield from_row(json.loads(line))
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"{path}, line {number}: not a record ({error!r})") from error
+    """Records of a file of JSON lines; ValueError names the line that does not read, or a file that is not gzip."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        try:
+            lines = list(file)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path}: not a whole gzip file ({error})") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            yield from_row(json.loads(line))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}, line {number}: not a record ({error!r})") from error

@@ -1,0 +1,60 @@
+"""Make the pages, figures and tables of a device's evidence: `python -m experiments.evidence [FOLDER]`.
+
+FOLDER (by default results/h100) holds the raw files of runs of `make gpu` in `raw`; everything else in it, and the recorded
+tables of the machine that are shipped with the package, is made from them. The same files give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.evidence import correctness, device_searches, index, libraries, model, searches
+from experiments.evidence.facts import read_facts
+from experiments.evidence.tables import write_tables
+from experiments.settings import ROOT
+from gensor_gym.hardware.described import RECORDINGS
+
+FOLDER = ROOT / "results" / "h100"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 2 for what cannot be made."""
+    args = _parser().parse_args(arguments)
+    try:
+        make(args.folder, args.recordings, args.study, args.predict)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def make(folder: Path, recordings: Path = RECORDINGS, study: Path | None = None, predict: bool = False) -> None:
+    """Tables first, since the searches are told with them, then every page; ValueError names what is missing."""
+    facts = read_facts(folder)
+    for about in write_tables(folder, facts, recordings / facts.machine):
+        print(f"{about['operator']}: {about['schedules']} schedules, {about['optimum']['tied']} tied with the best")
+    if study is not None:
+        searches.pack(study, folder)
+    if predict:
+        model.predict(folder, facts)
+    made = [name for page in (correctness, libraries, model, device_searches) for name in page.write(folder, facts)]
+    made += searches.write(folder, facts, recordings)
+    made += index.write(folder, facts)
+    print(f"{folder}: {', '.join(made)}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.evidence", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="default: results/h100")
+    parser.add_argument("--recordings", type=Path, default=RECORDINGS, help="default: the tables that are shipped")
+    parser.add_argument("--study", type=Path, help="pack the trials of this study (experiment=recorded_h100) first")
+    parser.add_argument("--predict", action="store_true", help="ask today's model about the recorded programs first")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Raw files of runs on a device, packed to be shipped: `python -m experiments.evidence.pack FILE.jsonl .. OUTPUT.jsonl.gz`.
+
+Rows keep every field but texts that the schedule brings back: keys that hold it, and sources but those of wrong kernels.
+The packed file depends on the rows alone, so that packing again gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.gpu_stages.context import read_rows
+from gensor_gym.measure.measurement import Status
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 2 for a file that is not there."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.evidence.pack", description=__doc__)
+    parser.add_argument("file", nargs="+", type=Path, help="JSON lines, gzipped or not, in the order they are to stand")
+    parser.add_argument("output", type=Path, help="name that ends in .jsonl.gz")
+    args = parser.parse_args(arguments)
+    try:
+        print(f"{write_rows(args.output, map(slim, rows_of(args.file)))} rows in {args.output}")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Rows of several files; ValueError for one that is not there."""
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"no file of rows at {file}")
+    return [row for file in files for row in read_rows(file)]
+
+
+def slim(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without what its schedule says."""
+    said = {"source"} if row.get("status") != Status.WRONG_ANSWER.value else set()
+    if row.get("schedule", "no schedule") in row.get("key", ""):
+        said.add("key")
+    return {name: value for name, value in row.items() if name not in said}
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write gzipped JSON lines whose bytes depend on the rows alone; returns how many. ValueError for another ending."""
+    if not path.name.endswith(".jsonl.gz"):
+        raise ValueError(f"{path}: expected a name that ends in .jsonl.gz")
+    lines = [json.dumps(row) + "\n" for row in rows]
+    packed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
+        file.write("".join(lines).encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(packed.getvalue())
+    return len(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
