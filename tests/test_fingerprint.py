@@ -1,0 +1,145 @@
+"""Fingerprints of tasks: the same everywhere for the same behaviour, another for another; changes are planted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.check_certificates import parts_of
+from experiments.planted import __main__ as planted
+from experiments.planted.changes import BEHAVIOUR, NOTHING, Change
+from gensor_gym import ConstructionGraph, hardware, operators
+from gensor_gym.exact import Certificate, read_certificates
+from gensor_gym.exact.shipped import certificate_of, folder
+from gensor_gym.fingerprint import common, fingerprint, fingerprints
+from gensor_gym.hardware.types import Hardware
+
+PACKAGE = planted.PACKAGE
+GEMM = "gemm(m=64, n=48, k=40)"
+TINY = [("gemm(m=4, n=3, k=2)", "h200", "gensor"), ("reduce_sum(m=3, k=5)", "cascade_lake", "gensor")]
+PRINT = (
+    "import sys, json; from gensor_gym import ConstructionGraph; from gensor_gym import fingerprint as f; "
+    "import gensor_gym.exact; assert not f._known; "
+    "print(json.dumps([f.fingerprint(ConstructionGraph(*task)) for task in json.loads(sys.argv[1])]))"
+)
+
+
+def certificates() -> Iterator[Certificate]:
+    """All that ship."""
+    for path in sorted(folder().glob("*.jsonl")):
+        yield from read_certificates(path)
+
+
+def test_every_shipped_certificate_has_the_fingerprint_found_here() -> None:
+    """They were found on other processors and releases; a digit that differs here would show."""
+    found = list(certificates())
+    wrong = [
+        c.operator for c in found
+        if fingerprint(ConstructionGraph(c.operator, c.hardware, parts_of(c.space)[0])) != c.fingerprint
+    ]  # fmt: skip
+    assert len(found) >= 225 and not wrong
+
+
+def test_plain_python_finds_the_same_and_importing_finds_none() -> None:
+    """Without Numba the same text runs as Python: nothing hangs on how it was compiled."""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PACKAGE.parent)}
+    command = [sys.executable, "-c", PRINT, json.dumps(TINY)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(done.stdout) == [fingerprint(ConstructionGraph(*task)) for task in TINY]
+
+
+def test_names_do_not_count_and_figures_do() -> None:
+    h200 = hardware.get("h200")
+    here = fingerprint(ConstructionGraph(GEMM, h200))
+    assert fingerprint(ConstructionGraph(GEMM, replace(h200, name="another"))) == here
+    assert fingerprint(ConstructionGraph(operators.parse(GEMM).renamed(name="product"), h200)) == here
+    others = [
+        replace(h200, clock=h200.clock * 1.001),
+        replace(h200, units=131),
+        replace(h200, launch_overhead=h200.launch_overhead * 1.01),
+        with_bandwidth(h200, "l2", 1.001),
+        replace(h200, registers_per_thread=128),
+    ]
+    found = [fingerprint(ConstructionGraph(GEMM, other)) for other in others]
+    assert len({here, *found}) == len(others) + 1
+
+
+def with_bandwidth(hw: Hardware, name: str, factor: float) -> Hardware:
+    """The machine with one level faster."""
+    levels = tuple(replace(m, bandwidth=m.bandwidth * factor) if m.name == name else m for m in hw.memory)
+    return replace(hw, memory=levels)
+
+
+@pytest.mark.parametrize("name", ["h200", "cascade_lake"])
+def test_spaces_epilogues_types_and_extents_are_tasks_of_their_own(name: str) -> None:
+    texts = [GEMM, f"{GEMM}+bias", "gemm(m=64, n=48, k=48)", GEMM.replace(")", ', dtype="int8")')]
+    found = [fingerprint(ConstructionGraph(text, name, space)) for text in texts for space in ("gensor", "compact", "extended")]
+    assert len(set(found)) == len(found)
+
+
+def test_a_part_in_a_million_does_not_count_and_nothing_is_charged() -> None:
+    h200 = hardware.get("h200")
+    nearly = replace(h200, clock=h200.clock * (1 + 1e-13), launch_overhead=h200.launch_overhead * (1 + 1e-13))
+    graph = ConstructionGraph(GEMM, h200)
+    before = graph.evaluations
+    assert fingerprint(graph) == fingerprint(ConstructionGraph(GEMM, nearly))
+    assert graph.evaluations == before
+
+
+def test_several_tasks_have_one_in_common_in_any_order() -> None:
+    found = fingerprints(map(operators.parse, [GEMM, "gemv(m=64, k=64)"]), "h200", "gensor")
+    assert list(found) == [GEMM, "gemv(m=64, k=64)"]
+    values = list(found.values())
+    assert common(values) == common(reversed(values)) == common([*values, *values]) and common(values[:1]) == values[0]
+    assert len(common(values)) == 16 and common(values) not in values
+
+
+def test_a_certificate_of_other_rules_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    h200 = hardware.get("h200")
+    graph = ConstructionGraph("gemm(m=1024, n=1024, k=1024)", h200)
+    known = certificate_of(graph)
+    assert known is not None and known.operator == str(graph.operator)
+    slower = ConstructionGraph(graph.operator, replace(h200, clock=h200.clock * 0.99))
+    assert certificate_of(slower) is None
+    (tmp_path / "h200_gensor.jsonl").write_text(replace(known, fingerprint="0" * 16).to_json() + "\n")
+    monkeypatch.setenv("GENSOR_GYM_CERTIFICATES", str(tmp_path))
+    assert certificate_of(graph) is None
+
+
+@pytest.mark.parametrize("change", (*BEHAVIOUR, *NOTHING), ids=lambda change: change.name)
+def test_every_planted_change_can_still_be_made(change: Change, tmp_path: Path) -> None:
+    for file in {file for file, _, _ in change.edits}:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PACKAGE / file, tmp_path / file)
+    change.plant(tmp_path)
+    assert all(new in (tmp_path / file).read_text() for file, _, new in change.edits)
+    with pytest.raises(ValueError, match="expected once"):
+        Change("none", ((change.edits[0][0], "no such text", ""),)).plant(tmp_path)
+
+
+def test_the_shipped_table_of_planted_changes_is_what_its_lines_say() -> None:
+    lines = (planted.OUTPUT / "planted.jsonl").read_text(encoding="utf-8").splitlines()
+    outcomes = {row["change"]: planted.Outcome(**row | {"missed": tuple(row["missed"])}) for row in map(json.loads, lines)}
+    known = [outcomes[change.name] for change in (*BEHAVIOUR, *NOTHING)]
+    assert (planted.OUTPUT / "planted.md").read_text(encoding="utf-8") == planted.page(known)
+    assert all(outcome.right for outcome in known)
+    assert sum(outcome.behaviour and outcome.certificates > 0 for outcome in known) >= 20
+    assert sum(not outcome.behaviour for outcome in known) >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [BEHAVIOUR[0], NOTHING[0]], ids=lambda change: change.name)
+def test_fingerprints_follow_a_planted_change(change: Change) -> None:
+    some = sorted(certificates(), key=lambda certificate: certificate.seconds)[::12]
+    before = [fingerprint(ConstructionGraph(c.operator, c.hardware, parts_of(c.space)[0])) for c in some]
+    outcome = planted.outcome_of(change, change in BEHAVIOUR, some, before)
+    assert outcome.right and (outcome.fingerprints > 0) == (change in BEHAVIOUR)
+
