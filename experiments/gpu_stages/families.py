@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from agents.starts import starts
 
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.starts import starts
 from gensor_gym.graph.tables import END_REDUCE, SIZE_START
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement
@@ -104,10 +104,10 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
 def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Schedule]:
     """Random legal schedules; and for every value of every knob, one of them with that value, where one is legal.
 
-    Half of the walks begin at the smallest programs of other kinds (`agents.starts`) and are short: random ones hardly ever
-    come to tensor cores, and long ones leave them.
+    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random ones hardly
+    ever come to tensor cores, and long ones leave them.
     """
-    kinds = [Schedule(row) for row in starts(graph)[1:]]
+    kinds = [Schedule(row) for row in starts(graph.tables, graph.initial().row)[1:]]
     drawn = [graph.random_schedule(rng) for _ in range(_DRAWS if not kinds else _DRAWS // 2)]
     drawn += [graph.random_schedule(rng, int(rng.integers(*_SHORT)), kind) for kind in kinds for _ in range(_DRAWS // 2)]
     yield from drawn
