@@ -21,7 +21,8 @@ def spread() -> list[Operator]:
     ops += [operators.batched_gemm(192, 128, 128, 64, dtype=d) for d in PRODUCTS]
     ops += [operators.gemv(4096, 4096, dtype=d) for d in ("float32", *HALVES, "int8")]
     for d in PRODUCTS:
-        ops += [operators.conv2d(16, 256, 14, 14, 256, 3, 3, padding=1, dtype=d), operators.conv2d(1, 3, 30, 30, 20, 3, 3, dtype=d)]
+        ops.append(operators.conv2d(16, 256, 14, 14, 256, 3, 3, padding=1, dtype=d))
+        ops.append(operators.conv2d(1, 3, 30, 30, 20, 3, 3, dtype=d))
     for d in ("float32", *HALVES):
         ops += [operators.depthwise_conv2d(16, 144, 56, 56, 3, 3, dtype=d), operators.avg_pool2d(2, 33, 28, 28, 3, 3, dtype=d)]
         ops += [operators.reduce_sum(4096, 4096, dtype=d), operators.elementwise("gelu", 4096, 4096, dtype=d)]
