@@ -54,7 +54,7 @@ class FastEnumMeta(type):
 
 
 class FastEnum(int, metaclass=FastEnumMeta):
-    """As `cuda.bindings._internal._fast_enum.FastEnum`, which the bindings' enumerations are from 13.2 on (13.5.0 read)."""
+    """As `cuda.bindings._internal._fast_enum.FastEnum` of 13.5.0; 12.9.10 and 13.2.0 have it too, 13.1.1 has not."""
 
 
 KINDS = {"13.0": enum.IntEnum, "13.5": lambda name, members: FastEnumMeta(name, (FastEnum,), members)}

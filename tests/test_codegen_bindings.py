@@ -20,7 +20,7 @@ RELEASES = {"cuda-bindings==13.0.3": "EnumType", "cuda-bindings>=13.5,<14": "Fas
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_either_kind_of_enumeration_gives_the_numbers(kind: str) -> None:
-    """`enum.IntEnum` until 13.1, and classes that take no subscript from 13.2 on."""
+    """`enum.IntEnum`, and the classes of newer releases, which take no subscript."""
     assert numbers_of(Driver(kind)) == EXPECTED
 
 
