@@ -113,6 +113,7 @@ def test_nvrtc_gets_int8_products_right(arch: str) -> None:
 
 LOADED = "ld.shared.u32 \t%r1, [%rd1];\n"
 ENTRY = ".visible .entry gg(\n)\n{\n"
+PACKED = "mov.b32 %r1, {%rs1, %rs2};\n"
 DOT = "dp2a.lo.s32.s32 \t%r9, %r1, %r2, %r9;\n"
 
 
@@ -123,9 +124,9 @@ DOT = "dp2a.lo.s32.s32 \t%r9, %r1, %r2, %r9;\n"
         ("ld.global.nc.b32 %r1, [%rd1+4];\n", 1),
         ("ld.shared.v2.u32 {%r1, %r7}, [%rd1];\n", 1),
         ("@%p1 ld.shared.u32 %r1, [%rd1];\n", 1),
-        ("ld.shared.v2.u16 {%rs1, %rs2}, [%rd1];\nmov.b32 %r1, {%rs1, %rs2};\n", 1),
-        ("ld.shared.s8 %rs1, [%rd1];\nld.shared.s8 %rs2, [%rd1+2];\nmov.b32 %r1, {%rs1, %rs2};\n", 0),
-        ("ld.shared.v2.u8 {%rs3, %rs4}, [%rd1];\ncvt.s16.s8 %rs1, %rs3;\ncvt.s16.s8 %rs2, %rs4;\nmov.b32 %r1, {%rs2, %rs1};", 0),
+        ("ld.shared.v2.u16 {%rs1, %rs2}, [%rd1];\n" + PACKED, 1),
+        ("ld.shared.s8 %rs1, [%rd1];\nld.shared.s8 %rs2, [%rd1+2];\n" + PACKED, 0),
+        ("ld.shared.v2.u8 {%rs3, %rs4}, [%rd1];\ncvt.s16.s8 %rs1, %rs3;\ncvt.s16.s8 %rs2, %rs4;\n" + PACKED, 0),
         ("cvt.s32.s8 %r3, %r5;\ncvt.s32.s8 %r4, %r6;\nprmt.b32 %r1, %r3, %r4, 4180;\n", 0),
         (LOADED + "}\n" + ENTRY + "prmt.b32 %r1, %r3, %r4, 4180;\n", 0),
     ],

@@ -45,8 +45,9 @@ def raw_words(ptx: str) -> tuple[str, ...]:
     """
     found: list[str] = []
     for function in re.split(r"(?=\.entry\b)", ptx):
-        made = _definitions(function)
-        found += [dot[0] for dot in _DOT.finditer(function) if _is_loaded(made, dot[1])]
+        dots = list(_DOT.finditer(function))
+        made = _definitions(function) if dots else {}
+        found += [dot[0] for dot in dots if _is_loaded(made, dot[1])]
     return tuple(found)
 
 
@@ -63,6 +64,6 @@ def _definitions(function: str) -> dict[str, tuple[str, str]]:
 def _is_loaded(made: dict[str, tuple[str, str]], register: str) -> bool:
     """Whether a register has bits of memory as they lie; a load of a signed byte extends its sign."""
     operation, operands = made.get(register, ("", ""))
-    if operation == "mov.b32" and "{" in operands:
-        return any(_is_loaded(made, half) for half in re.findall(r"%\w+", operands))
-    return operation.startswith("ld.") and not operation.endswith(".s8")
+    packed = operation == "mov.b32" and "{" in operands
+    sources = [made.get(half, ("", ""))[0] for half in re.findall(r"%\w+", operands)] if packed else [operation]
+    return any(source.startswith("ld.") and not source.endswith(".s8") for source in sources)
