@@ -19,17 +19,17 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.requests import Built, TrialRequest
 from gensor_gym.measure.trial import run_trial
 from tests import fake_cupy
-from tests.fake_driver import Driver, Encoded
+from tests.fake_driver import KINDS, Driver, Encoded
 
 OP = operators.elementwise("relu", 64, 32)
 MAP = TensorMap(0, "float32", (64, 32), (128,), (8, 32))
 KERNEL = Kernel(OP, "cuda", "sm_90a", "none", (Launch("entry", block=(64, 1, 1)),), 0, maps=(MAP,))
 
 
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """The bindings' module replaced."""
-    made = Driver()
+@pytest.fixture(params=KINDS)
+def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Driver:
+    """The bindings' module replaced, with enumerations as of either kind of release."""
+    made = Driver(request.param)
     monkeypatch.setattr(tensor_map, "_driver", lambda: made)
     return made
 

@@ -41,11 +41,24 @@ CASES = {
     ],
 }
 
+MASK = " & 0x3fff"
+"""What leaves 14 bits of an address for the field of a matrix descriptor."""
+
 
 @pytest.mark.parametrize("name", CASES)
 def test_products_are_right(name: str) -> None:
     """Extents that no tile divides, within the bound that verification uses; two orders of events."""
     assert faults(CASES[name], seeds=2) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_addresses_that_are_not_cut_to_their_field_fail(name: str) -> None:
+    """The text before its mask gave wrong answers on an H100: the rank ran into the leading offset of B's panels."""
+    uncut = [replace(kernel, source=kernel.source.replace(MASK, "")) for kernel in CASES[name]]
+    assert all(kernel.source.count(MASK) == 2 for kernel in CASES[name])
+    found = faults(uncut)
+    assert len(found) == len(uncut)
+    assert all("have bits of the address run into it" in fault and "block 1," in fault for fault in found), found
 
 
 def test_launches_are_whole_clusters() -> None:

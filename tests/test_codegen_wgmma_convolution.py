@@ -97,7 +97,7 @@ FAULTS = {
     "channels of the next step": ("const int block_c = step / 9", "const int block_c = step / 8", "wrong"),
     "pixels of the other consumer": ("consumer_column * B_BYTES", "0", "wrong"),
     "place of the other consumer": ("consumer_column * REG_P", "0", "wrong"),
-    "B as rows of n": ("wgmma_rows_float16(acc", "wgmma_float16(acc", "wrong|outside"),
+    "B as rows of n": ("wgmma_rows_float16(acc", "wgmma_float16(acc", "leading offset is none of its layout"),
     "no barrier in the layout": ("    __syncthreads();\n    #pragma", "    #pragma", "wrong"),
     "a channel of the image twice": ("high = tile[row * 66 + at + 66]", "high = tile[row * 66 + at]", "wrong"),
     "no wait for data": ("barrier_wait(full + stage * 8, parity);", "", "wrong|more arrivals|block ends while"),

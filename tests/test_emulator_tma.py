@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,8 @@ BROKEN = [
     (INIT + LOAD.replace("(tile,", "(tile + 1024,") + WAIT, "outside the shared memory of the block"),
     (INIT + LOAD.replace("load_box_2d", "load_box_3d").replace("X, Y", "X, Y, 0"), "another number of coordinates"),
     ("barrier_init(bar + 4, 1);", "no multiple of 8"),
+    ("barrier_init(bar, 0);", "expects no arrival"),
+    ("barrier_init(bar + (1 << 24), 1);", "not the block's own"),
 ]
 
 
@@ -101,6 +104,33 @@ def test_a_copy_that_nobody_waits_for_is_named() -> None:
                 assert "the block ends while a copy into its shared memory is under way" in str(error)
                 reports += 1
     assert reports > 0
+
+
+CLUSTER = replace(by_hand("", 128).launches[0], grid=(4, 1, 1), cluster=2)
+
+
+def test_addresses_hold_the_rank_in_the_cluster() -> None:
+    """In the bits from 24 on; the bits below are those of any other block."""
+    body = "if (t == 0) { y[2 * blockIdx.x] = base >> 24; y[2 * blockIdx.x + 1] = base & 0xffffff; }"
+    out = emulate(replace(by_hand(body), launches=(CLUSTER,)), [DATA]).reshape(-1)[:8].reshape(4, 2)
+    assert out[:, 0].tolist() == [0, 1, 0, 1]
+    assert len(set(out[:, 1].tolist())) == 1 and out[0, 1] % 16 == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (t == 0) barrier_init(bar & 0xffffff, 1);",
+        INIT + "cluster_sync(); if (t == 0) cluster_arrive(bar & 0xffffff, 0);",
+        INIT + "if (t == 0) { barrier_expect_bytes(bar, BYTES); load_box_2d(tile & 0xffffff, x_map, bar, X, Y); }" + WAIT,
+        INIT + "if (t == 0) { barrier_expect_bytes(bar, BYTES); load_box_2d(tile, x_map, bar & 0xffffff, X, Y); }" + WAIT,
+        INIT + "barrier_wait(bar & 0xffffff, 1);",
+    ],
+)
+def test_addresses_of_other_blocks_are_refused(body: str) -> None:
+    """Without its rank an address is that of the cluster's first block, which these instructions do not take."""
+    with pytest.raises(EmulatorError, match="block [13], .*not the block's own"):
+        emulate(replace(by_hand(body), launches=(CLUSTER,)), [DATA])
 
 
 def test_phases_follow_one_another() -> None:

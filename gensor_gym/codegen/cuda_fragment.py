@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gensor_gym.codegen.cuda_bytes import is_hidden
 from gensor_gym.codegen.cuda_copy import splat
 from gensor_gym.codegen.cuda_index import (
     Point,
@@ -101,16 +102,17 @@ def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> 
     """One load, of one element or of a vector, into the fragment."""
     plan, lanes, name = fragment.plan, fragment.plan.lanes(fragment.index), fragment.name
     value, dtype = _value(fragment, point_lane), plan.op.reads[fragment.index].tensor.dtype
+    element = "opaque({})" if is_hidden(plan, fragment.index) else widened(dtype, "{}")
     if lanes.width == 1:
         kind = f"const {computed(dtype)} " if new else ""
-        out.line(f"{kind}{fragment.register(fragment.site(point_lane=point_lane))} = {widened(dtype, value)};")
+        out.line(f"{kind}{fragment.register(fragment.site(point_lane=point_lane))} = {element.format(value)};")
         return
     vector = f"{SCALARS[dtype].vector}{lanes.width}"
     out.line(f"const {vector} {name}_group = {value};")
     for lane, part in enumerate("xyzw"[: lanes.width]):
         on_points = lanes.axis == plan.points.axis
         site = fragment.site(str(lane), str(lane) if on_points else point_lane)
-        out.line(f"{fragment.register(site)} = {widened(dtype, f'{name}_group.{part}')};")
+        out.line(f"{fragment.register(site)} = {element.format(f'{name}_group.{part}')};")
 
 
 def _value(fragment: Fragment, point_lane: str) -> str:

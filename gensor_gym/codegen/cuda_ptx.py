@@ -73,6 +73,13 @@ FUNCTIONS: dict[str, str] = {
   return int4{{(int)out[0], (int)out[1], (int)out[2], (int)out[3]}};
 }}
 """,
+    "opaque": f"""\
+{_HEAD} signed char opaque(signed char byte) {{  // the compiler does not see where it comes from: codegen/cuda_bytes.py
+  unsigned word = static_cast<unsigned char>(byte);
+  asm("" : "+r"(word));
+  return static_cast<signed char>(word);
+}}
+""",
     "from_float16": f"""\
 {_HEAD} float from_float16(unsigned short bits) {{
   float value;

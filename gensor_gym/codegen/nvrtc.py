@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 
+from gensor_gym.codegen.cuda_bytes import raw_words
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.cache import cache_dir
 
@@ -125,12 +126,20 @@ def _compile(source: str, options: tuple[str, ...]) -> CompiledKernel:
         text = "\n".join(line for line in lines if "Compile time" not in line)  # the one line that differs between runs
         if int(status):
             raise NvrtcError(f"{status!r} with {' '.join(options)}\n{text}")
-        (size,) = _call(nvrtc, "nvrtcGetCUBINSize", program)
-        cubin = b" " * size
-        _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
+        if wrong := raw_words(_output(nvrtc, program, "PTX").decode(errors="replace")):
+            raise NvrtcError(f"miscompiled: {wrong[0]} takes bytes of memory for 16-bit numbers (codegen/cuda_bytes.py)")
+        cubin = _output(nvrtc, program, "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     return CompiledKernel(cubin, *parse_log(text), text)
+
+
+def _output(nvrtc: ModuleType, program: object, kind: str) -> bytes:
+    """What a compiled program holds: its `PTX` or its `CUBIN`."""
+    (size,) = _call(nvrtc, f"nvrtcGet{kind}Size", program)
+    data = b" " * size
+    _call(nvrtc, f"nvrtcGet{kind}", program, data)
+    return data
 
 
 def parse_log(log: str) -> tuple[int, int, int]:

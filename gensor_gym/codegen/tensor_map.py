@@ -128,5 +128,5 @@ def _fields(driver: ModuleType, tensor_map: TensorMap, address: int) -> tuple[An
 
 
 def _member(enumeration: Any, name: str) -> Any:
-    """`CU_TENSOR_MAP_<name>` of an enumeration of the bindings."""
-    return enumeration[f"CU_TENSOR_MAP_{name}"]
+    """`CU_TENSOR_MAP_<name>` of an enumeration of the bindings, where newer releases have no `enum.Enum`."""
+    return getattr(enumeration, f"CU_TENSOR_MAP_{name}")

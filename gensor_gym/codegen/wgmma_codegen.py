@@ -75,7 +75,10 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 
 def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
-    """What matrix descriptors say beside the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes."""
+    """What matrix descriptors say beside the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes.
+
+    The address has the 14 bits from 0 on. In a cluster shared addresses hold the rank of their block above them.
+    """
     word = "constexpr unsigned long long"
     swizzled, stride = "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
     out.line(f"{word} A_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of k: 128-byte swizzle, atoms of eight rows")
@@ -181,7 +184,7 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"const unsigned b = b_tile + point * {plan.b_point_bytes};")
         add = f"point > 0 || step > {first}" if plan.steps > 1 else "point > 0"
         multiply, b_lies = multiply_name(plan.op.dtype, plan.b_in_rows), "B_ROWS" if plan.b_in_rows else "B_PANELS"
-        out.line(f"{multiply}(acc[rows], A_ROWS | (a >> 4), {b_lies} | (b >> 4), {add});")
+        out.line(f"{multiply}(acc[rows], A_ROWS | (a >> 4 & 0x3fff), {b_lies} | (b >> 4 & 0x3fff), {add});")
     out.line("wgmma_commit();")
     if plan.stages == 1:
         out.line("wgmma_wait<0>();")

@@ -20,6 +20,8 @@ static inline int __float_as_int(float value) {
   return bits;
 }
 
+static inline signed char opaque(signed char byte) { return byte; }
+
 static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
   unsigned result = 0;

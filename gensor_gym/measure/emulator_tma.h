@@ -1,5 +1,6 @@
 // Barriers in shared memory and copies of boxes by tensor maps (TMA), under the names that generated kernels give to the
-// instructions. Addresses are those of the shared window, 32 bits: a block's own, or those of a block of its cluster, by rank.
+// instructions. Addresses are those of the shared window, 32 bits: what a block of a cluster calls its own has the block's
+// rank in the bits from 24 on, as on an H100.
 //
 // A copy is under way until the scheduler lets it happen, at a random later moment; its destination holds NaN until then.
 // So a missing or early wait gives a wrong answer, and a wait for what never comes ends the process with a message.
@@ -39,17 +40,22 @@ static void pause() {
 
 constexpr unsigned WINDOW = 0x410;  // where a block's shared memory begins; aligned to 16 bytes and no more
 
-constexpr unsigned RANK = 1u << 24;    // addresses of a block of the cluster begin at (its rank + 1) * RANK
+constexpr unsigned RANK = 1u << 24;    // addresses of a block of the cluster begin at its rank * RANK
 
-// An address of the running block as the whole cluster has it; those of other blocks stay as they are.
-static unsigned in_cluster(unsigned address) {
-  return address < RANK ? address + (current / threads + 1) * RANK : address;
+// The place of an address in the memory of a block of the cluster.
+static unsigned at_rank(unsigned address, unsigned rank) { return address % RANK + rank * RANK; }
+
+static unsigned own_rank() { return static_cast<unsigned>(current / threads); }
+
+// Where an instruction takes addresses of the running block alone.
+static void check_own(unsigned address, const char *who, int line) {
+  if (address / RANK == own_rank()) return;
+  fprintf(stderr, "emulator: %s at shared address %#x in the block of rank %u\n", who, address, own_rank());
+  fail("a shared address that is not the block's own", line);
 }
 
-static unsigned at_rank(unsigned address, unsigned rank) { return address % RANK + (rank + 1) * RANK; }
-
 static unsigned char *shared_at(unsigned address, size_t bytes, const char *who, int line) {
-  const unsigned own = address % RANK, block = in_cluster(address) / RANK - 1;
+  const unsigned own = address % RANK, block = address / RANK;
   if (own < WINDOW || own - WINDOW + bytes > shared_bytes) {
     fprintf(stderr, "emulator: %s touches shared address %u, %zu bytes\n", who, own, bytes);
     fail("outside the shared memory of the block", line);
@@ -75,6 +81,7 @@ struct Barrier {
 };
 
 constexpr int BYTES_BIAS = 1 << 20;
+constexpr unsigned MAX_ARRIVALS = (1 << 20) - 1;
 
 static Barrier read_barrier(unsigned address, int line) {
   uint64_t bits;
@@ -114,6 +121,8 @@ static int num_initialised;
 
 static void barrier_init(int line, unsigned address, unsigned arrivals) {
   if (num_initialised == MAX_BARRIERS) fail("more barriers than the emulator keeps", line);
+  if (arrivals == 0 || arrivals > MAX_ARRIVALS) fail("a barrier that expects no arrival, or more than 2^20 - 1", line);
+  check_own(address, "a barrier", line);
   write_barrier(address, {arrivals, arrivals, 0, 0, false}, line);
   initialised[num_initialised++] = address;
 }
@@ -129,23 +138,26 @@ static void fence_barrier_init(int line) {
 
 // The running block does something to the shared memory of a block of its cluster.
 static void reach_into(int block, int line) {
-  if (block == current / threads) return;
+  if (block == static_cast<int>(own_rank())) return;
   if (!met) fail("a block reaches into another before a barrier of the cluster says that it has begun", line);
   reached[block] = true;
 }
 
 static void cluster_arrive(int line, unsigned address, int rank) {
   reach_into(rank, line);
+  check_own(address, "mapa", line);
   change_barrier(at_rank(address, rank), 1, 0, 0, line);
   pause();
 }
 
 static void barrier_arrive(int line, unsigned address) {
+  check_own(address, "a barrier", line);
   change_barrier(address, 1, 0, 0, line);
   pause();
 }
 
 static void barrier_expect_bytes(int line, unsigned address, int bytes) {
+  check_own(address, "a barrier", line);
   change_barrier(address, 1, bytes, 0, line);
   pause();
 }
@@ -158,9 +170,9 @@ static bool phase_ended(uint64_t what) {
 }
 
 static void barrier_wait(int line, unsigned address, unsigned parity) {
+  check_own(address, "a barrier", line);
   if (!read_barrier(address, line).fenced) fail("a barrier is used before a fence made its initialisation visible", line);
-  const uint64_t where = in_cluster(address);
-  await(line, phase_ended, static_cast<uint64_t>(line) << 33 | where << 1 | (parity & 1));
+  await(line, phase_ended, static_cast<uint64_t>(line) << 33 | static_cast<uint64_t>(address) << 1 | (parity & 1));
   pause();
 }
 
@@ -201,7 +213,7 @@ static void read_row(const BoxCopy &copy, unsigned row, unsigned char *bytes) {
 }
 
 static void carry_out(const BoxCopy &copy) {
-  if (living[copy.to / RANK - 1] == 0) fail("the block ends while a copy into its shared memory is under way", copy.line);
+  if (living[copy.to / RANK] == 0) fail("the block ends while a copy into its shared memory is under way", copy.line);
   const TensorMap &map = copy.map;
   const unsigned row_bytes = map.box[0] * map.item_bytes;
   const unsigned rows = static_cast<unsigned>(box_bytes(map) / row_bytes);
@@ -209,7 +221,7 @@ static void carry_out(const BoxCopy &copy) {
   for (unsigned row = 0; row < rows; ++row) {
     read_row(copy, row, bytes);
     for (unsigned unit = 0; unit < row_bytes; unit += 16) {
-      const unsigned at = copy.to % RANK + row * row_bytes + unit, to = at_rank(swizzled(at, map.swizzle), copy.to / RANK - 1);
+      const unsigned at = copy.to % RANK + row * row_bytes + unit, to = at_rank(swizzled(at, map.swizzle), copy.to / RANK);
       memcpy(shared_at(to, 16, "a copy", copy.line), bytes + unit, 16);
     }
   }
@@ -233,6 +245,8 @@ static void load_box(int line, unsigned to, const TensorMap &map, unsigned barri
   if (sizeof...(at) != map.rank) fail("a copy with another number of coordinates than its map has", line);
   if (map.swizzle && map.box[0] * map.item_bytes != map.swizzle) fail("rows of a box shorter than the swizzle", line);
   if (to % 128) fail("a copy to a shared address that is no multiple of 128", line);
+  check_own(to, "a copy", line);
+  check_own(barrier, "the barrier of a copy", line);
   if (blocks >> cluster) fail("a copy whose mask names a block that the cluster does not have", line);
   for (int block = 0; block < cluster; ++block) {
     if (!(blocks >> block & 1)) continue;
@@ -244,13 +258,17 @@ static void load_box(int line, unsigned to, const TensorMap &map, unsigned barri
   pause();
 }
 
-static unsigned own_block() { return 1u << current / threads; }
+static unsigned own_block() { return 1u << own_rank(); }
+
+static unsigned shared_address(const void *pointer) {
+  return at_rank(WINDOW + static_cast<unsigned>(static_cast<const unsigned char *>(pointer) - shared_base), own_rank());
+}
 
 }  // namespace emulator
 
 // --- the names that kernels use
 
-static inline unsigned shared_address(const void *) { return emulator::WINDOW; }
+static inline unsigned shared_address(const void *pointer) { return emulator::shared_address(pointer); }
 static inline void prefetch_map(const TensorMap &) {}
 
 static inline void barrier_init(unsigned barrier, unsigned arrivals, int line = __builtin_LINE()) {

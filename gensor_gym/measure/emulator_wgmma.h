@@ -74,11 +74,20 @@ struct Operand {
   unsigned start, leading, stride;
 };
 
-static Operand decode(uint64_t descriptor, int line) {
+constexpr uint64_t RESERVED = 3ull << 14 | 3ull << 30 | 7ull << 46 | 0x3ffull << 52;  // bits of a descriptor
+constexpr unsigned ATOM = 1024;  // bytes of a swizzle atom
+
+// The fields of a matrix descriptor, in bytes. An address has 18 bits there: those of a block of rank r hold r above, and
+// what is not cut off comes out in the leading offset, which is whole atoms, or 16 bytes where rows of k do not use it.
+static Operand decode(uint64_t descriptor, bool transposed, int line) {
   if (descriptor >> 62 != 1) fail("a matrix descriptor whose layout is not the 128-byte swizzle", line);
   if (descriptor >> 49 & 7) fail("a matrix descriptor with a base offset", line);
+  if (descriptor & RESERVED) fail("a matrix descriptor with reserved bits", line);
   const Operand operand = {static_cast<unsigned>(descriptor & 0x3fff) << 4, static_cast<unsigned>(descriptor >> 16 & 0x3fff) << 4,
                            static_cast<unsigned>(descriptor >> 32 & 0x3fff) << 4};
+  if (transposed ? operand.leading % ATOM != 0 : operand.leading != 16)
+    fail("a matrix descriptor whose leading offset is none of its layout: have bits of the address run into it?", line);
+  if (operand.stride == 0 || operand.stride % ATOM) fail("a matrix descriptor whose stride is not whole atoms", line);
   if (operand.start & 0x380) fail("a matrix whose swizzle atoms do not begin at multiples of 1024 bytes", line);
   return operand;
 }
@@ -92,13 +101,13 @@ static unsigned short matrix_element(const Operand &operand, bool transposed, un
   else
     at += row / 8 * operand.stride + row % 8 * 128 + k * 2;
   unsigned short bits;
-  memcpy(&bits, shared_at(swizzled(at, 128), 2, "wgmma", line), 2);
+  memcpy(&bits, shared_at(at_rank(swizzled(at, 128), own_rank()), 2, "wgmma", line), 2);
   return bits;
 }
 
 // This thread's part of one product: rows l / 4 and l / 4 + 8 of its warp's 16, columns 2 (l % 4) and the next of every 8.
 static void compute(Fragment &fragment, const Issued &product) {
-  const Operand a = decode(product.a, product.line), b = decode(product.b, product.line);
+  const Operand a = decode(product.a, false, product.line), b = decode(product.b, product.transposed, product.line);
   const unsigned thread = current % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
   float left[2][INSTRUCTION_K];
   for (unsigned half = 0; half < 2; ++half)

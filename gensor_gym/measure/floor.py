@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.cost.roofline import peak_rate
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 from gensor_gym.operators.types import Operator
 
@@ -12,11 +13,11 @@ MARGIN = 0.9
 def warm_floor(op: Operator, hw: Hardware) -> float:
     """Seconds: arithmetic at peak, or the bytes that cannot have stayed in inner caches at each level's bandwidth.
 
+    The peak is that of the fastest unit that the operator may use: tensor cores where it is a product of their types.
     Stricter rules err here: a kernel timed in a loop may find all but the surplus of its data in a cache, so of b bytes
     only b minus the capacity of the caches inside a level must cross that level.
     """
-    peaks = dict(hw.peak)
-    arithmetic = op.flops / peaks.get(op.dtype, max(peaks.values()))
+    arithmetic = op.flops / peak_rate(op, hw)
     held, slowest = 0, 0.0
     for level in hw.memory:
         if not _lasts(level):
