@@ -17,6 +17,8 @@ from gensor_gym.hardware.cache import cache_dir
 
 PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
 _OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
+_CHECKS = "raw words"
+"""What a cubin was looked through for before it was kept; part of its key, so that a new check makes cubins anew."""
 
 
 class NvrtcError(RuntimeError):
@@ -84,7 +86,7 @@ def compile_cubin(kernel: Kernel, arch: str = "", cache: bool = True) -> Compile
     options = (f"--gpu-architecture={arch}", *_OPTIONS)
     if not cache:
         return _compile(kernel.source, options)
-    key = hashlib.sha256("\0".join([kernel.source, *options, version()]).encode()).hexdigest()
+    key = hashlib.sha256("\0".join([kernel.source, *options, version(), _CHECKS]).encode()).hexdigest()
     found = _read(key)
     if found is None:
         found = _compile(kernel.source, options)
