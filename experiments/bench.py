@@ -1,6 +1,6 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-The suites are env, construct, kernels, measure, repeatability, replay, static and model; `suite=all` runs them all.
+The suites are env, construct, kernels, calls, measure, repeatability, replay, static and model; `suite=all` runs them all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from experiments.benches.lines import Lines
 from experiments.commands import command_line
 from experiments.folders import make_folder
 
-SUITES = ("env", "construct", "kernels", "measure", "repeatability", "replay", "static", "model")
+SUITES = ("env", "construct", "kernels", "calls", "measure", "repeatability", "replay", "static", "model")
 """Each is a module of `experiments.benches` and a file of conf/bench."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from agents import STRATEGIES, get_strategy, optimize
 from agents.learned import POLICIES, read_card
 from agents.markov import Markov, MarkovExtended
 from agents.training_tasks import is_current
-from gensor_gym import operators
+from gensor_gym import codegen, operators
+from gensor_gym.codegen import build
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 
 SMALLEST = ["gemm(m=1, n=1, k=1)", "gemv(m=1, k=2)", 'elementwise("relu", 1)', "conv2d(1, 1, 1, 1, 1, 1, 1)"]
@@ -121,6 +124,27 @@ def test_the_shipped_policy_proposes_good_programs(machine: str) -> None:
     assert all(graph.is_legal(schedule) for schedule in found.schedules)
     assert found.latencies[0] < 0.75 * min(walks)
     assert Ppo().training_seconds(graph) > 0
+
+
+def test_the_kernel_of_a_result_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its text is generated when it is first asked for, and hashed once, however often it is called."""
+    built: list[Kernel] = []
+    monkeypatch.setattr(codegen, "build", lambda *task: built.append(build(*task)) or built[-1])
+    hashed: list[int] = []
+    monkeypatch.setattr(Kernel, "digest", counted(Kernel.__dict__["digest"], hashed))
+    result = optimize("gemv(m=8, k=4)", "host", "random_walk", trials=1)
+    hashed.clear()
+    a, x = np.ones((8, 4), np.float32), np.ones(4, np.float32)
+    for _ in range(3):
+        assert np.array_equal(result.kernel(a, x), np.full(8, 4, np.float32))
+    assert result.kernel is built[0] and len(built) == 1 and len(hashed) == 1
+
+
+def counted(digest: cached_property[str], times: list[int]) -> cached_property[str]:
+    """The property, which notes every time that it is worked out."""
+    again: cached_property[str] = cached_property(lambda kernel: times.append(1) or digest.func(kernel))
+    again.__set_name__(Kernel, "digest")
+    return again
 
 
 @pytest.mark.parametrize("folder", sorted(POLICIES.iterdir()), ids=lambda folder: folder.name)

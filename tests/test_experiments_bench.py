@@ -29,6 +29,7 @@ TINY = {
     ],  # fmt: skip
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
+    "calls": ["calls.operators=[gemv(m=32, k=24)]", "calls.trials=2", "calls.rounds=3", "calls.calls=5"],
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.compile.operators=[gemv(m=64, k=48)]",
@@ -95,6 +96,13 @@ def test_kernels(tmp_path: Path) -> None:
     assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
     assert shape["kernel"]["median"] > shape["roofline_s"]
     assert (tmp_path / "kernels.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_calls(tmp_path: Path) -> None:
+    (row,) = _run("calls", tmp_path)
+    assert row["operator"] == "gemv(m=32, k=24)" and row["measured"]["median"] > 0
+    assert row["added"]["low"] <= row["added"]["median"] <= row["added"]["high"]
+    assert row["added"]["median"] == pytest.approx(row["called"]["median"] - row["measured"]["median"], abs=1e-3)
 
 
 def test_measure(tmp_path: Path) -> None:
