@@ -54,8 +54,11 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """Of its task, in the space that the strategy searches."""
-        space = get_strategy(self.of, **self.hyperparameters).space
+        """Of its task, in the space that the strategy searches; empty where a library that the strategy needs is missing."""
+        try:
+            space = get_strategy(self.of, **self.hyperparameters).space
+        except ImportError:
+            return ""  # its search will not start, and its outcome says why
         return fingerprints([self.operator], self.hardware, space)[str(self.operator)]
 
     @property

@@ -118,7 +118,7 @@ def _evaluated(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[np.ndar
     tables = graph.tables
     if count_schedules(tables.ints, tables.sizes) <= LISTED:
         for rows in graph.enumerate():
-            found = np.empty((len(rows), SEEN - 1))
+            found = np.zeros((len(rows), SEEN - 1))
             fill_terms(rows, tables.ints, tables.floats, found)
             yield found
         return

@@ -67,7 +67,7 @@ def descend(
 @compiled
 def _descend(row, chains, offsets, knobs, ints, floats, gain, seen):  # noqa: ANN001, ANN202
     """Set one axis, or one knob, after the other to the best it may be until nothing gains, in place."""
-    terms, trial = np.empty(NUM_TERMS), row.copy()
+    terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves them as they are
     tiles, walk = np.empty(ROW, dtype=np.int32), np.empty(WALK)
     best = latency_in(row, ints, floats, terms, tiles, walk)
     tried, evaluated, gained = 0, 1, True
