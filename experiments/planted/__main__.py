@@ -1,9 +1,10 @@
 """Plant changes and see fingerprints follow: `python -m experiments.planted [--seconds 0.3] [--only NAME ..]`.
 
 Each change is made in a copy of `gensor_gym`, where the shipped certificates that took at most `--seconds` are found
-anew. A fingerprint must change with every certificate that does, and none may change where nothing of a task did. Numba
-compiles every copy, about two minutes each; what is done stands in results/fingerprints/planted.jsonl and is not done
-again. The table is results/fingerprints/planted.md.
+anew. A fingerprint must change with every certificate that does, in its method, schedule, number of optima or candidates, or
+in its latency to six digits, which is all that a fingerprint sees of one. None may change where nothing of a task did.
+Numba compiles every copy, about two minutes each; what is done stands in results/fingerprints/planted.jsonl and is not
+done again. The table is results/fingerprints/planted.md.
 """
 
 from __future__ import annotations
@@ -62,9 +63,17 @@ def outcome_of(change: Change, behaviour: bool, certificates: Sequence[Certifica
     found = asked(change, certificates, behaviour)
     new = [row["fingerprint"] != old for row, old in zip(found, before, strict=True)]
     said = [[getattr(certificate, name) for name in worker.SAID] for certificate in certificates]
-    moved = [behaviour and row["certificate"] != old for row, old in zip(found, said, strict=True)]
+    moved = [behaviour and _seen(row["certificate"]) != _seen(old) for row, old in zip(found, said, strict=True)]
     missed = [c.operator for c, changed, seen in zip(certificates, moved, new, strict=True) if changed and not seen]
     return Outcome(change.name, behaviour, len(found), sum(moved), sum(new), tuple(missed))
+
+
+def _seen(said: Sequence[Any] | None) -> list[Any] | None:
+    """What a certificate says, its latency to six digits; None where there is no certificate."""
+    if said is None:
+        return None
+    values = dict(zip(worker.SAID, said, strict=True))
+    return [*{**values, "latency": f"{float.fromhex(values['latency']):.5e}"}.values()]
 
 
 def asked(change: Change, certificates: Sequence[Certificate], certify: bool) -> list[dict[str, Any]]:
@@ -91,7 +100,8 @@ def page(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "# Planted changes", "",
         "Each change is made in a copy of the package; `python -m experiments.planted`. Of the tasks of shipped certificates: "
-        "how many certificates change, how many fingerprints do, and whether one is missed.", "",
+        "how many certificates change (latencies to six digits), how many fingerprints do, and how many of the former the latter miss.",
+        "",
         "| change | tasks | certificates changed | fingerprints changed | missed |", "|---|---:|---:|---:|---:|",
     ]  # fmt: skip
     for behaviour, title in ((True, "of rules and model"), (False, "of nothing that a task does")):

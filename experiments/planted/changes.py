@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-_GPU, _SIMT, _MEMORY, _LANES = (f"cost/{name}.py" for name in ("gpu", "gpu_simt", "gpu_memory", "gpu_lanes"))
+_GPU, _SIMT, _MEMORY = (f"cost/{name}.py" for name in ("gpu", "gpu_simt", "gpu_memory"))
 _RESOURCES, _LIMITS, _STRUCTURE = "graph/resources.py", "graph/limits.py", "graph/structure.py"
 _NVIDIA, _LINEAR, _TEXT = "hardware/nvidia.py", "operators/linear.py", "operators/text.py"
 
@@ -50,18 +50,11 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("registers in units of 512", "hardware/occupancy.py", "REGISTER_UNIT = 256", "REGISTER_UNIT = 512"),
     _change("overlap", _GPU, "OVERLAP = 0.25", "OVERLAP = 0.26"),
     _change("end of a block", _GPU, "40.0 + 8.0 * held", "40.0 + 9.0 * held"),
-    _change("barrier", _GPU, "BARRIER = 30.0", "BARRIER = 31.0"),
     _change("data held in L2", _GPU, "unique > 0.5 * ints[L2_BYTES]", "unique > 0.4 * ints[L2_BYTES]"),
     _change("stalls", _SIMT, "STALL = 0.39", "STALL = 0.391"),
     _change("a loop's instructions", _SIMT, "LOOP = 30.0", "LOOP = 30.1"),
-    _change("a step's instructions", _SIMT, "STEP = 20.0", "STEP = 20.1"),
-    _change("a copy's instructions", _SIMT, "COPY = 5.0", "COPY = 5.1"),
     _change("latency of an FFMA", _SIMT, "FMA_LATENCY = 4.0", "FMA_LATENCY = 4.5"),
     _change("sectors of 64 bytes", _MEMORY, "SECTOR = 32", "SECTOR = 64"),
-    _change("unaligned rows", _MEMORY, "whole + 0.5 * SECTOR", "whole + 1.0 * SECTOR"),
-    _change("scattered stores", _MEMORY, "min(stretch, 2.0)", "min(stretch, 3.0)"),
-    _change("loads under way", _MEMORY, "run * 4.0 * min(8.0", "run * 5.0 * min(8.0"),
-    _change("phases of wide loads", _LANES, "phases = run / 2.0 if", "phases = run / 4.0 if"),
     _change("clock of an H200", _NVIDIA, '"h200",\n    "sm_90",\n    132,\n    1.98e9',
             '"h200",\n    "sm_90",\n    132,\n    1.97e9'),
 )
