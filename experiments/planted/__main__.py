@@ -100,7 +100,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "# Planted changes", "",
         "Each change is made in a copy of the package; `python -m experiments.planted`. Of the tasks of shipped certificates: "
-        "how many certificates change (latencies to six digits), how many fingerprints do, and how many of the former the latter miss.",
+        "how many certificates change (latencies to six digits), how many fingerprints do, how many of the former these miss.",
         "",
         "| change | tasks | certificates changed | fingerprints changed | missed |", "|---|---:|---:|---:|---:|",
     ]  # fmt: skip
