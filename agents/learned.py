@@ -106,7 +106,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
         )
     if changed := changed_tasks(card):
         warnings.warn(
-            f"policy {path} was trained on tasks of other rules or another model (fingerprints of {', '.join(changed)} differ): "
+            f"policy {path} was trained on tasks of other rules or another model (fingerprints differ: {', '.join(changed)}): "
             "what it learned may not hold; train another with: python -m experiments.train agent=NAME output=FOLDER",
             stacklevel=2,
         )  # fmt: skip

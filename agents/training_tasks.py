@@ -19,16 +19,21 @@ def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, 
 
 
 def is_current(card: Mapping[str, Any]) -> bool:
-    """Whether all tasks of a card are what they were in training."""
-    return bool(card["fingerprint"] == bound(card["operators"], card["config"]["env"])["fingerprint"])
+    """Whether all tasks of a card are what they were in training; ValueError for a task that is not known here."""
+    return bool(card.get("fingerprint") == bound(card["operators"], card["config"]["env"])["fingerprint"])
 
 
 def changed_tasks(card: Mapping[str, Any]) -> list[str]:
-    """Operators of a card whose tasks have another fingerprint now; of every class of operators one is looked at.
+    """Operators of a card whose tasks have another fingerprint now; of every class of operators the largest is looked at.
 
-    A card without fingerprints of tasks names none: all of its classes count as changed.
+    A card without fingerprints of tasks has none that is the same. Where operators, machine or space are not known here,
+    what is not known is named instead.
     """
-    env, known = card["config"]["env"], card.get(KEPT, {})
-    one = {op.name: op for op in reversed(operators.resolve(card["operators"]))}
-    now = fingerprints(one.values(), env["hardware"], env["space"])
+    known = card.get(KEPT, {})
+    try:
+        env = card["config"]["env"]
+        largest = {op.name: op for op in sorted(operators.resolve(card["operators"]), key=lambda op: op.points)}
+        now = fingerprints(largest.values(), env["hardware"], env["space"])
+    except (KeyError, ValueError) as error:
+        return [f"tasks that are not known here: {error}"]
     return sorted(text for text, found in now.items() if known.get(text) != found)

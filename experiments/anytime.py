@@ -54,8 +54,8 @@ class Search:
     @property
     def config(self) -> dict[str, Any]:
         """Everything the outcome depends on, values at their default too; of a policy what it is and not where it lies."""
-        found = fingerprints([operators.parse(self.operator)], self.hardware, self.space)
-        plain = {**asdict(self), "fingerprint": found[self.operator]}
+        (found,) = fingerprints([operators.parse(self.operator)], self.hardware, self.space).values()
+        plain = {**asdict(self), "fingerprint": found}
         strategy: Any = get_strategy(self.of, **self.parameters)
         apart = {"space", "checkpoint"} if self.policy else {"space"}
         return {**plain, "parameters": {name: value for name, value in asdict(strategy).items() if name not in apart}}

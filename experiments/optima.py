@@ -44,7 +44,9 @@ def optima(
     Files of the folder are read and added to. A task that could not be certified with so many nodes is not tried again.
     """
     wanted = [Wanted(operator, hardware, space, nodes) for operator in dict.fromkeys(operators)]
-    now = fingerprints(map(parse, operators), hardware, space)
+    parsed = [(text, parse(text)) for text in operators]
+    marks = fingerprints((op for _, op in parsed), hardware, space)
+    now = {text: marks[str(op)] for text, op in parsed}
     known = {c.key: c for c in read_certificates(folder / NAME) if c.fingerprint == now.get(c.operator)}
     refused = _refused(folder / REFUSED, nodes, now)
     for task in wanted:

@@ -92,12 +92,12 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
     found = (env["hardware"], env["space"], card["config"]["seed"])
     if found != (asked := (hardware, space, seed)):
         raise ValueError(f"policy {folder}: hardware, space and seed are {found}, asked for are {asked}")
-    if not is_current(card):
-        raise ValueError(f"policy {folder} was trained on tasks of other rules or another model: their fingerprints differ here")
     if card.get("sees") != (sees := training_of(card["agent"]).sees):
         raise ValueError(f"policy {folder} sees what version {card.get('sees')} of its agent sees, this is version {sees}")
     if {operators.part_of(op) for op in operators.resolve(card["operators"])} != {"train"}:
         raise ValueError(f"policy {folder} was trained on {card['operators']}: expected operators of the train part")
+    if not is_current(card):
+        raise ValueError(f"policy {folder} was trained on tasks of other rules or another model: their fingerprints differ here")
     return Trained(folder, seed, float(card["training_seconds"]), int(card["training_steps"]))
 
 

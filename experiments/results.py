@@ -46,7 +46,9 @@ class Results:
         return [found[trial] for trial in sorted(found)]
 
     def check(self, job: Job) -> None:
-        """ValueError where trials of this slot were made under another fingerprint of the task."""
+        """ValueError where trials of this slot were made under another fingerprint of the task, unless it has none here."""
+        if not job.fingerprint:
+            return
         rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows.get(key, {}).values())
         if others := {row["fingerprint"] for row in rows} - {job.fingerprint}:
             raise ValueError(

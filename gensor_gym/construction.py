@@ -170,14 +170,15 @@ class ConstructionGraph:
         count = steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))
         return Schedule(self.walk((start or self._initial).row, rng.random(count))[-1])
 
-    def walk(self, row: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
         """Rows int32 [1 + steps, ROW] of a walk from `row`, which must be legal: each of `draws` [steps] chooses an action.
 
-        Draws are float64 in [0, 1); where nothing but `stop` is legal the walk stands still.
+        Draws are float64 in [0, 1), `weights` float64 [N] how often an action is taken relative to others; where nothing but
+        `stop` is legal the walk stands still.
         """
         way = np.empty((1 + len(draws), ROW), dtype=np.int32)
         way[0] = row
-        _walk(way, draws, _WEIGHTS, self.tables.ints, self.tables.sizes)
+        _walk(way, draws, weights, self.tables.ints, self.tables.sizes)
         return way
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:

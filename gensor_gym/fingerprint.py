@@ -4,20 +4,25 @@ It is a hash of behaviour. It changes when the task's space, its rules or what t
 comment, another machine, a new operator or a faster way to compute the same. Each task is asked what it does:
 
 - which sizes and which values of knobs there are, where construction starts, the horizon, the roofline floor;
-- which actions are legal along walks that are always the same, from the unscheduled program and one of every kind;
-- how long programs take, with every term of the model: all of them in a small space, else those that coordinate descents
-  try on their way, thousands around the fastest.
+- which actions are legal along walks that are always the same, from the unscheduled program and one of every kind, and
+  which of thousands of programs drawn near the limits are legal;
+- how long programs take, with every term of the model: all of them in a small space, else those that were drawn and those
+  that coordinate descents try on their way from the fastest of them.
 
 Integers count exactly, seconds to six digits (a part in 2^20): other processors, compilers and orders of summation differ
-in the last bits. Descents pass over gains that small, since a tie broken the other way would lead elsewhere.
+in the last bits. Descents pass over gains that small, since a tie broken the other way would lead elsewhere. It is no proof:
+a change that touches only programs which none of these meets does not show.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -26,32 +31,48 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.column_descent import SEEN, ColumnChoices, descend, usable_values
 from gensor_gym.cost.model import fill_terms
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
+from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.actions import ACTIONS, KNOB_UP
 from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW
+from gensor_gym.graph.near_limits import DRAWS, near_limits
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
+from gensor_gym.hardware.cpu import CASCADE_LAKE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
+HOST = "host"
+"""The machine that this runs on, whose rates are measured."""
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 LISTED = 4096
 """Candidates up to which all programs of a space are evaluated."""
 WALKS, STEPS = 12, 64
 """Walks from each start, and their steps."""
-EVALUATED = 6144
-"""Programs that descents from a start, and from where its walks end, evaluate."""
+DRAWN = 4096
+"""Programs drawn near the limits for each start."""
+DESCENTS, EVALUATED = 4, 1536
+"""Descents for each start, from the fastest drawn, and programs that one evaluates at most."""
 GAIN = 1.0 - 1e-6
 """A descent takes a program that is faster by more than six digits show."""
+COLUMNS = (64, 128, 256)
+"""Columns of the wgmma programs that are begun with. Like the chances below it is a copy: searches may be tuned."""
+CHANCES = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
+"""How often a walk takes an action relative to others, float64 [N]."""
 
 _known: dict[bytes, str] = {}
 
 
 def fingerprint(graph: ConstructionGraph) -> str:
-    """Sixteen hexadecimal digits of the task's behaviour. Found once a process for each task; nothing is charged."""
+    """Sixteen hexadecimal digits of the task's behaviour. Found once a process for each task; nothing is charged.
+
+    Of the host the limits count and not the rates, which are measured and another time a little different.
+    """
+    if graph.hardware.name == HOST:
+        graph = ConstructionGraph(graph.operator, _with_fixed_rates(graph.hardware), graph.space)
     tables = graph.tables
     parts = (tables.ints, tables.floats, tables.sizes, graph.initial().row)
     key = b"".join(part.tobytes() for part in parts)
@@ -77,19 +98,34 @@ def _task_fingerprint(op: Operator, hardware: Hardware, space: str) -> str:
     return fingerprint(ConstructionGraph(op, hardware, space))
 
 
+def _with_fixed_rates(host: Hardware) -> Hardware:
+    """The host with the rates of a CPU that is a constant."""
+    rates: dict[str, dict[str, Any]] = {
+        level.name: {"bandwidth": level.bandwidth, "latency": level.latency} for level in CASCADE_LAKE.memory
+    }
+    memory = tuple(replace(level, **rates.get(level.name, {})) for level in host.memory)
+    fixed = {name: getattr(CASCADE_LAKE, name) for name in ("clock", "peak", "launch_overhead")}
+    return replace(host, name=f"{HOST} with fixed rates", memory=memory, **fixed)
+
+
 def _digest(graph: ConstructionGraph) -> str:
     """Hash of all that the task is asked."""
     whole = hashlib.sha256(json.dumps(_facts(graph)).encode())
-    begins = starts(graph.tables, graph.initial().row)
-    ways = _walked(graph, begins)
-    masks = graph.action_masks(ways.reshape(-1, ROW))
-    legal = np.flatnonzero(masks.any(axis=0))
-    whole.update(json.dumps([str(ACTIONS[action]) for action in legal]).encode())
-    whole.update(np.packbits(masks[:, legal]).tobytes())
-    ends = ways[:, :, -1]
-    whole.update("\n".join(str(Schedule(row)) for row in ends.reshape(-1, ROW)).encode())
-    for programs in _evaluated(graph, np.concatenate([begins[:, None], ends], axis=1)):
+    tables = graph.tables
+    begins = starts(tables, graph.initial().row, COLUMNS)
+    for part in _walked(graph, begins):
+        whole.update(part)
+    small = count_schedules(tables.ints, tables.sizes) <= LISTED
+    for begin, draws in zip(begins, _numbers((len(begins), DRAWN, DRAWS)), strict=True):
+        rows = near_limits(begin, draws, tables.ints, tables.sizes)
+        legal = graph.fits(rows)
+        whole.update(np.packbits(legal).tobytes())
+        programs = _evaluated(graph, rows[legal])
         whole.update(_six_digits(programs).tobytes())
+        if not small:
+            whole.update(_six_digits(_descended(graph, rows[legal], programs[:, 0])).tobytes())
+    for rows in graph.enumerate() if small else ():
+        whole.update(_six_digits(_evaluated(graph, rows)).tobytes())
     return whole.hexdigest()[:DIGITS]
 
 
@@ -99,39 +135,55 @@ def _facts(graph: ConstructionGraph) -> list[object]:
     knobs = {
         knob.name: [knob.values[i] for i in values]
         for k, knob in enumerate(KNOBS)
-        if len(values := usable_values(tables, k)) > 1
+        if tables.ints[ALLOWED + KNOB_UP + k] and len(values := usable_values(tables, k)) > 1
     }
     seconds = [f"{value:.6g}" for value in (graph.floor, CAP_OVER_FLOOR * graph.floor)]
     ladders = [tables.ladder(slot) for slot in range(MAX_AXES)]
     return [ladders, sorted(knobs.items()), str(graph.initial()), graph.horizon, seconds]
 
 
-def _walked(graph: ConstructionGraph, begins: np.ndarray) -> np.ndarray:
-    """Rows int32 [S, WALKS, 1 + STEPS, ROW] of walks. Draws are raw bits of PCG64, the same in every NumPy."""
-    bits = np.random.PCG64(0).random_raw(len(begins) * WALKS * STEPS)
-    draws = ((bits >> np.uint64(11)) * 2.0**-53).reshape(len(begins), WALKS, STEPS)
-    return np.array([[graph.walk(begin, walk) for walk in walks] for begin, walks in zip(begins, draws, strict=True)])
+def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
+    """Names of the actions that are legal anywhere along the walks, which are legal where, and the programs they end at."""
+    draws = _numbers((len(begins), WALKS, STEPS))
+    ways = np.array(
+        [[graph.walk(begin, walk, CHANCES) for walk in walks] for begin, walks in zip(begins, draws, strict=True)]
+    )
+    masks = graph.action_masks(ways.reshape(-1, ROW))
+    legal = np.flatnonzero(masks.any(axis=0))
+    yield json.dumps([str(ACTIONS[action]) for action in legal]).encode()
+    yield np.packbits(masks[:, legal]).tobytes()
+    yield "\n".join(str(Schedule(row)) for row in ways[:, :, -1].reshape(-1, ROW)).encode()
 
 
-def _evaluated(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[np.ndarray]:
-    """Seconds and terms of programs, some thousand at a time; descents begin at `begins` [S, N, ROW], N of each kind."""
+def _numbers(shape: tuple[int, ...]) -> np.ndarray:
+    """Float64 in [0, 1), always the same: raw bits of PCG64, which no release of NumPy changes."""
+    bits = np.random.PCG64(0).random_raw(math.prod(shape))
+    return ((bits >> np.uint64(11)) * 2.0**-53).reshape(shape)
+
+
+def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+    """Seconds and then terms of legal programs [B, ROW], float64 [B, 1 + terms]."""
+    found = np.zeros((len(rows), 1 + NUM_TERMS))
+    fill_terms(rows, graph.tables.ints, graph.tables.floats, found)
+    return found
+
+
+def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """What descents from the fastest of `rows` [B, ROW] evaluate on their way, float64 [N, SEEN]; to six digits the fastest."""
     tables = graph.tables
-    if count_schedules(tables.ints, tables.sizes) <= LISTED:
-        for rows in graph.enumerate():
-            found = np.zeros((len(rows), SEEN - 1))
-            fill_terms(rows, tables.ints, tables.floats, found)
-            yield found
-        return
-    moving = [k for k in range(len(KNOBS)) if tables.ints[ALLOWED + KNOB_UP + k]]
-    choices = ColumnChoices.of(tables, moving)
-    for kind in begins:
-        seen, at = np.empty((EVALUATED, SEEN)), 0
-        for row in kind:
-            row[LEVEL] = tables.ints[NUM_LEVELS] - 1
-            at += descend(row, choices, tables, GAIN, seen[at:])[1]
-            if at == EVALUATED:
-                break
-        yield seen[:at]
+    choices = ColumnChoices.of(tables, [k for k in range(len(KNOBS)) if tables.ints[ALLOWED + KNOB_UP + k]])
+    parts = [np.empty((0, SEEN))]
+    for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
+        row[LEVEL] = tables.ints[NUM_LEVELS] - 1
+        seen = np.empty((EVALUATED, SEEN))
+        parts.append(seen[: descend(row, choices, tables, GAIN, seen)[1]])
+    return np.concatenate(parts)
+
+
+def _rounded(seconds: np.ndarray) -> np.ndarray:
+    """Seconds to six digits."""
+    mantissa, exponent = np.frexp(seconds)
+    return np.ldexp(np.rint(mantissa * 2.0**20), exponent)
 
 
 def _six_digits(values: np.ndarray) -> np.ndarray:

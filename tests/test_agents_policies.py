@@ -218,6 +218,10 @@ def test_a_policy_of_another_version_is_told(trained: Path, tmp_path: Path) -> N
         load_policy(str(tmp_path / "layout"))
     with pytest.warns(UserWarning, match="other rules or another model"):
         load_policy(str(tmp_path / "tasks"))
+    elsewhere = {**card["config"], "env": {**card["config"]["env"], "hardware": "a machine of theirs"}}
+    (tmp_path / "layout" / "card.json").write_text(json.dumps({**card, "config": elsewhere}))
+    with pytest.warns(UserWarning, match="not known here: .*a machine of theirs"):
+        load_policy(str(tmp_path / "layout"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_policy(str(trained))

@@ -20,6 +20,7 @@ from gensor_gym.codegen import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
+from gensor_gym.fingerprint import fingerprint
 
 TINY = {
     "env": [
@@ -247,7 +248,7 @@ def test_the_best_known_only_gets_better(tmp_path: Path) -> None:
     known.offer(graph, first)
     known.save()
     assert BestKnown(tmp_path / "best.json").entry(graph) == {
-        "seconds": graph.latency(best), "schedule": str(best), "certified": True,
+        "seconds": graph.latency(best), "schedule": str(best), "certified": True, "fingerprint": fingerprint(graph),
     }  # fmt: skip
 
 

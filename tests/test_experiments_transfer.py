@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from agents.training_tasks import bound
 from experiments.arguments import compose
 from experiments.transfer import column, plans_of, transfer
 from tests.test_experiments_generalise import GEMM, GEMV, make_policy
@@ -23,6 +24,7 @@ def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
             make_policy(tmp_path / f"{name}{seed}", seed + 10 * number)
             card = json.loads((tmp_path / f"{name}{seed}" / "card.json").read_text())
             card["config"] = {"seed": seed, "env": {"hardware": name, "space": "gensor"}}
+            card |= bound(card["operators"], card["config"]["env"])
             (tmp_path / f"{name}{seed}" / "card.json").write_text(json.dumps(card))
     overrides = [
         f"operators=['{GEMM}','{GEMV}']", "env.hardware=[h200,t4]", "seeds=[0,1]", "evaluations=400", "processes=1",

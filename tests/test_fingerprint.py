@@ -20,6 +20,7 @@ from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.exact import Certificate, read_certificates
 from gensor_gym.exact.shipped import certificate_of, folder
 from gensor_gym.fingerprint import common, fingerprint, fingerprints
+from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
 from gensor_gym.hardware.types import Hardware
 
 PACKAGE = planted.PACKAGE
@@ -92,6 +93,37 @@ def test_a_part_in_a_million_does_not_count_and_nothing_is_charged() -> None:
     before = graph.evaluations
     assert fingerprint(graph) == fingerprint(ConstructionGraph(GEMM, nearly))
     assert graph.evaluations == before
+
+
+def test_a_limit_that_the_optimum_stands_at_counts() -> None:
+    """Certified optima use all there is of something: a limit just below changes their certificates, and must show."""
+    h200, missed, tried = hardware.get("h200"), [], 0
+    for certificate in [c for c in certificates() if c.space == "gensor"][::9]:
+        graph, row = ConstructionGraph(certificate.operator, h200), certificate.best.row
+        ints = graph.tables.ints
+        tighter = [
+            replace(h200, registers_per_thread=int(registers_of(row, ints)) - 1),
+            replace(h200, threads_per_block=int(threads_of(row, ints)) - 1),
+            replace(h200, shared_per_block=max(0, int(shared_bytes_of(row, ints)) - 16)),
+        ]
+        for hw in tighter:
+            other = ConstructionGraph(certificate.operator, hw)
+            if not other.is_legal(certificate.best):
+                tried += 1
+                missed += [(certificate.operator, hw)] if fingerprint(other) == certificate.fingerprint else []
+    assert tried > 50 and not missed
+
+
+def test_the_hosts_rates_are_measured_and_do_not_count() -> None:
+    """They are measured anew now and then: a run that was stopped goes on all the same."""
+    cascade_lake = hardware.get("cascade_lake")
+    here = replace(cascade_lake, name="host")
+    again = replace(with_bandwidth(here, "l2", 1.07), clock=here.clock * 0.9, launch_overhead=here.launch_overhead * 2)
+    assert fingerprint(ConstructionGraph(GEMM, here)) == fingerprint(ConstructionGraph(GEMM, again))
+    fewer = replace(here, vector_registers=16)
+    assert fingerprint(ConstructionGraph(GEMM, here)) != fingerprint(ConstructionGraph(GEMM, fewer))
+    named = replace(again, name="mine")
+    assert fingerprint(ConstructionGraph(GEMM, cascade_lake)) != fingerprint(ConstructionGraph(GEMM, named))
 
 
 def test_several_tasks_have_one_in_common_in_any_order() -> None:

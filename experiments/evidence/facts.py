@@ -67,6 +67,9 @@ def read_facts(folder: Path) -> Facts:
     if not path.is_file():
         raise ValueError(f"no {path}: expected the raw files of runs and what is to be said of them")
     try:
-        return Facts(**json.loads(path.read_text(encoding="utf-8")))
+        facts = Facts(**json.loads(path.read_text(encoding="utf-8")))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} does not describe runs: {error}") from error
+    if missing := [name for name in facts.files if not (folder / RAW / name).is_file()]:
+        raise ValueError(f"{path} names files that are not there: {', '.join(missing)}")
+    return facts

@@ -93,8 +93,8 @@ def markdown(them: list[Told], fit: dict[str, Any], facts: Facts, figures: list[
     before = [score(one.recorded, one.before) for one in them]
     lines = [
         "# The model beside the device", "", facts.head, "", facts.source(RECORDED), "",
-        f"The model is that of commit {facts.commit} (fingerprint {facts.fingerprint}), which no measurement on any GPU had "
-        "calibrated. Nothing here says how it does on operators of the test part.", "",
+        f"The model is that of commit {facts.commit} (fingerprint of text {facts.fingerprint}), which no measurement on any "
+        "GPU had calibrated. Nothing here says how it does on operators of the test part.", "",
         "## Before any fit", "", *_ranking(them, before), "",
         f"Rank correlation in the mean over the {len(them)} operators: {_mean([s.spearman for s in before])}; in the fastest "
         f"fifth of each {_mean([s.spearman_fastest for s in before])}. Behind: time of the best of the model's first ten over "

@@ -86,14 +86,14 @@ class _Arena:
         label = self.label(name, seed)
         if self.left <= 0 or not self.journal.pending(f"{op} {label}"):
             return
-        common: dict[str, object] = {
+        about: dict[str, object] = {
             "operator": str(op), "hardware": self.hardware.name, "backend": "cuda", "strategy": name, "label": label,
             "seed": self.context.seed + seed,
         }  # fmt: skip
 
         def put(key: str, row: dict[str, object]) -> None:
             with self.writing:
-                self.journal.put(key, {**common, **row})
+                self.journal.put(key, {**about, **row})
 
         def on_trial(row: TraceRow) -> None:
             values = {**vars(row), "seconds": row.seconds if math.isfinite(row.seconds) else None}
@@ -107,7 +107,7 @@ class _Arena:
                 if self.left <= 0:
                     return
                 task = Task(op, self.hardware, self.backend, strategy.space)
-                common["fingerprint"] = fingerprint(task.graph())
+                about["fingerprint"] = fingerprint(task.graph())
                 budget = Budget(trials=self.contest.trials, seconds=self.left)
                 session = _TakingTurns(task, budget, on_trial, thinking)
                 search(strategy, session, self.context.seed + seed)

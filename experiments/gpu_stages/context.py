@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -103,11 +104,15 @@ def _ends_whole(path: Path) -> bool:
 def read_rows(path: Path) -> list[dict]:
     """Rows of a file of JSON lines, gzipped if its name says so; none where there is no file.
 
-    A line that does not read was cut off by the end of its process and is left out.
+    A line that does not read was cut off by the end of its process and is left out. ValueError for a file that is no whole
+    gzip file, or no text.
     """
     rows = []
     content = path.read_bytes() if path.exists() else b""
-    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    try:
+        text = (gzip.decompress(content) if path.suffix == ".gz" and content else content).decode()
+    except (EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
+        raise ValueError(f"{path} does not read: {error}") from error
     for line in text.splitlines():
         try:
             rows.append(json.loads(line))

@@ -91,7 +91,7 @@ def asked(change: Change, certificates: Sequence[Certificate], certify: bool) ->
             input=json.dumps(tasks), capture_output=True, text=True, env=environment, check=False, cwd=scratch,
         )  # fmt: skip
     if done.returncode != 0:
-        raise RuntimeError(f"change {change.name!r}: {done.stderr.strip()[-2000:]}")
+        raise RuntimeError(f"change {change.name!r}, exit status {done.returncode}: {done.stderr.strip()[-2000:]}")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -37,6 +37,7 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("registers of a window", _RESOURCES, "WINDOW_REGISTERS = 16, 16", "WINDOW_REGISTERS = 16, 32"),
     _change("rows padded by eight", _RESOURCES, "else 4 * ints[ITEM + t]", "else 8 * ints[ITEM + t]"),
     _change("half the shared memory", _LIMITS, "> ints[SHARED_BLOCK]:", "> ints[SHARED_BLOCK] // 2:"),
+    _change("four registers less", _LIMITS, "registers > ints[REGS_THREAD]:", "registers > ints[REGS_THREAD] - 4:"),
     _change("fewer threads than the limit", _LIMITS, "threads > ints[THREADS_BLOCK] or", "threads >= ints[THREADS_BLOCK] or"),
     _change("ladder without divisors", "graph/ladder.py", "found = set(divisors(extent))", "found = {1, extent}"),
     _change("multiples of 8 up to 128", "graph/ladder.py", "min(256, padded) + 1", "min(128, padded) + 1"),

@@ -7,7 +7,10 @@ import os
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost import model
 from gensor_gym.exact.certificate import Certificate, read_certificates
 from gensor_gym.fingerprint import fingerprint
 
@@ -19,12 +22,17 @@ def folder() -> Path:
 
 
 def certificate_of(graph: ConstructionGraph) -> Certificate | None:
-    """The certificate of a task; None where there is none, or for other rules or another model: the fingerprint tells.
+    """The certificate of a task; None where there is none, or for other rules or another model.
 
-    So it does where a machine has the name of another, or a graph was made without calibration.
+    The fingerprint tells, and beside it the certified schedule itself: it is still legal and takes the certified time, to the
+    last bit. Either would not do where a machine has the name of another, or a graph was made without calibration.
     """
     found = _certificates(folder()).get((str(graph.operator), graph.hardware.name, graph.space))
-    return found if found is not None and found.fingerprint == fingerprint(graph) else None
+    if found is None or found.fingerprint != fingerprint(graph):
+        return None
+    seconds = np.empty(1)
+    model.fill_latencies(found.best.row[None], graph.tables.ints, graph.tables.floats, seconds)
+    return found if seconds[0] == found.optimum else None
 
 
 def regret_of(latency: float, certificate: Certificate) -> float:

@@ -35,8 +35,11 @@ WGMMA_COLUMNS = (64, 128, 256)
 a walk climbs many rungs of the ladder."""
 
 
-def starts(tables: Tables, first: np.ndarray) -> np.ndarray:
-    """Rows int32 [S, ROW]: the unscheduled program, `first`, then one of each kind that space and operator allow."""
+def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_COLUMNS) -> np.ndarray:
+    """Rows int32 [S, ROW]: the unscheduled program, `first`, then one of each kind that space and operator allow.
+
+    Those by wgmma have about so many `columns` each.
+    """
     rows = [first]
     ints = tables.ints
     if ints[IS_CPU] == 0:
@@ -46,9 +49,9 @@ def starts(tables: Tables, first: np.ndarray) -> np.ndarray:
             rows.append(_tensor_row(first, 1, {int(ints[place]): length for place, length in fragment.items()}))
         if _offers(ints, "tensor_core", 2):
             step = SWIZZLE_BYTES // int(ints[ITEM + ints[MATRIX_A]])
-            for columns in _pixels(tables) if ints[LAID_OUT] else _columns(tables):
+            for across in _pixels(tables, columns) if ints[LAID_OUT] else _columns(tables, columns):
                 tile = {int(ints[MATRIX_M]): WGMMA_ROWS, int(ints[MATRIX_K]): step}
-                rows.append(_tensor_row(first, 2, tile | columns))
+                rows.append(_tensor_row(first, 2, tile | across))
     kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, tables.sizes)]
     return np.array(kept or [first], dtype=np.int32)
 
@@ -66,17 +69,17 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
     return row
 
 
-def _columns(tables: Tables) -> list[dict[int, int]]:
+def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Columns of the first wgmma programs that the ladder of axis n has; its longest where it has none of them."""
     n = int(tables.ints[MATRIX_N])
     ladder = [size for size in tables.ladder(n) if size % 8 == 0]
-    return [{n: size} for size in WGMMA_COLUMNS if size in ladder] or [{n: max(s for s in ladder if s <= WGMMA_COLUMNS[0])}]
+    return [{n: size} for size in columns if size in ladder] or [{n: max(s for s in ladder if s <= columns[0])}]
 
 
-def _pixels(tables: Tables) -> list[dict[int, int]]:
+def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Pixels of the first wgmma programs of a convolution: whole rows first, then several rows, then several images."""
     ints, found = tables.ints, []
-    for left in WGMMA_COLUMNS:
+    for left in columns:
         tile: dict[int, int] = {}
         for axis in range(SPATIAL_SLOTS - 1, int(ints[FIRST_SPATIAL]) - 1, -1):
             if axis == ints[MATRIX_M]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,12 +96,12 @@ def file_name(op: Operator) -> str:
 
 
 def _read_lines(path: Path) -> Iterator[Record]:
-    """Records of a file of JSON lines; ValueError names the line that does not read, or a file that is not gzip."""
+    """Records of a file of JSON lines; ValueError names the line that does not read, or a file that does not read."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         try:
             lines = list(file)
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path}: not a whole gzip file ({error})") from error
+        except (EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
+            raise ValueError(f"{path} does not read: {error}") from error
     for number, line in enumerate(lines, 1):
         try:
             yield from_row(json.loads(line))
