@@ -1,4 +1,4 @@
-"""Plant changes and see fingerprints follow: `python -m experiments.planted [--seconds 0.3] [--only NAME ..]`.
+"""Plant changes and see fingerprints follow: `python -m experiments.planted [--seconds 0.2] [--only NAME ..]`.
 
 Each change is made in a copy of `gensor_gym`, where the shipped certificates that took at most `--seconds` are found
 anew. A fingerprint must change with every certificate that does, in its method, schedule, number of optima or candidates, or
@@ -99,7 +99,8 @@ def page(outcomes: Sequence[Outcome]) -> str:
     """The table in Markdown."""
     lines = [
         "# Planted changes", "",
-        "Each change is made in a copy of the package; `python -m experiments.planted`. Of the tasks of shipped certificates: "
+        "Each change is made in a copy of the package; `python -m experiments.planted`. Of the tasks of shipped certificates, those "
+        "found in at most `--seconds`, all of space `gensor` on the model of an H200: "
         "how many certificates change (latencies to six digits), how many fingerprints do, how many of the former these miss.",
         "",
         "| change | tasks | certificates changed | fingerprints changed | missed |", "|---|---:|---:|---:|---:|",
@@ -116,7 +117,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where a fingerprint did not follow."""
     parser = argparse.ArgumentParser(prog="python -m experiments.planted", description="See fingerprints follow changes.")
-    parser.add_argument("--seconds", type=float, default=0.3, help="certificates that took at most so long")
+    parser.add_argument("--seconds", type=float, default=0.2, help="certificates that took at most so long")
     parser.add_argument("--only", nargs="*", help="names of changes; default: all")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args(arguments)
