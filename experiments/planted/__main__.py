@@ -99,8 +99,8 @@ def page(outcomes: Sequence[Outcome]) -> str:
     """The table in Markdown."""
     lines = [
         "# Planted changes", "",
-        "Each change is made in a copy of the package; `python -m experiments.planted`. Of the tasks of shipped certificates, those "
-        "found in at most `--seconds`, all of space `gensor` on the model of an H200: "
+        "Each change is made in a copy of the package; `python -m experiments.planted`. Of the tasks of shipped certificates, "
+        "those found in at most `--seconds`, all of space `gensor` on the model of an H200: "
         "how many certificates change (latencies to six digits), how many fingerprints do, how many of the former these miss.",
         "",
         "| change | tasks | certificates changed | fingerprints changed | missed |", "|---|---:|---:|---:|---:|",
