@@ -104,7 +104,9 @@ class NativeBackend:
         """Time kernels of one operator together in interleaved rounds; name -> seconds per call, one a round.
 
         `torch=True` adds torch's own kernel on the same device (on a CPU with `torch_threads`, by default as many as
-        ours), under `torch` (for prepacked kernels that of oneDNN with prepacked weights, under `torch.prepacked`), and
+        ours), under `torch` (for prepacked kernels that of oneDNN with prepacked weights, under `torch.prepacked`); on a
+        GPU also in the layout that the library likes best, under `torch.nhwc` for convolutions, and under
+        `torch.b_transposed` for products of int8 matrices; and
         `torch_compile=True` that of torch.compile, under `torch.compile` (GPUs only).
 
         Raises:
