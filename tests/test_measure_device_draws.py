@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import numpy as np
@@ -12,13 +13,17 @@ import pytest
 
 from gensor_gym import operators
 from gensor_gym.codegen import nvrtc
+from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.measure import device_draws as dd
 from gensor_gym.measure import reference_kernels
+from gensor_gym.measure.compare import run_comparison
 from gensor_gym.measure.device_draws import DeviceDraw, ReferenceFault, device_draws
 from gensor_gym.measure.emulator import EmulatorError, find_cxx
-from gensor_gym.measure.expectation import make_draws
+from gensor_gym.measure.expectation import ExpectationCache, make_draws
+from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.reference_kernels import ENTRIES, SOURCE, ReferenceKernels
-from gensor_gym.measure.trial import DeviceLost
+from gensor_gym.measure.requests import Built, CompareRequest, TrialRequest
+from gensor_gym.measure.trial import DeviceLost, run_trial
 from gensor_gym.operators.inputs import decode, to_bfloat16
 from gensor_gym.operators.types import ARRAY_DTYPE
 from tests import fake_cupy, reference_emulator
@@ -101,6 +106,14 @@ def test_whole_draws_are_the_hosts(kernels: ReferenceKernels, text: str) -> None
     assert words.startswith(f"2 of {op.output.size} elements wrong; first at ")
     assert words.split(" for ")[0] == wanted.split(" for ")[0]
     assert there.distance(output) == pytest.approx(here.distance(decode(np.asarray(output), op.output.dtype)))
+
+
+def test_more_batches_than_a_grid_has(kernels: ReferenceKernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks go on to the next batch, with the same shared memory."""
+    monkeypatch.setattr(reference_kernels, "_MOST_BATCHES", 2)
+    op = operators.batched_gemm(5, 70, 7, 20)
+    draw, here = device_draws(kernels, op, 0, LIMIT)[0], make_draws(op, 0)[0]
+    assert np.allclose(np.asarray(draw.reference).reshape(op.output.shape), here.reference, rtol=1e-12, atol=1e-12)
 
 
 def test_nan_and_infinity_are_wrong(kernels: ReferenceKernels) -> None:
@@ -193,6 +206,77 @@ def fake(monkeypatch: pytest.MonkeyPatch, kernels: ReferenceKernels) -> types.Mo
     sys.modules.pop("gensor_gym.measure.cuda_device", None)
 
 
+RELU = operators.elementwise("relu", 64)
+
+
+def trial_of(fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch, does: Callable[..., None]) -> Measurement:
+    """A trial of relu, then of what `does` to (x, y, device), judged on the device."""
+
+    def launch(entry: str, arguments: tuple) -> None:
+        x, y, _ = arguments
+        y[...] = np.maximum(x, 0)
+        does(x, y, cache.get(RELU, 0))
+
+    monkeypatch.setattr(fake_cupy.module, "launch", launch)
+    device = fake.CudaDevice()
+    cache = ExpectationCache(device.draws, device.draws_limit)
+    built = Built(Kernel(RELU, "cuda", "sm_90", "", (Launch("entry", block=(64, 1, 1)),), 10), "none.cubin")
+    return run_trial(device, cache, TrialRequest(built, 1, 0.0), lambda stage: None)
+
+
+def test_trials_judged_on_the_device(fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same faults in the same words as on the host."""
+    good = trial_of(fake, monkeypatch, lambda x, y, draws: None)
+    assert good.status is Status.OK and good.seconds == pytest.approx(fake_cupy.Clock.seconds), good.error
+    wrong = trial_of(fake, monkeypatch, lambda x, y, draws: y.__setitem__(7, 99.0))
+    assert wrong.status is Status.WRONG_ANSWER
+    assert "before timing: 1 of 64 elements wrong; first at (7,): np.float32(99.0) for " in wrong.error
+    changed = trial_of(fake, monkeypatch, lambda x, y, draws: x.__setitem__(3, 0.0))
+    assert changed.error == "before timing: input 0 was modified"
+
+    def beyond(x: np.ndarray, y: np.ndarray, draws: object) -> None:
+        np.lib.stride_tricks.as_strided(y, (y.size + 1,))[-1] = 1.0
+
+    assert "outside the buffer of output" in trial_of(fake, monkeypatch, beyond).error
+    with pytest.raises(DeviceLost, match="wrote over the reference answers"):
+        trial_of(fake, monkeypatch, lambda x, y, draws: draws[1].reference.__setitem__(0, 1e9))
+
+
+def test_libraries_are_timed_in_each_layout(fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison asks for every layout of the device's and reports each under its name; one that is wrong is named."""
+    op = operators.conv2d(1, 3, 6, 6, 4, 3, 3)
+    device = fake.CudaDevice()
+    right = device.draws(op, 0)[0]
+    monkeypatch.setattr(fake_cupy.module, "launch", lambda entry, a: a[2].__setitem__(..., right.reference.reshape(a[2].shape)))
+    asked = []
+
+    class Library:
+        def __init__(self, op: object, inputs: object, kind: str, wrap: object) -> None:
+            asked.append((kind, inputs))
+            self.kind = kind
+
+        def fault(self, draw: object) -> str:
+            return "off" if self.kind == spoilt else ""
+
+        def time(self, calls: int) -> float:
+            return 1e-4 * calls
+
+    spoilt = ""
+    monkeypatch.setattr("gensor_gym.measure.torch_cuda.TorchCudaBaseline", Library)
+    cache = ExpectationCache(device.draws, device.draws_limit)
+    built = Built(Kernel(op, "cuda", "sm_90", "", (Launch("entry", block=(64, 1, 1)),), 10), "none.cubin")
+    request = CompareRequest((("ours", built),), 1, 3, torch_threads=1)
+    samples = run_comparison(device, cache, request, lambda stage: None)
+    assert {name: len(values) for name, values in samples.items()} == {"ours": 3, "torch": 3, "torch.nhwc": 3}
+    assert [kind for kind, _ in asked] == ["torch", "torch.nhwc"]
+    assert all(inputs is cache.get(op, 0)[0].inputs for _, inputs in asked)
+    spoilt = "torch.nhwc"
+    with pytest.raises(ValueError, match="torch.nhwc: off"):
+        run_comparison(device, cache, request, lambda stage: None)
+    assert device.kinds(operators.gemm(32, 16, 16, dtype="int8")) == ("torch", "torch.b_transposed")
+    assert device.kinds(operators.gemm(32, 16, 16)) == ("torch",)
+
+
 def test_the_setting_chooses(fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     op, device = operators.gemm(9, 7, 5), fake.CudaDevice()
     assert all(isinstance(draw, DeviceDraw) for draw in device.draws(op, 0))
@@ -239,7 +323,7 @@ def test_a_device_that_refuses_is_no_kernels_fault(fake: types.ModuleType, monke
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_the_text_compiles(arch: str) -> None:
     """All entries, two blocks of products to a multiprocessor, no warnings."""
-    made = nvrtc.compile_text(SOURCE.read_text("utf-8"), arch)
+    made = reference_kernels.compiled(arch)
     assert all(entry.encode() in made.cubin for entry in ENTRIES)
     assert made.registers <= 255 and made.warnings == ()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.codegen.nvrtc import compile_text
+from gensor_gym.codegen.nvrtc import CompiledKernel, compile_text
 from gensor_gym.measure.reference_plan import CODES, ReadPlan, ReferencePlan
 
 SOURCE = Path(__file__).with_name("reference.cu")
@@ -36,6 +36,11 @@ Array = Any
 """An array on the device."""
 
 
+def compiled(arch: str) -> CompiledKernel:
+    """The cubin for `arch` (`sm_90`), kept with those of kernels: needs no device, so that it can be made ahead."""
+    return compile_text(SOURCE.read_text("utf-8"), arch)
+
+
 class ReferenceKernels:
     """The entries on one device."""
 
@@ -46,11 +51,11 @@ class ReferenceKernels:
         """
         self.module = module
         self._guarded = guarded
-        compiled = compile_text(SOURCE.read_text("utf-8"), arch)
+        cubin = compiled(arch).cubin
         handle, name = tempfile.mkstemp(suffix=".cubin")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(compiled.cubin)
+                file.write(cubin)
             with guarded():
                 loaded = module.RawModule(path=name)
                 self._functions = {entry: loaded.get_function(entry) for entry in ENTRIES}
