@@ -288,6 +288,8 @@ def test_the_setting_chooses(fake: types.ModuleType, monkeypatch: pytest.MonkeyP
     assert draw.fault(output) == here.fault(np.asarray(output)) != ""
     assert draw.distance(output) == here.distance(np.asarray(output))
     assert draw.changed([*draw.inputs]) == "" and draw.changed([draw.inputs[0], 2 * draw.inputs[1]]) != ""
+    bits = fake.tensor_array(np.array([[0x3F80, -1]], np.int16))  # as torch gives bfloat16 away
+    assert bits.dtype == np.uint16 and decode(np.asarray(bits), "bfloat16")[0, 0] == 1.0
     monkeypatch.setenv("GENSOR_GYM_REFERENCE", "nowhere")
     with pytest.raises(ValueError, match="GENSOR_GYM_REFERENCE='nowhere': expected one of device, host"):
         device.draws(op, 0)

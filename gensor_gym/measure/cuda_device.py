@@ -71,6 +71,12 @@ def _download(array: Any) -> np.ndarray:
         return cupy.asnumpy(array)
 
 
+def tensor_array(tensor: Any) -> Any:
+    """CuPy's array of a torch tensor's memory; 16-bit integers are the bits of bfloat16, unsigned as kernels hold them."""
+    array = cupy.asarray(tensor)
+    return array.view(np.uint16) if array.dtype == np.int16 else array
+
+
 class DeviceBuffer:
     """An array on the GPU with guard words on both sides."""
 
@@ -161,7 +167,7 @@ class CudaDevice:
 
         if kind == "torch.prepacked":
             raise ValueError("prepacked weights are a baseline on CPUs only")
-        return TorchCudaBaseline(op, draw.inputs, kind, cupy.asarray)
+        return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
         """Nothing: events on the device tell the time."""
