@@ -17,7 +17,7 @@ from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.measure import device_draws as dd
 from gensor_gym.measure import reference_kernels
 from gensor_gym.measure.compare import run_comparison
-from gensor_gym.measure.device_draws import DeviceDraw, ReferenceFault, device_draws
+from gensor_gym.measure.device_draws import DeviceDraw, ReferenceFault, check_spots, device_draws
 from gensor_gym.measure.emulator import EmulatorError, find_cxx
 from gensor_gym.measure.expectation import ExpectationCache, make_draws
 from gensor_gym.measure.measurement import Measurement, Status
@@ -27,11 +27,6 @@ from gensor_gym.measure.trial import DeviceLost, run_trial
 from gensor_gym.operators.inputs import decode, to_bfloat16
 from gensor_gym.operators.types import ARRAY_DTYPE
 from tests import fake_cupy, reference_emulator
-
-try:
-    find_cxx()
-except EmulatorError:
-    pytest.skip("the emulator needs a C++ compiler", allow_module_level=True)
 
 LIMIT = 1 << 30
 FAMILIES = (
@@ -68,6 +63,10 @@ FLOATING = [
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> ReferenceKernels:
     """The text in the emulator, no compiler of CUDA asked."""
+    try:
+        find_cxx()
+    except EmulatorError as error:
+        pytest.skip(str(error))
     nothing = nvrtc.CompiledKernel(b"", 0, 0, 0, "")
     monkeypatch.setattr(reference_kernels, "compile_text", lambda *_: nothing)
     return ReferenceKernels(fake_cupy.module, "sm_90", nullcontext)
@@ -183,6 +182,18 @@ def test_planted_mistakes_are_found(
     planted(monkeypatch, before, after)
     with pytest.raises(ReferenceFault, match=r"the device's reference is wrong \(draw 0 of .*GENSOR_GYM_REFERENCE=host"):
         device_draws(kernels, operators.parse(text), 0, LIMIT)
+
+
+def test_spots_of_a_large_output(kernels: ReferenceKernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements are fetched one by one where the whole array would be too much; what is planted at a corner is named."""
+    monkeypatch.setattr(reference_kernels, "_SMALL", 10)
+    op = operators.gemm(30, 20, 5)
+    draw, here = device_draws(kernels, op, 0, LIMIT)[0], make_draws(op, 0, full_flops=0.0)[0]
+    check_spots(draw, here, "all is well")
+    draw.reference[-1] = np.nan
+    words = r"wrong \(planted\) at 1 of \d+ places: at \(29, 19\) it is nan with accepted error"
+    with pytest.raises(ReferenceFault, match=words):
+        check_spots(draw, here, "planted")
 
 
 def test_changed_inputs_and_lost_references(kernels: ReferenceKernels) -> None:

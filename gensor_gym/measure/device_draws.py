@@ -97,9 +97,9 @@ class DeviceDraw:
         count, first = kernels.wrong(output, written.dtype, self.reference, self.bound, self.index)
         if count == 0:
             return ""
-        place = first if self.index is None else int(kernels.at(self.index, first)[0])
-        value = decode(kernels.at(output, place), written.dtype)[0]
-        reference, bound = (float(kernels.at(array, first)[0]) for array in (self.reference, self.bound))
+        place = first if self.index is None else int(kernels.at(self.index, [first])[0])
+        value = decode(kernels.at(output, [place]), written.dtype)[0]
+        reference, bound = (float(kernels.at(array, [first])[0]) for array in (self.reference, self.bound))
         where = np.unravel_index(place, written.shape)
         return wrong_words(count, self.reference.size, where, value, reference, bound)
 
@@ -178,14 +178,16 @@ def _from_host(kernels: ReferenceKernels, op: Operator, inputs: tuple[Array, ...
 def check_spots(draw: DeviceDraw, spot: Draw, what: str) -> None:
     """Compare a draw of the device with the host's at some elements; ReferenceFault names the first that differs."""
     assert spot.index is not None
-    kernels = draw.kernels
-    for i, place in enumerate(map(int, spot.index)):
-        reference, bound = (float(kernels.at(array, place)[0]) for array in (draw.reference, draw.bound))
-        wanted, accepted = float(spot.reference[i]), float(spot.bound[i])
-        if abs(reference - wanted) <= _CLOSE * accepted and abs(bound - accepted) <= _SAME * accepted:  # NaN fails
-            continue
-        where = tuple(map(int, np.unravel_index(place, draw.op.output.shape)))
-        raise ReferenceFault(
-            f"the device's reference is wrong ({what}): at {where} it is {reference:.12g} with accepted error {bound:.6g}, "
-            f"the host's {wanted:.12g} with {accepted:.6g}. {SETTING}=host measures with the host's (slow)"
-        )
+    places = [int(place) for place in spot.index]
+    references, bounds = (draw.kernels.at(array, places) for array in (draw.reference, draw.bound))
+    near = np.abs(references - spot.reference) <= _CLOSE * spot.bound  # NaN fails
+    near &= np.abs(bounds - spot.bound) <= _SAME * spot.bound
+    if near.all():
+        return
+    first = int(np.argmin(near))
+    where = tuple(map(int, np.unravel_index(places[first], draw.op.output.shape)))
+    raise ReferenceFault(
+        f"the device's reference is wrong ({what}) at {int((~near).sum())} of {len(places)} places: at {where} it is "
+        f"{references[first]:.12g} with accepted error {bounds[first]:.6g}, the host's {spot.reference[first]:.12g} with "
+        f"{spot.bound[first]:.6g}. {SETTING}=host measures with the host's (slow)"
+    )

@@ -29,6 +29,8 @@ _PARTIAL_SHARED = 2 * THREADS * 8
 _BLOCKS = 1024
 """Blocks of the entries that look for faults."""
 _MOST_BATCHES = 65535
+_SMALL = 1 << 16
+"""Elements of an array that is copied whole where some hundred of it are looked at."""
 _LOWEST = {"max": float("-inf"), "sum": 0.0}
 NULL = np.int64(0)
 
@@ -159,10 +161,13 @@ class ReferenceKernels:
         parts = self._partial("sum_distance", reference.size, arguments, np.float64)
         return float(np.sqrt(parts[:, 0].sum())), float(np.sqrt(parts[:, 1].sum()))
 
-    def at(self, array: Array, place: int) -> np.ndarray:
-        """One element of a flat array, [1] on the host."""
+    def at(self, array: Array, places: Sequence[int]) -> np.ndarray:
+        """Elements of an array at flat places, [places] on the host. One copy of a small array, else one for each."""
         with self._guarded():
-            return self.module.asnumpy(array.reshape(-1)[place : place + 1])
+            flat = array.reshape(-1)
+            if flat.size <= _SMALL and len(places) > 1:
+                return self.module.asnumpy(flat)[np.asarray(places)]
+            return np.concatenate([self.module.asnumpy(flat[place : place + 1]) for place in places])
 
     def _found(self, entry: str, size: int, arguments: tuple[Any, ...]) -> tuple[int, int]:
         """(count, first) over all blocks."""
