@@ -1,6 +1,7 @@
 """As much of CuPy as `measure.cuda_device` uses, over NumPy: tests its order of calls and its bookkeeping, no kernel.
 
 `launch(entry, arguments)` is what a kernel does; tests replace it. Work captured into a graph runs when it is launched.
+Entries of `reference.cu` run as they are written, in the emulator.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import types
 from collections.abc import Callable
 
 import numpy as np
+
+from gensor_gym.measure.reference_kernels import ENTRIES
+from tests import reference_emulator
 
 
 class CUDARuntimeError(RuntimeError):
@@ -32,6 +36,10 @@ class Pointer:
     @property
     def ptr(self) -> int:
         return self.array.ctypes.data
+
+    def copy_from_device(self, source: Pointer, size: int) -> None:
+        assert size == self.array.nbytes == source.array.nbytes
+        self.array.view(np.uint8).reshape(-1)[...] = source.array.view(np.uint8).reshape(-1)
 
     def memset(self, value: int, size: int) -> None:
         assert size == self.array.nbytes
@@ -111,12 +119,16 @@ class Function:
             raise CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument")
         stream = Stream.current
         assert stream is not None, "a launch on the default stream"
+        self.shape = grid, block, shared_mem
         if stream.captured is None:
             self.run(arguments)
         else:
             stream.captured.append(lambda: self.run(arguments))
 
     def run(self, arguments: tuple) -> None:
+        if self.entry in ENTRIES:
+            reference_emulator.run(self.entry, self.shape[0], self.shape[1], arguments, self.shape[2])
+            return
         Clock.now += Clock.seconds
         Clock.launches += 1
         module.launch(self.entry, arguments)
@@ -124,6 +136,7 @@ class Function:
 
 class Device:
     id = 0
+    compute_capability = "90"
 
     def synchronize(self) -> None:
         pass
@@ -137,6 +150,8 @@ module = types.ModuleType("cupy")
 module.__version__ = "fake"
 module.launch = _launch
 module.uint8 = np.uint8
+module.ndarray = Array
+module.asarray = lambda array: np.array(array).view(Array)
 module.empty = lambda size, dtype: np.empty(size, dtype).view(Array)
 module.asnumpy = np.array
 module.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: None)
@@ -151,7 +166,7 @@ module.cuda = types.SimpleNamespace(
     driver=types.SimpleNamespace(CUDADriverError=CUDADriverError),
     runtime=types.SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
-        getDeviceProperties=lambda index: {"name": b"Fake GPU", "l2CacheSize": 1 << 20},
+        getDeviceProperties=lambda index: {"name": b"Fake GPU", "l2CacheSize": 1 << 20, "totalGlobalMem": 1 << 30},
         deviceGetPCIBusId=lambda index: "0000:00:00.0",
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 13000,

@@ -45,10 +45,10 @@ def test_values_are_right_with_what_the_first_entry_packed(threads: int) -> None
         path = build_c(kernel).path
         loaded = device.load(Built(kernel, path), threads)
         for draw in make_draws(kernel.operator, 0):
-            loaded.write(draw.inputs)
+            loaded.write(draw)
             assert np.isnan(loaded.read()).all() or kernel.operator.dtype == "int8"
             loaded.time(3)
-            assert check(loaded, kernel.operator.output.dtype, draw) == "", str(kernel.operator)
+            assert check(loaded, draw) == "", str(kernel.operator)
         loaded.close()
 
 
@@ -56,7 +56,7 @@ def test_the_weights_are_those_of_the_packing_call_and_no_later_ones() -> None:
     kernel = generate_c(program(GEMM, *TILES, pack_b=1), prepacked=True)
     loaded = CpuDevice().load(Built(kernel, build_c(kernel).path), 1)
     first, second = make_draws(GEMM, 0)[:2]
-    loaded.write(first.inputs)
+    loaded.write(first)
     for buffer, array in zip(loaded._inputs, (second.inputs[0], second.inputs[1]), strict=True):
         buffer.array[...] = array
     loaded.time(1)

@@ -82,14 +82,18 @@ def compile_cubin(kernel: Kernel, arch: str = "", cache: bool = True) -> Compile
     """
     if kernel.language != "cuda":
         raise ValueError(f"NVRTC compiles CUDA kernels, not language {kernel.language!r}")
-    arch = arch or kernel.arch
+    return compile_text(kernel.source, arch or kernel.arch, cache)
+
+
+def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:
+    """Compile CUDA text of this project for `arch`; see `compile_cubin`."""
     options = (f"--gpu-architecture={arch}", *_OPTIONS)
     if not cache:
-        return _compile(kernel.source, options)
-    key = hashlib.sha256("\0".join([kernel.source, *options, version(), _CHECKS]).encode()).hexdigest()
+        return _compile(source, options)
+    key = hashlib.sha256("\0".join([source, *options, version(), _CHECKS]).encode()).hexdigest()
     found = _read(key)
     if found is None:
-        found = _compile(kernel.source, options)
+        found = _compile(source, options)
         _write(key, found)
     return found
 

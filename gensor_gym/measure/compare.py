@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from gensor_gym.measure.expectation import Draw, ExpectationCache
+from gensor_gym.measure.expectation import ExpectationCache, Expected
 from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.requests import CompareRequest
 from gensor_gym.measure.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
@@ -32,8 +32,9 @@ def run_comparison(
 ) -> dict[str, list[float]]:
     """Seconds per call of every candidate, one sample a round, in the order of the rounds.
 
-    Every candidate is verified first, on the same inputs. Prepacked kernels meet prepacked oneDNN, under
-    `torch.prepacked`, and no other kernels. ValueError when one is wrong or they differ in operator or in that.
+    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Prepacked
+    kernels meet prepacked oneDNN, under `torch.prepacked`, and no other kernels. ValueError when one is wrong or they
+    differ in operator or in that.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
@@ -41,9 +42,9 @@ def run_comparison(
     prepacked = {built.kernel.prepacked for _, built in request.built}
     if len(prepacked) != 1:
         raise ValueError("prepacked kernels are compared with one another and with prepacked oneDNN, never with plain kernels")
-    kinds = _baselines(request, prepacked.pop())
-    announce("reference")
     op = operators.pop()
+    kinds = _baselines(request, prepacked.pop(), device.kinds(op))
+    announce("reference")
     draw = cache.get(op, request.seed)[0]
     with ExitStack() as stack:
         timers: dict[str, Timer] = {}
@@ -51,9 +52,9 @@ def run_comparison(
             announce("load")
             loaded = stack.enter_context(opened(device, built, request.threads))
             announce("verify")
-            loaded.write(draw.inputs)
+            loaded.write(draw)
             loaded.time(1)
-            if fault := check(loaded, op.output.dtype, draw):
+            if fault := check(loaded, draw):
                 raise WrongInComparison(f"{name}: {fault}")
             timers[name] = loaded.time
         for kind in kinds:
@@ -74,17 +75,17 @@ def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
     return device.anchor.timer
 
 
-def _baselines(request: CompareRequest, prepacked: bool) -> list[BaselineKind]:
-    """What is asked for of torch."""
+def _baselines(request: CompareRequest, prepacked: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
+    """What is asked for of torch; `plain` stand for its own kernel on this device."""
     kinds: list[BaselineKind] = []
     if request.torch_threads is not None:
-        kinds.append("torch.prepacked" if prepacked else "torch")
+        kinds += ["torch.prepacked"] if prepacked else plain
     return [*kinds, "torch.compile"] if request.torch_compile else kinds
 
 
-def _torch_timer(device: Device, op: Operator, draw: Draw, threads: int, kind: BaselineKind) -> Timer:
+def _torch_timer(device: Device, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Timer:
     """Torch's own kernel for the operator on the device, verified on the draw."""
-    baseline = device.baseline(op, draw.inputs, threads, kind)
+    baseline = device.baseline(op, draw, threads, kind)
     if fault := baseline.fault(draw):
         raise WrongInComparison(f"{kind}: {fault}")
     return baseline.time

@@ -15,9 +15,14 @@ from gensor_gym.codegen.runtime import load_runtime, runtime
 from gensor_gym.measure.affinity import pinned
 from gensor_gym.measure.anchor import Anchor, cpu_anchor
 from gensor_gym.measure.buffers import GuardedBuffer
+from gensor_gym.measure.expectation import Expected, make_draws
 from gensor_gym.measure.requests import Built
 from gensor_gym.measure.trial import Baseline, BaselineKind, LaunchError
+from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
+
+_MOST_DRAWS = 1 << 30
+"""Bytes of memory for draws of the operators used lately."""
 
 
 class CpuDevice:
@@ -27,8 +32,17 @@ class CpuDevice:
         """No kernel is loaded yet but the anchor."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
         self.lock = ""
+        self.draws_limit = _MOST_DRAWS
         self._operator: Operator | None = None
         self._inputs: list[GuardedBuffer] = []
+
+    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+        """The operator's three draws, by NumPy."""
+        return make_draws(op, seed)
+
+    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+        """Torch as it is called."""
+        return ("torch",)
 
     def load(self, built: Built, threads: int) -> LoadedC:
         """Load a shared library; LaunchError when the loader refuses it or it lacks its entry."""
@@ -38,13 +52,13 @@ class CpuDevice:
             self._operator = op
         return LoadedC(built, threads, self._inputs)
 
-    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, kind: BaselineKind) -> Baseline:
-        """Torch with that many threads; ValueError for torch.compile, which is timed on GPUs only."""
+    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+        """Torch with that many threads; ValueError for what is timed on GPUs only."""
         from gensor_gym.measure.torch_baseline import TorchBaseline
 
-        if kind == "torch.compile":
-            raise ValueError("torch.compile is a baseline on GPUs only")
-        return TorchBaseline(op, inputs, threads, kind == "torch.prepacked")
+        if kind not in ("torch", "torch.prepacked"):
+            raise ValueError(f"{kind} is a baseline on GPUs only")
+        return TorchBaseline(op, draw.inputs, threads, kind == "torch.prepacked")
 
     def steady(self) -> AbstractContextManager[None]:
         """The calling thread stays where it is."""
@@ -68,14 +82,15 @@ class LoadedC:
             raise LaunchError(f"cannot load the kernel: {error}") from error
         output = kernel.operator.output
         self._inputs = inputs
+        self._dtype = output.dtype
         self._output = GuardedBuffer(output.shape, ARRAY_DTYPE[output.dtype])
         self._workspace = GuardedBuffer((max(kernel.workspace_bytes, 1),), np.uint8)
         self._addresses = (ctypes.c_void_p * max(1, len(inputs)))(*(b.address for b in inputs))
         self._runtime = ctypes.byref(runtime(threads))
 
-    def write(self, inputs: tuple[np.ndarray, ...]) -> None:
-        """Copy arrays into the input buffers; output and workspace are filled with NaN bytes, then weights are packed."""
-        for buffer, array in zip(self._inputs, inputs, strict=True):
+    def write(self, draw: Expected) -> None:
+        """Copy the draw's inputs into the buffers; output and workspace are filled with NaN bytes, then weights are packed."""
+        for buffer, array in zip(self._inputs, draw.inputs, strict=True):
             buffer.array[...] = array
         self._output.poison()
         self._workspace.poison()
@@ -99,7 +114,11 @@ class LoadedC:
         """The output, not copied."""
         return self._output.array
 
-    def damage(self, inputs: tuple[np.ndarray, ...]) -> str:
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with the output that stands in the buffers for this draw."""
+        return draw.fault(decode(self.read(), self._dtype))
+
+    def damage(self, draw: Expected) -> str:
         """Guard words overwritten or inputs changed, in words."""
         named = [("output", self._output), ("workspace", self._workspace)]
         named += [(f"input {i}", buffer) for i, buffer in enumerate(self._inputs)]
@@ -108,10 +127,7 @@ class LoadedC:
             for buffer in self._inputs:
                 buffer.guard()  # the input buffers serve the next kernel too
             return f"written outside the buffer of {', '.join(broken)}"
-        for i, (buffer, array) in enumerate(zip(self._inputs, inputs, strict=True)):
-            if not np.array_equal(buffer.array, array):
-                return f"input {i} was modified"
-        return ""
+        return draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
         """The processor's name."""

@@ -9,13 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import cupy
 import numpy as np
 
+from gensor_gym.codegen.nvrtc import NvrtcError
 from gensor_gym.codegen.tensor_map import TensorMapError, with_maps
 from gensor_gym.measure.anchor import Anchor
+from gensor_gym.measure.device_draws import SETTING, DownloadedDraw, ReferenceFault, chosen_place, device_draws
+from gensor_gym.measure.expectation import Expected, make_draws
 from gensor_gym.measure.nvml import Nvml
+from gensor_gym.measure.reference_kernels import ReferenceKernels
 from gensor_gym.measure.requests import Built
 from gensor_gym.measure.trial import Baseline, BaselineKind, DeviceLost, LaunchError
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
@@ -23,6 +28,8 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 _GUARD_BYTES = 4096
 _GUARD = 0xA5
 _GRAPH_CALLS = 128
+_MOST_DRAWS = 8 << 30
+"""Bytes of device memory for draws of the operators used lately; at most a quarter of the device's."""
 _STATIC_SHARED = 48 * 1024
 _STICKY = re.compile(
     r"ILLEGAL_?ADDRESS|MISALIGNED|ILLEGAL_?INSTRUCTION|LAUNCH_?(FAILED|FAILURE|TIMEOUT)|INVALID_?PC|HARDWARE_?STACK"
@@ -45,6 +52,31 @@ def translated() -> Iterator[None]:
         raise LaunchError(str(error)) from error
 
 
+@contextmanager
+def referenced() -> Iterator[None]:
+    """Errors of computing or comparing reference answers: no kernel is to blame, so a refusal is a ReferenceFault."""
+    try:
+        with translated():
+            yield
+    except LaunchError as error:
+        text = f"reference answers cannot be had on the device: {error}. {SETTING}=host computes them on the host (slow)"
+        raise ReferenceFault(text) from error
+    except DeviceLost as error:
+        raise DeviceLost(f"while reference answers were computed or compared: {error}") from error
+
+
+def _download(array: Any) -> np.ndarray:
+    """A copy on the host."""
+    with translated():
+        return cupy.asnumpy(array)
+
+
+def tensor_array(tensor: Any) -> Any:
+    """CuPy's array of a torch tensor's memory; 16-bit integers are the bits of bfloat16, unsigned as kernels hold them."""
+    array = cupy.asarray(tensor)
+    return array.view(np.uint16) if array.dtype == np.int16 else array
+
+
 class DeviceBuffer:
     """An array on the GPU with guard words on both sides."""
 
@@ -62,8 +94,15 @@ class DeviceBuffer:
         for side in self._sides:
             side.data.memset(_GUARD, side.nbytes)
 
+    def fill(self, array: Any) -> None:
+        """Copy an array of the host or of the device into the buffer."""
+        if isinstance(array, cupy.ndarray):
+            self._data.data.copy_from_device(array.data, self._data.nbytes)
+        else:
+            self.array.set(np.ascontiguousarray(array))
+
     def intact(self) -> bool:
-        """Whether all guard words stand. Looked at on the host, since CuPy would compile kernels for it first."""
+        """Whether all guard words stand. They are few and looked at on the host."""
         return all(bool((cupy.asnumpy(side) == _GUARD).all()) for side in self._sides)
 
     def poison(self) -> None:
@@ -89,8 +128,27 @@ class CudaDevice:
             "l2_bytes": properties["l2CacheSize"],
         }
         self.anchor: Anchor | None = None  # the SM clock stands in the conditions of every trial
+        self.draws_limit = min(_MOST_DRAWS, int(properties["totalGlobalMem"]) // 4)
+        self._kernels: ReferenceKernels | None = None
         self._operator: Operator | None = None
         self._inputs: list[DeviceBuffer] = []
+
+    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+        """The operator's three draws: on the device, or by NumPy where $GENSOR_GYM_REFERENCE says `host`."""
+        if chosen_place() == "host":
+            return tuple(DownloadedDraw(_download, op, draw) for draw in make_draws(op, seed))
+        if self._kernels is None:
+            try:
+                self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
+            except NvrtcError as error:
+                raise ReferenceFault(f"reference.cu does not compile: {error}. {SETTING}=host does without (slow)") from error
+        return device_draws(self._kernels, op, seed, self.draws_limit)
+
+    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+        """Torch in each layout of the operator that there is."""
+        from gensor_gym.measure.torch_cuda import LAYOUTS
+
+        return ("torch", *LAYOUTS.get((op.name, op.dtype == "int8"), ()))
 
     def load(self, built: Built, threads: int) -> LoadedCubin:
         """Load a cubin; LaunchError when the driver refuses it. `threads` means nothing here."""
@@ -103,13 +161,13 @@ class CudaDevice:
                 self._operator = op
             return LoadedCubin(self, built, self._inputs)
 
-    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, kind: BaselineKind) -> Baseline:
-        """Torch on this GPU, eager or compiled; ValueError for prepacked weights, which are timed on CPUs only."""
+    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+        """Torch on this GPU, in a layout or compiled; ValueError for prepacked weights, which are timed on CPUs only."""
         from gensor_gym.measure.torch_cuda import TorchCudaBaseline
 
         if kind == "torch.prepacked":
             raise ValueError("prepacked weights are a baseline on CPUs only")
-        return TorchCudaBaseline(op, inputs, kind == "torch.compile")
+        return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
         """Nothing: events on the device tell the time."""
@@ -142,11 +200,11 @@ class LoadedCubin:
         self._arguments = with_maps(kernel.maps, plain)
         self._graphs: dict[int, cupy.cuda.Graph] = {}
 
-    def write(self, inputs: tuple[np.ndarray, ...]) -> None:
-        """Copy arrays into the input buffers; output and workspace are filled with NaN bytes."""
+    def write(self, draw: Expected) -> None:
+        """Copy the draw's inputs into the buffers; output and workspace are filled with NaN bytes."""
         with translated():
-            for buffer, array in zip(self._inputs, inputs, strict=True):
-                buffer.array.set(np.ascontiguousarray(array))
+            for buffer, array in zip(self._inputs, draw.inputs, strict=True):
+                buffer.fill(array)
             self._output.poison()
             self._workspace.poison()
             cupy.cuda.Device().synchronize()
@@ -174,12 +232,11 @@ class LoadedCubin:
             cupy.cuda.Device().synchronize()  # work that a kernel left on another stream counts as its own fault
             return cupy.cuda.get_elapsed_time(start, end) * 1e-3
 
-    def read(self) -> np.ndarray:
-        """A copy of the output."""
-        with translated():
-            return cupy.asnumpy(self._output.array)
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with the output that stands in the buffers for this draw."""
+        return draw.fault(self._output.array)
 
-    def damage(self, inputs: tuple[np.ndarray, ...]) -> str:
+    def damage(self, draw: Expected) -> str:
         """Guard words overwritten or inputs changed, in words."""
         named = [("output", self._output), ("workspace", self._workspace)]
         named += [(f"input {i}", buffer) for i, buffer in enumerate(self._inputs)]
@@ -189,10 +246,7 @@ class LoadedCubin:
                 for buffer in self._inputs:
                     buffer.guard()
                 return f"written outside the buffer of {', '.join(broken)}"
-            for i, (buffer, array) in enumerate(zip(self._inputs, inputs, strict=True)):
-                if not np.array_equal(cupy.asnumpy(buffer.array), array):
-                    return f"input {i} was modified"
-        return ""
+        return draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
         """The GPU, its driver, what the kernel takes of it, and clock, temperature and power now."""

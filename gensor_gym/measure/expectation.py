@@ -21,19 +21,22 @@ of that in the mean.
 Integers are exact. NaN never passes: outputs are filled with NaN beforehand.
 
 Operators of more than `FULL_FLOPS` are checked at `SAMPLES` random elements, the corners among them, computed from the
-operator's accesses; all elements must have been written (no NaN left).
+operator's accesses; all elements must have been written (no NaN left). This is what a CPU uses, and the definition: a GPU
+computes the same on the device (`device_draws.py`) and is checked against it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from gensor_gym.measure.sampled import evaluate_at, output_index, sample_points
-from gensor_gym.operators.inputs import from_bfloat16, random_inputs
+from gensor_gym.measure.sampled import Transform, evaluate_at, output_index, same, sample_points
+from gensor_gym.operators.inputs import decode, random_inputs
 from gensor_gym.operators.types import Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
@@ -44,11 +47,32 @@ _DRAWS = 3
 FULL_FLOPS = 4e9
 """A fraction of a second in float64, six times over for draws and bounds: more is not computed whole."""
 SAMPLES = 2048
+_THREADED = 1 << 20
+"""Elements from which the draws are made by a thread each: the generator lets others run, and takes 10 ns an element."""
 
 
-def decode(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The values of an array as kernels hold it: bfloat16 bits become float32, all else stays."""
-    return from_bfloat16(array) if dtype == "bfloat16" and array.dtype == np.uint16 else array
+@dataclass(frozen=True)
+class BoundTerms:
+    """Factors of the error bound: steep (accumulated m + rounded min(m, 2 q)) + stored |ref| + smallest; see the module."""
+
+    accumulated: float
+    rounded: float
+    steep: float
+    stored: float
+    smallest: float
+
+
+def bound_terms(op: Operator) -> BoundTerms:
+    """The factors for an operator."""
+    exact = op.body == "max" and not op.epilogue
+    gelu = op.function == "gelu" or any(stage.name == "gelu" for stage in op.epilogue)
+    return BoundTerms(
+        accumulated=(2.0 if exact else 16.0) * UNIT_ROUNDOFF[op.accumulator],
+        rounded=2.0 * INPUT_ROUNDOFF.get(op.dtype, 0.0),
+        steep=2.0 if gelu else 1.0,
+        stored=2.0 * UNIT_ROUNDOFF[op.output.dtype],
+        smallest=_SMALLEST[op.output.dtype],
+    )
 
 
 def linear_part(op: Operator) -> Operator:
@@ -56,33 +80,68 @@ def linear_part(op: Operator) -> Operator:
     return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None))
 
 
-Evaluate = Callable[[Operator, Sequence[np.ndarray]], np.ndarray]
-"""An operator's output for decoded inputs: all of it, or some elements."""
+Evaluate = Callable[[Operator, Transform], np.ndarray]
+"""An operator's output for inputs whose float64 values are transformed first: all of it, or some elements."""
 
 
-def bound_of(op: Operator, inputs: Sequence[np.ndarray], reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
-    """Largest accepted |out - reference|, shaped as the reference, for decoded inputs; see the module."""
-    linear, magnitudes = linear_part(op), [np.abs(array.astype(np.float64)) for array in inputs]
-    magnitude = evaluate(linear, magnitudes)
-    error = (2.0 if op.body == "max" and not op.epilogue else 16.0) * UNIT_ROUNDOFF[op.accumulator] * magnitude
-    if op.dtype in INPUT_ROUNDOFF:
-        spread = np.sqrt(evaluate(linear, [array * array for array in magnitudes]))
-        error += 2.0 * INPUT_ROUNDOFF[op.dtype] * np.minimum(magnitude, 2.0 * spread)
-    steep = 2.0 if op.function == "gelu" or any(stage.name == "gelu" for stage in op.epilogue) else 1.0
-    return steep * error + 2.0 * UNIT_ROUNDOFF[op.output.dtype] * np.abs(reference) + _SMALLEST[op.output.dtype]
+def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
+    """Largest accepted |out - reference|, shaped as the reference; see the module."""
+    linear, terms = linear_part(op), bound_terms(op)
+    magnitude = evaluate(linear, np.abs)
+    error = terms.accumulated * magnitude
+    if terms.rounded:
+        error += terms.rounded * np.minimum(magnitude, 2.0 * np.sqrt(evaluate(linear, np.square)))
+    return terms.steep * error + terms.stored * np.abs(reference) + terms.smallest
 
 
 def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndarray) -> np.ndarray:
     """Largest accepted |out - reference| of every output element, float64 [output.shape]."""
-    values = [decode(a, t.dtype) for a, t in zip(inputs, op.inputs, strict=True)]
-    return bound_of(op, values, reference, lambda linear, arrays: linear.reference(*arrays))
+    values = [decode(a, t.dtype).astype(np.float64) for a, t in zip(inputs, op.inputs, strict=True)]
+    return bound_of(op, reference, lambda linear, transform: linear.reference(*map(transform, values)))
+
+
+class Expected(Protocol):
+    """What an operator should give for one set of inputs, wherever the arrays are."""
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The arrays that a kernel gets."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+
+    def changed(self, arrays: Sequence[Any]) -> str:
+        """Which of the arrays that were such inputs is none any more, in words; empty when all are."""
+
+    def fault(self, output: Any) -> str:
+        """Empty when every element of the output is within its bound, else which is not, in words."""
+
+    def distance(self, output: Any) -> tuple[float, float]:
+        """||output - reference|| and ||reference||, where the reference is known."""
+
+
+def changed_words(number: int) -> str:
+    """What is said of an input that a kernel wrote to."""
+    return f"input {number} was modified"
+
+
+def unwritten_words(missing: int, size: int) -> str:
+    """What is said of an output that is known at some elements, when NaN is left anywhere."""
+    return f"{missing} of {size} elements are NaN"
+
+
+def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
+    """What is said of wrong elements, of which the first is at a place."""
+    values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
+    return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One set of random inputs with the reference output and the accepted error, both float64.
+    """One set of random inputs with the reference output and the accepted error, both float64, on the host.
 
-    Shaped as the output where `index` is None, else [S], for the flat output positions `index` [S].
+    Shaped as the output where `index` is None, else [S], for the flat output positions `index` [S]. See `Expected`.
     """
 
     inputs: tuple[np.ndarray, ...]
@@ -95,11 +154,18 @@ class Draw:
         """Memory held."""
         return sum(a.nbytes for a in (*self.inputs, self.reference, self.bound))
 
+    def changed(self, arrays: Sequence[np.ndarray]) -> str:
+        """See `Expected`."""
+        for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
+            if not np.array_equal(array, sent):
+                return changed_words(i)
+        return ""
+
     def fault(self, output: np.ndarray) -> str:
-        """Empty when every element is within its bound, else which is not, in words. `output` is decoded."""
+        """See `Expected`. `output` is decoded."""
         if self.index is not None:
             if missing := int(np.count_nonzero(np.isnan(output))):
-                return f"{missing} of {output.size} elements are NaN"
+                return unwritten_words(missing, output.size)
             output_shape, output = output.shape, output.reshape(-1)[self.index]
         with np.errstate(invalid="ignore", over="ignore"):
             wrong = ~(np.abs(output.astype(np.float64) - self.reference) <= self.bound)
@@ -107,46 +173,63 @@ class Draw:
         if count == 0:
             return ""
         first = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-        values = f"{output[first]!r} for {self.reference[first]:.9g}, accepted error {self.bound[first]:.3g}"
         where = first if self.index is None else np.unravel_index(int(self.index[first]), output_shape)
-        return f"{count} of {wrong.size} elements wrong; first at {tuple(map(int, where))}: {values}"
+        return wrong_words(count, wrong.size, where, output[first], self.reference[first], self.bound[first])
+
+    def distance(self, output: np.ndarray) -> tuple[float, float]:
+        """See `Expected`. `output` is decoded."""
+        values = output.reshape(-1)[self.index] if self.index is not None else output
+        error = np.linalg.norm((values.astype(np.float64) - self.reference).ravel())
+        return float(error), float(np.linalg.norm(self.reference.ravel()))
+
+
+def drawn_inputs(op: Operator, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
+    """The inputs of three independent draws, each with its generator as it stands after them."""
+    children = np.random.default_rng(seed).spawn(_DRAWS)
+    if sum(tensor.size for tensor in op.inputs) < _THREADED:
+        return [(random_inputs(op, child), child) for child in children]
+    with ThreadPoolExecutor(_DRAWS) as threads:
+        return list(zip(threads.map(lambda child: random_inputs(op, child), children), children, strict=True))
 
 
 def make_draws(op: Operator, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Draw, ...]:
     """Three independent draws: two are checked before timing (the first is timed), the third after."""
     draws = []
-    for child in np.random.default_rng(seed).spawn(_DRAWS):
-        inputs = random_inputs(op, child)
+    for inputs, rng in drawn_inputs(op, seed):
         if op.flops <= full_flops:
             reference = op.reference(*inputs)
             draws.append(Draw(inputs, reference, error_bound(op, inputs, reference)))
         else:
-            draws.append(_sampled_draw(op, inputs, child))
+            draws.append(sampled_draw(op, inputs, rng, SAMPLES))
     return tuple(draws)
 
 
-def _sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Generator) -> Draw:
-    """A draw whose reference is known at some elements only."""
-    points = sample_points(op, SAMPLES, rng)
-    values = [decode(a, t.dtype) for a, t in zip(inputs, op.inputs, strict=True)]
-    reference = evaluate_at(op, values, points)
-    bound = bound_of(op, values, reference, lambda linear, arrays: evaluate_at(linear, arrays, points))
+def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Generator, samples: int) -> Draw:
+    """A draw whose reference is known at the corners and at some random elements only."""
+    points = sample_points(op, samples, rng)
+    reference = evaluate_at(op, inputs, points, same)
+    bound = bound_of(op, reference, lambda linear, transform: evaluate_at(linear, inputs, points, transform))
     return Draw(inputs, reference, bound, output_index(op, points))
 
 
+Draws = Callable[[Operator, int], tuple[Expected, ...]]
+"""Makes the three draws of an operator for a seed."""
+
+
 class ExpectationCache:
-    """Draws of the operators used lately, computed once each; the oldest go when `limit` bytes are passed."""
+    """Draws of the operators used lately, made once each; the oldest go when `limit` bytes are passed."""
 
-    def __init__(self, limit: int = 1 << 30) -> None:
-        """`limit` in bytes; the operator in use is always kept."""
+    def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
+        """`make` is the device's; `limit` in bytes. The operator in use is always kept."""
+        self._make = make
         self._limit = limit
-        self._draws: OrderedDict[tuple[Operator, int], tuple[Draw, ...]] = OrderedDict()
+        self._draws: OrderedDict[tuple[Operator, int], tuple[Expected, ...]] = OrderedDict()
 
-    def get(self, op: Operator, seed: int) -> tuple[Draw, ...]:
+    def get(self, op: Operator, seed: int) -> tuple[Expected, ...]:
         """The three draws of an operator for a seed."""
         key = (op, seed)
         if key not in self._draws:
-            self._draws[key] = make_draws(op, seed)
+            self._draws[key] = self._make(op, seed)
             while len(self._draws) > 1 and sum(d.nbytes for draws in self._draws.values() for d in draws) > self._limit:
                 self._draws.popitem(last=False)
         self._draws.move_to_end(key)

@@ -104,16 +104,18 @@ class NativeBackend:
         """Time kernels of one operator together in interleaved rounds; name -> seconds per call, one a round.
 
         `torch=True` adds torch's own kernel on the same device (on a CPU with `torch_threads`, by default as many as
-        ours), under `torch` (for prepacked kernels that of oneDNN with prepacked weights, under `torch.prepacked`), and
-        `torch_compile=True` that of torch.compile, under `torch.compile` (GPUs only).
+        ours), under `torch` (for prepacked kernels that of oneDNN with prepacked weights, under `torch.prepacked`); on a
+        GPU also in the layout that the library likes best, under `torch.nhwc` for convolutions and `torch.b_transposed`
+        for products of int8 matrices. `torch_compile=True` adds that of torch.compile, under `torch.compile` (GPUs only).
 
         Raises:
-            ValueError: when a kernel does not compile, or one is called `torch` beside the baseline.
+            ValueError: when a kernel does not compile, or one has the name of a baseline beside the baseline.
             RuntimeError: when a result is wrong; it names the kernel.
             WorkerLost: when one of them crashes or hangs.
         """
-        if torch and "torch" in kernels:
-            raise ValueError("the name 'torch' is taken by the baseline; give the kernel another name")
+        taken = [name for name in kernels if name == "torch" or name.startswith("torch.")]
+        if torch and taken:
+            raise ValueError(f"the name {taken[0]!r} is taken by the baseline; give the kernel another name")
         threads = _threads(hw)
         theirs = (torch_threads or threads) if torch else None
         return self.pool.compare(

@@ -34,7 +34,8 @@ class CompareRequest:
     """Time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
 
     `torch_threads` of None leaves torch out; `torch_compile` adds torch.compile's kernel. `name -> samples` comes back,
-    torch under `torch`, torch.compile under `torch.compile`, and the device's anchor under `anchor` where that is asked for.
+    torch under `torch` (on GPUs also under `torch.nhwc` for convolutions, `torch.b_transposed` for int8 products: see
+    `measure/torch_cuda.py`), torch.compile under `torch.compile`, and the device's anchor under `anchor` where that is asked for.
     """
 
     built: tuple[tuple[str, Built], ...]

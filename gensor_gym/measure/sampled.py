@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.reference import BINARY, UNARY
 from gensor_gym.operators.types import Access, Operator
 
+Transform = Callable[[np.ndarray], np.ndarray]
+"""What is done to the float64 values that are read: nothing, or what error bounds are evaluated on."""
 _CHUNK = 1 << 22
 """Elements gathered at once."""
 
@@ -23,24 +26,30 @@ def sample_points(op: Operator, count: int, rng: np.random.Generator) -> np.ndar
 
 def output_index(op: Operator, points: np.ndarray) -> np.ndarray:
     """Flat positions in the output of every point, int64 [S]."""
-    return _flat(op.write, points)[0]
+    return points @ np.array(op.write.axis_strides(), dtype=np.int64)
 
 
-def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray) -> np.ndarray:
-    """float64 [S]: output elements at `points` [S, A], for decoded arrays in the operator's order."""
+def same(values: np.ndarray) -> np.ndarray:
+    """The values as they are."""
+    return values
+
+
+def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform = same) -> np.ndarray:
+    """float64 [S]: output elements at `points` [S, A], for arrays in the operator's order, each value transformed first."""
     reads = len(op.reads)
-    out = _body(op, inputs[:reads], points)
+    out = _body(op, inputs[:reads], points, transform)
     operands = iter(inputs[reads:])
+    still = np.zeros((1, len(op.extents)), dtype=np.int64)
     for stage in op.epilogue:
         if stage.access is None:
             out = UNARY[stage.name](out)
             continue
-        values = _gather(stage.access, next(operands), points, 0.0)
+        values = _gather(stage.access, next(operands), points, still, 0.0, transform)[:, 0]
         out = out * values if stage.name == "scale" else out + values
     return out
 
 
-def _body(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray) -> np.ndarray:
+def _body(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform) -> np.ndarray:
     """The operator without its epilogue, points in chunks of bounded memory."""
     steps = np.zeros((1, len(op.extents)), dtype=np.int64)
     if op.reduce:
@@ -48,15 +57,15 @@ def _body(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray) -> np.
         steps = np.zeros((len(grid), len(op.extents)), dtype=np.int64)
         steps[:, list(op.reduce)] = grid
     size = max(1, _CHUNK // len(steps))
-    parts = [_reduced(op, inputs, points[i : i + size], steps) for i in range(0, len(points), size)]
+    parts = [_reduced(op, inputs, points[i : i + size], steps, transform) for i in range(0, len(points), size)]
     return np.concatenate(parts)
 
 
-def _reduced(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, steps: np.ndarray) -> np.ndarray:
+def _reduced(
+    op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, steps: np.ndarray, transform: Transform
+) -> np.ndarray:
     """Reduction over all steps [R, A] for every point [S, A]."""
-    places = (points[:, None, :] + steps[None, :, :]).reshape(-1, points.shape[1])
-    shape = (len(points), len(steps))
-    values = [_gather(r, x, places, op.pad_value).reshape(shape) for r, x in zip(op.reads, inputs, strict=True)]
+    values = [_gather(r, x, points, steps, op.pad_value, transform) for r, x in zip(op.reads, inputs, strict=True)]
     if op.body == "multiply_add":
         return (values[0] * values[1]).sum(axis=1) / op.divisor
     if op.body == "sum":
@@ -67,15 +76,27 @@ def _reduced(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, ste
     return table[op.function](*(v[:, 0] for v in values))
 
 
-def _flat(access: Access, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(flat index, whether it lies inside the view) of every place [P, A]."""
-    index = places @ np.array(access.coefficients, dtype=np.int64).T + np.array(access.offset, dtype=np.int64)
-    view = np.array(access.view, dtype=np.int64)
-    inside = np.asarray(((index >= 0) & (index < view)).all(axis=1))
-    return np.clip(index, 0, view - 1) @ np.array(access.strides(), dtype=np.int64), inside
+def _gather(
+    access: Access, array: np.ndarray, points: np.ndarray, steps: np.ndarray, pad_value: float, transform: Transform
+) -> np.ndarray:
+    """float64 [S, R]: what the access reads at every point plus every step, transformed; the pad value outside.
 
-
-def _gather(access: Access, array: np.ndarray, places: np.ndarray, pad_value: float) -> np.ndarray:
-    """float64 [P]: what the access reads at every place [P, A]."""
-    flat, inside = _flat(access, places)
-    return np.where(inside, array.reshape(-1)[flat].astype(np.float64), pad_value)
+    Indices are affine: each is a part of the point plus a part of the step, and only dimensions that are padded are
+    looked at one by one.
+    """
+    coefficients = np.array(access.coefficients, dtype=np.int64).T
+    start, more = points @ coefficients + np.array(access.offset, dtype=np.int64), steps @ coefficients
+    strides = np.array(access.strides(), dtype=np.int64)
+    flat = (start @ strides)[:, None] + (more @ strides)[None, :]
+    inside = None
+    for dimension, size in enumerate(access.view):
+        low, high = start[:, dimension], more[:, dimension]
+        if low.min() + high.min() >= 0 and low.max() + high.max() < size:
+            continue
+        index = low[:, None] + high[None, :]
+        fits = (index >= 0) & (index < size)
+        inside = fits if inside is None else inside & fits
+    if inside is None:
+        return transform(decode(array.reshape(-1)[flat], access.tensor.dtype).astype(np.float64))
+    read = decode(array.reshape(-1)[np.where(inside, flat, 0)], access.tensor.dtype).astype(np.float64)
+    return np.where(inside, transform(read), pad_value)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.measure.expectation import Draw, decode
+from gensor_gym.measure.expectation import Expected
 from gensor_gym.measure.torch_prepacked import prepacked_function
-from gensor_gym.operators.inputs import to_bfloat16
+from gensor_gym.operators.inputs import decode, to_bfloat16
 from gensor_gym.operators.types import Operator
 
 
@@ -175,7 +175,7 @@ class TorchBaseline:
             return to_bfloat16(result.float().numpy())
         return result.numpy()
 
-    def fault(self, draw: Draw) -> str:
+    def fault(self, draw: Expected) -> str:
         """What is wrong with the output for the draw; empty when nothing."""
         return draw.fault(decode(self.output(), self._dtype))
 

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from gensor_gym.measure.anchor import Anchor
-from gensor_gym.measure.expectation import Draw, ExpectationCache, decode
+from gensor_gym.measure.expectation import ExpectationCache, Expected
 from gensor_gym.measure.machine_lock import timing_lock
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.requests import Built, TrialRequest
@@ -24,8 +24,9 @@ Announce = Callable[[str], None]
 """Tells the harness which stage begins, so that a crash or a hang is placed."""
 
 
-BaselineKind = Literal["torch", "torch.compile", "torch.prepacked"]
-"""Torch's own kernel, torch.compile's, or oneDNN's on prepacked weights: names in the results of a comparison."""
+BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
+"""Torch's own kernel; the same on images in layout NHWC, or with the second matrix transposed in memory; torch.compile's;
+oneDNN's on prepacked weights: names in the results of a comparison."""
 
 
 class LaunchError(Exception):
@@ -39,8 +40,8 @@ class DeviceLost(Exception):
 class Loaded(Protocol):
     """A kernel in the worker with its buffers."""
 
-    def write(self, inputs: tuple[np.ndarray, ...]) -> None:
-        """Copy arrays into the input buffers and poison output and workspace."""
+    def write(self, draw: Expected) -> None:
+        """Copy the draw's inputs into the buffers and poison output and workspace."""
 
     def poison(self) -> None:
         """Fill the output with NaN bytes."""
@@ -48,10 +49,10 @@ class Loaded(Protocol):
     def time(self, calls: int) -> float:
         """Run that many times in a row; seconds in all."""
 
-    def read(self) -> np.ndarray:
-        """The output array."""
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with the output for the draw; empty when nothing."""
 
-    def damage(self, inputs: tuple[np.ndarray, ...]) -> str:
+    def damage(self, draw: Expected) -> str:
         """What the kernel touched that it must not: guard words, inputs. Empty when nothing."""
 
     def conditions(self) -> dict[str, object]:
@@ -64,7 +65,7 @@ class Loaded(Protocol):
 class Baseline(Protocol):
     """A library's kernel for an operator, on the device, with inputs in place."""
 
-    def fault(self, draw: Draw) -> str:
+    def fault(self, draw: Expected) -> str:
         """What is wrong with its output for the draw whose inputs it was made with; empty when nothing."""
 
     def time(self, calls: int) -> float:
@@ -79,19 +80,28 @@ class Device(Protocol):
     lock: str
     """What tells its timing lock from those of other devices of the machine."""
 
+    draws_limit: int
+    """Bytes that draws kept for later may take."""
+
+    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+        """The three draws of an operator, with the arrays where this device compares them."""
+
+    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+        """The baselines that stand for torch's own kernel, one for each layout of memory that it can be given."""
+
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
 
-    def baseline(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on this device; ValueError for a kind that it does not have."""
+    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+        """Torch's kernel on this device with a draw's inputs; ValueError for a kind that it does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
         """What holds while something is timed."""
 
 
-def check(loaded: Loaded, op_dtype: str, draw: Draw) -> str:
+def check(loaded: Loaded, draw: Expected) -> str:
     """What is wrong with the output that stands in the buffers for this draw; empty when nothing."""
-    return loaded.damage(draw.inputs) or draw.fault(decode(loaded.read(), op_dtype))
+    return loaded.damage(draw) or loaded.fault(draw)
 
 
 @contextmanager
@@ -119,10 +129,11 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
         return Measurement(Status.IMPLAUSIBLE, error=str(error), digest=kernel.digest)
 
 
-def _measure(device: Device, loaded: Loaded, draws: tuple[Draw, ...], request: TrialRequest, announce: Announce) -> Measurement:
+def _measure(
+    device: Device, loaded: Loaded, draws: tuple[Expected, ...], request: TrialRequest, announce: Announce
+) -> Measurement:
     """The trial on a loaded kernel."""
     kernel = request.built.kernel
-    dtype = kernel.operator.output.dtype
 
     def wrong(fault: str, when: str) -> Measurement:
         return Measurement(Status.WRONG_ANSWER, error=f"{when}: {fault}", digest=kernel.digest)
@@ -130,9 +141,9 @@ def _measure(device: Device, loaded: Loaded, draws: tuple[Draw, ...], request: T
     before = (draws[1], draws[0])  # the draw that is timed comes last, so its inputs stand in the buffers
     for draw in before:
         announce("verify")
-        loaded.write(draw.inputs)
+        loaded.write(draw)
         loaded.time(1)
-        if fault := check(loaded, dtype, draw):
+        if fault := check(loaded, draw):
             return wrong(fault, "before timing")
     announce("wait")
     with timing_lock(device.lock), device.steady():
@@ -143,13 +154,13 @@ def _measure(device: Device, loaded: Loaded, draws: tuple[Draw, ...], request: T
         samples, calls = take_samples(loaded.time, request.rules, called=len(before))
         conditions = _conditions(loaded, request, calls) | (device.anchor.conditions() if device.anchor else {})
     announce("check")
-    if fault := check(loaded, dtype, draws[0]):
+    if fault := check(loaded, draws[0]):
         return wrong(fault, "after timing")
-    loaded.write(draws[2].inputs)
+    loaded.write(draws[2])
     for _ in range(REPEATS):
         loaded.poison()
         loaded.time(1)
-        if fault := check(loaded, dtype, draws[2]):
+        if fault := check(loaded, draws[2]):
             return wrong(fault, "on new inputs after timing")
     seconds = float(np.median(samples))
     if seconds < request.floor:

@@ -51,7 +51,7 @@ def watch_parent(parent: int) -> None:
 
 def serve(device: Device | None, read_fd: int, write_fd: int) -> None:
     """Answer requests until the pipe closes."""
-    cache = ExpectationCache()
+    cache = ExpectationCache() if device is None else ExpectationCache(device.draws, device.draws_limit)
 
     def announce(stage: str) -> None:
         send(write_fd, ("stage", stage))
