@@ -66,19 +66,20 @@ class Pipeline(Generic[T]):
         try:
             while more():
                 open_ended = open_ended and self._fill(items)
-                self._collect(0.0 if self._ready else POLL)
-                if self._ready:
-                    name, built = self._ready.pop(self._next(last))
-                    if not self.wanted(name):
-                        self.passed_over += 1
-                        continue
-                    last = self.group(name)
-                    before = self.crew.now()
-                    measurement = self.time(built)
-                    self.busy = self.crew.now() - before
-                    yield name, measurement
-                elif not open_ended and not self._under_way:
+                if not (open_ended or self._under_way or self._ready):
                     return
+                self._collect(0.0 if self._ready else POLL)
+                if not self._ready:
+                    continue
+                name, built = self._ready.pop(self._next(last))
+                if not self.wanted(name):
+                    self.passed_over += 1
+                    continue
+                last = self.group(name)
+                before = self.crew.now()
+                measurement = self.time(built)
+                self.busy = self.crew.now() - before
+                yield name, measurement
         finally:
             self.passed_over += len(self._under_way) + len(self._ready)
             self.crew.abandon()
