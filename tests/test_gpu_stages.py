@@ -110,6 +110,11 @@ def threads() -> Executor:
 
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
+    return fake_device(monkeypatch)
+
+
+def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
+    """Stages over small operators and a device that answers at once."""
     strategy = {"markov": ("markov", SMALL_WALKS), "none": ("none", {})}
     contest = Contest((operators.gemv(1024, 1024),), strategy, 3)
     small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), contest, (HALF,), 24, (HELD_OUT,), 24)
@@ -186,7 +191,8 @@ def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pyt
     assert InstantDevice.trials == found["rows"]  # nothing was timed twice
     whole = found["operators"][f"{recording.FILE}: {GEMM}"]
     assert whole["rows"] - whole["this_run"] > 0
-    assert len(table) + len(read_rows(tmp_path / recording.TENSOR_FILE)) + len(read_rows(tmp_path / recording.TEST_FILE)) == found["rows"]
+    others = (recording.TENSOR_FILE, recording.TEST_FILE)
+    assert len(table) + sum(len(read_rows(tmp_path / file)) for file in others) == found["rows"]
     assert len(table) > 1000
     assert table.device(HW) == "h200"  # the product's name where there is a device
 
@@ -305,7 +311,7 @@ def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, m
     """They share one model, which would mix up the questions of two threads."""
     asking: list[str] = []
     asked: list[int] = []
-    measuring = threading.Barrier(contests.EACH, timeout=60.0)
+    measuring = threading.Barrier(2, timeout=60.0)
 
     def ask() -> None:
         asking.append("")
