@@ -13,8 +13,8 @@ from typing import Any, cast
 import numpy as np
 
 from experiments.gpu_stages import correctness, recording
-from experiments.gpu_stages.context import Context
 from experiments.gpu_stages.contests import EACH, RESERVED, in_order
+from experiments.gpu_stages.context import Context
 from experiments.gpu_stages.delays import Delays
 from experiments.gpu_stages.families import FAMILIES
 from experiments.gpu_stages.libraries import RESERVED as COMPARED

@@ -19,6 +19,9 @@ AT_ONCE = 4
 LEAST_SHARE = 4.0
 """Seconds of the device that any operator may take in a round."""
 
+GENEROUS = 3.0
+"""An operator may take so many times an even part of the time that is left: most take far less than theirs."""
+
 Ticket = tuple[str, int]
 """Name of an operator and the place of the candidate among its own."""
 
@@ -113,7 +116,7 @@ class Turns:
             return
         if math.isinf(entry.share):
             waiting = sum(not entry.rounds for entry in self._entries.values())
-            entry.share = max(LEAST_SHARE, self._left() / max(1, waiting))
+            entry.share = max(LEAST_SHARE, GENEROUS * self._left() / max(1, waiting))
         else:
             entry.spent += seconds
 
