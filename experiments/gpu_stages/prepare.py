@@ -11,11 +11,13 @@ import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numba.core.caching import IndexDataCacheFile
@@ -161,32 +163,35 @@ def run(context: Context) -> dict[str, object]:
 
 def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
     """Run parts side by side; by name, what those said that failed."""
-    waiting, running, failed = list(names), dict[str, subprocess.Popen[str]](), dict[str, str]()
+    waiting, running, failed = list(names), dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]](), dict[str, str]()
     while waiting or running:
         while waiting and len(running) < max(1, len(os.sched_getaffinity(0))):
             name = waiting.pop(0)
             running[name] = _start(name, machine)
         time.sleep(0.05)
-        for name, process in list(running.items()):
+        for name, (process, words) in list(running.items()):
             if time.monotonic() > until:
                 process.kill()
             if process.poll() is not None:
-                _, words = running.pop(name).communicate()
+                del running[name]
+                words.seek(0)
                 if process.returncode:
-                    failed[name] = words.strip()[-300:] or f"ended by {process.returncode}, out of time"
+                    said = words.read().decode(errors="replace").strip()[-300:]
+                    failed[name] = said or f"ended by {process.returncode}, out of time"
+                words.close()
         if time.monotonic() > until:
             failed |= dict.fromkeys(waiting, "out of time")
             waiting.clear()
     return failed
 
 
-def _start(name: str, machine: str) -> subprocess.Popen[str]:
-    """The process of a part. Walks have one thread: the other cores have parts of their own."""
+def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """The process of a part, and what it says. Walks have one thread: the other cores have parts of their own."""
     command = [sys.executable, "-m", "experiments.gpu_stages.prepare", name, machine]
     environment = {**os.environ, "GENSOR_GYM_THREADS": "1"}
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    words = tempfile.TemporaryFile()
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=words, env=environment), words
 
 
 def save_in_turn() -> None:
