@@ -39,12 +39,12 @@ from experiments.gpu_stages.runner import DONE, GRACE, Outcome, Stage, run_stage
 from experiments.gpu_stages.wheels import NEEDED, ON_DEVICE, missing, use_wheels
 
 STAGES = (
-    Stage("correctness", "experiments.gpu_stages.correctness:run", 40.0, 20.0),
-    Stage("operators", "experiments.gpu_stages.libraries:run", 160.0, 30.0),
-    Stage("tables", "experiments.gpu_stages.recording:run", 150.0, 20.0),
-    Stage("refit", "experiments.gpu_stages.refit:run", 10.0, 5.0),
-    Stage("compare", "experiments.gpu_stages.strategies:run", 70.0, 20.0),
-    Stage("policies", "experiments.gpu_stages.policies:run", 90.0, 20.0),
+    Stage("correctness", "experiments.gpu_stages.correctness:run", 28.0, 20.0),
+    Stage("operators", "experiments.gpu_stages.libraries:run", 170.0, 30.0),
+    Stage("tables", "experiments.gpu_stages.recording:run", 163.0, 20.0),
+    Stage("refit", "experiments.gpu_stages.refit:run", 6.0, 5.0),
+    Stage("compare", "experiments.gpu_stages.strategies:run", 77.0, 20.0),
+    Stage("policies", "experiments.gpu_stages.policies:run", 76.0, 20.0),
 )
 PREPARE = Stage("prepare", "experiments.gpu_stages.prepare:run", 1.0, 5.0)
 SELFCHECK = Stage("selfcheck", "experiments.gpu_stages.selfcheck:run", 1.0, 5.0)

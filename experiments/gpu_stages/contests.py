@@ -37,7 +37,7 @@ EACH = 3
 TOGETHER = 2
 """Seeds of an operator before the next operator."""
 ROUNDS = 15
-RESERVED = 0.25
+RESERVED = 0.2
 """Part of the stage's time kept for timing the winners again."""
 
 

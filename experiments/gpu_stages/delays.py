@@ -22,6 +22,7 @@ from gensor_gym.operators.types import Operator
 
 LONGEST = 0.6
 """Rows further apart than so many seconds were apart because somebody waited for a compilation."""
+COMPARED = 3.0
 SMALL, SMALL_RATE = 2e-8, 1e10
 _LARGE, _LARGE_SECONDS, _POWER = 3 * 4 * 4096**2, 15.0, 0.67
 
@@ -31,13 +32,15 @@ class Costs:
     """What the machine charges for other things, in seconds."""
 
     numba: float = 40.0
-    """Until the rules are compiled, where nothing was; as much again for the walks of a construction."""
+    """Until the rules are compiled, where nothing was."""
+    walks: float = 55.0
+    """Until model and walks are compiled as well, 1.4 times as much: 87 s and 63 s on a slower machine."""
     start: float = 3.0
     """Of a stage: its process, its worker, the device's context."""
     torch: float = 8.0
     """Until torch is imported, in the first comparison."""
     comparison: float = 1.5
-    """With the library, beside the checks, which are one trial's."""
+    """With the library, beside the checks of both sides, which are those of `COMPARED` trials."""
     construct: float = 1.6
     """A construction of candidates on one thread."""
     draw: float = 0.6
@@ -84,6 +87,10 @@ class Delays:
     def trial_seconds(self, op: Operator) -> float:
         """Seconds of one trial."""
         return self.trial + self.per_byte * nbytes(op)
+
+    def comparison(self, op: Operator) -> float:
+        """Seconds of a comparison with the library."""
+        return self.costs.comparison + COMPARED * self.trial_seconds(op)
 
     def reference(self, op: Operator) -> float:
         """Seconds until an operator's references are there."""

@@ -110,7 +110,7 @@ def compete(machine: Machine, seconds: float, table: Table) -> dict[str, int]:
 
     def compare(entry: Entry) -> None:
         if clock.now < seconds:
-            clock.wait(costs.comparison + machine.delays.trial_seconds(entry.op) + (0.0 if compared else costs.torch))
+            clock.wait(machine.delays.comparison(entry.op) + (0.0 if compared else costs.torch))
             entry.ahead = machine.rng.uniform(0.5, 1.5)
             compared.add(entry.name)
 
