@@ -1,10 +1,13 @@
 """Everything that wants an NVIDIA GPU, in one command of under nine minutes: `python3 -m experiments.gpu [key=value]`.
 
     budget_s=520         seconds for all stages together
+    prepare_s=120        seconds at most to compile our own code before them, which is not taken from theirs
     out=results/h200     folder of the results
-    stages=a,b           which, of correctness, operators, tables, refit, compare, policies; all by default, in this order
+    stages=a,b           which, of correctness, operators, tables, refit, compare, policies; all by default, in this order;
+                         `stages=` only compiles our own code
     hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
-    previous=FOLDER      results of an earlier run: what its recorded.jsonl holds is not recorded again
+    previous=FOLDER      results that are continued: what its tables hold is not recorded again, and of a whole run (with a
+                         summary.json, of the same code) every stage goes on where it ended
     selfcheck=false      check first what can be checked without a device, which also fills Numba's cache
     seed=0
 
@@ -17,6 +20,7 @@ something is missing without which nothing runs.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import sys
@@ -28,22 +32,25 @@ from typing import Any
 
 from experiments.folders import make_folder
 from experiments.gpu_stages.card import gpu_state, machine_card
-from experiments.gpu_stages.context import Context
+from experiments.gpu_stages.context import Context, read_rows, write_whole
+from experiments.gpu_stages.progress import say
 from experiments.gpu_stages.report import write_summary
-from experiments.gpu_stages.runner import DONE, Outcome, Stage, run_stage, run_stages
+from experiments.gpu_stages.runner import DONE, GRACE, Outcome, Stage, run_stage, run_stages
 from experiments.gpu_stages.wheels import NEEDED, ON_DEVICE, missing, use_wheels
 
 STAGES = (
-    Stage("correctness", "experiments.gpu_stages.correctness:run", 60.0, 20.0),
-    Stage("operators", "experiments.gpu_stages.libraries:run", 165.0, 30.0),
-    Stage("tables", "experiments.gpu_stages.recording:run", 95.0, 20.0),
-    Stage("refit", "experiments.gpu_stages.refit:run", 20.0, 5.0),
-    Stage("compare", "experiments.gpu_stages.strategies:run", 80.0, 20.0),
-    Stage("policies", "experiments.gpu_stages.policies:run", 95.0, 20.0),
+    Stage("correctness", "experiments.gpu_stages.correctness:run", 28.0, 20.0),
+    Stage("operators", "experiments.gpu_stages.libraries:run", 170.0, 30.0),
+    Stage("tables", "experiments.gpu_stages.recording:run", 163.0, 20.0),
+    Stage("refit", "experiments.gpu_stages.refit:run", 6.0, 5.0),
+    Stage("compare", "experiments.gpu_stages.strategies:run", 77.0, 20.0),
+    Stage("policies", "experiments.gpu_stages.policies:run", 76.0, 20.0),
 )
+PREPARE = Stage("prepare", "experiments.gpu_stages.prepare:run", 1.0, 5.0)
 SELFCHECK = Stage("selfcheck", "experiments.gpu_stages.selfcheck:run", 1.0, 5.0)
 SELFCHECK_SECONDS = 150.0
-RECORDED = "recorded.jsonl"
+RECORDED = ("recorded.jsonl", "recorded_tensor.jsonl", "recorded_test.jsonl")
+SUMMARY = ("summary.json", "summary.md")
 FRESH = {
     "correctness": "correctness.jsonl",
     "operators": "operators.jsonl",
@@ -51,7 +58,7 @@ FRESH = {
     "compare": "results.jsonl",
     "policies": "policies.jsonl",
 }
-"""Stage -> the file that it begins anew. Recorded tables are continued."""
+"""Stage -> the file that it begins anew, unless a run is continued. Recorded tables are always continued."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Settings:
     """The arguments."""
 
     budget_s: float = 520.0
+    prepare_s: float = 120.0
     out: str = "results/h200"
     stages: tuple[str, ...] = tuple(stage.name for stage in STAGES)
     hardware: str = "auto"
@@ -80,8 +88,9 @@ def read_arguments(arguments: list[str]) -> Settings:
     names = [stage.name for stage in STAGES]
     if unknown := set(settings.stages) - set(names):
         raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}")
-    if not settings.budget_s > 0:
-        raise ValueError(f"budget_s={settings.budget_s}: expected seconds above 0")
+    for name in ("budget_s", "prepare_s"):
+        if not getattr(settings, name) > 0:
+            raise ValueError(f"{name}={getattr(settings, name)}: expected seconds above 0")
     return settings
 
 
@@ -126,37 +135,74 @@ def hardware_name(wanted: str) -> str:
     return "h200"
 
 
-def start_afresh(settings: Settings, folder: Path) -> None:
-    """Make the folder of the results; what the stages asked for wrote there before goes, recorded tables stay."""
+def start_afresh(settings: Settings, folder: Path, device: str = "") -> dict[str, Any]:
+    """Make the folder of the results, with what is continued there; the summary of the run that is, {} of none.
+
+    Without one, what the stages asked for wrote there before goes. Recorded tables stay, of this `device` where it is given.
+    """
+    from gensor_gym.hardware.cache import read_json
+
     make_folder(folder)
-    for name in (*(FRESH[stage] for stage in settings.stages if stage in FRESH), "summary.json", "summary.md"):
-        (folder / name).unlink(missing_ok=True)
-    before = Path(settings.previous) / RECORDED if settings.previous else None
-    if before is not None and before.exists() and not (folder / RECORDED).exists():
-        shutil.copyfile(before, folder / RECORDED)
+    before = Path(settings.previous) if settings.previous else None
+    summary = read_json(before / SUMMARY[0]) or {} if before else {}
+    if before is None or not summary:
+        for name in (*(FRESH[stage] for stage in settings.stages if stage in FRESH), *SUMMARY):
+            (folder / name).unlink(missing_ok=True)
+    elif before.resolve() != folder.resolve():
+        for name in FRESH.values():
+            if (before / name).exists():
+                shutil.copyfile(before / name, folder / name)
+    if before is not None:
+        for name in RECORDED:
+            _continue_table(before, folder / name, device)
+    return summary
+
+
+def _continue_table(before: Path, file: Path, device: str) -> None:
+    """Copy the rows of an earlier table, gzipped or not, that are of this device; where the file is there already it stays."""
+    source = next((path for path in (before / file.name, before / f"{file.name}.gz") if path.exists()), None)
+    if source is None or file.exists():
+        return
+    rows = read_rows(source)
+    kept = [row for row in rows if not device or row["device"] == device]
+    lines = [{"key": f"{row['operator']} {row['schedule']} {row['digest']}", **row} for row in kept]
+    write_whole(file, "".join(json.dumps(line) + "\n" for line in lines))
+    say(f"{len(kept)} rows of {source} are continued, {len(rows) - len(kept)} of another device than {device} are not")
+
+
+def prepared(settings: Settings, model: str, scratch: str) -> dict[str, Any]:
+    """Our own code compiled, in a process of its own; what that says of it."""
+    context = Context(scratch, scratch, "prepare", settings.prepare_s, model, settings.seed)
+    outcome = run_stage(PREPARE, context, settings.prepare_s + GRACE)
+    return outcome.result or {"seconds": outcome.seconds, "parts": 0, "failed": {"all": outcome.error[-300:]}}
 
 
 def run(settings: Settings) -> int:
     """Run the stages asked for; the exit code."""
-    begin = time.monotonic()
     folder = Path(settings.out)
-    start_afresh(settings, folder)
-    stages = [stage for stage in STAGES if stage.name in settings.stages]
     card = machine_card()
-    print(f"{card['gpu']}, {card['cores']} cores", flush=True)
+    say(f"{card['gpu']}, {card['cores']} cores; results go to {folder.resolve()}")
+    model = hardware_name(settings.hardware)
+    before = start_afresh(settings, folder, gpu_state().get("name", ""))
+    stages = [stage for stage in STAGES if stage.name in settings.stages]
     with tempfile.TemporaryDirectory(prefix="gensor-gym-") as scratch:
-        name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        model = hardware_name(settings.hardware)
+        card["prepared"] = done = prepared(settings, model, scratch)
+        begin = time.monotonic()
+        name = before.get("run") or time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         context = Context(str(folder.resolve()), scratch, name, settings.budget_s, model, settings.seed)
 
         def ended(outcomes: list[Outcome]) -> None:
-            write_summary(context, card, stages, outcomes)
+            write_summary(context, card, stages, outcomes, before.get("stages"))
             last = outcomes[-1]
-            print(f"== {last.stage}: {last.status} after {last.seconds:.1f} s {last.error[-300:]}", flush=True)
+            say(f"== {last.stage}: {last.status} after {last.seconds:.1f} s {last.error[-300:]}")
 
-        outcomes = run_stages(stages, context, settings.budget_s - (time.monotonic() - begin), ended)
-    print((folder / "summary.md").read_text(encoding="utf-8"))
-    print(f"{time.monotonic() - begin:.0f} s; results in {folder}")
+        outcomes = run_stages(stages, context, settings.budget_s, ended)
+    if outcomes:
+        print((folder / SUMMARY[1]).read_text(encoding="utf-8"))
+    say(f"{time.monotonic() - begin:.0f} s of stages after {done['seconds']:.0f} s of preparation; results are in")
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        say(f"  {path} ({path.stat().st_size} bytes)")
+    say(f"continue with: python3 -m experiments.gpu previous={folder} out={folder} stages=...")
     return 0 if all(outcome.status == DONE for outcome in outcomes) else 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import sys
@@ -117,7 +118,7 @@ def test_journal_bears_half_lines_and_other_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
-        ("budget", "expected key=value with a key of budget_s, out"),
+        ("budget", "expected key=value with a key of budget_s, prepare_s, out"),
         ("speed=3", "expected key=value"),
         ("stages=correctness,nothing", r"stages \['nothing'\]: expected some of correctness"),
         ("budget_s=fast", "budget_s=fast: expected a number"),
@@ -132,7 +133,8 @@ def test_bad_arguments_are_named(argument: str, words: str) -> None:
 
 def test_arguments() -> None:
     found = gpu.read_arguments(["budget_s=60", "stages=[tables,refit]", "selfcheck=true", "out=x/y", "seed=3"])
-    assert found == gpu.Settings(60.0, "x/y", ("tables", "refit"), "auto", "", True, 3)
+    assert found == gpu.Settings(60.0, 120.0, "x/y", ("tables", "refit"), "auto", "", True, 3)
+    assert gpu.read_arguments(["stages="]).stages == ()
     default = gpu.read_arguments([])
     assert default.budget_s < 540 and default.stages[-2:] == ("compare", "policies")
     assert sum(stage.weight for stage in gpu.STAGES) <= default.budget_s  # weights read as seconds of a whole run
@@ -152,15 +154,39 @@ def test_without_a_device_it_says_what_is_missing(
     assert not out.exists()
 
 
-def test_a_run_continues_recorded_tables_only(tmp_path: Path) -> None:
+def test_recorded_tables_are_continued_and_other_files_begun_anew(tmp_path: Path) -> None:
+    """Also packed ones, whose rows have no keys; rows of another device are left out."""
     before, out = tmp_path / "before", tmp_path / "out"
     for folder in (before, out):
         folder.mkdir()
-    (before / "recorded.jsonl").write_text("{}\n")
+    row = {"operator": "op", "schedule": "s", "digest": "d", "device": "H100"}
+    lines = [row, {**row, "device": "A100"}]
+    (before / "recorded.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
     for name in ("results.jsonl", "policies.jsonl", "fits.json"):
         (out / name).write_text("old")
-    gpu.start_afresh(gpu.Settings(stages=("tables", "compare", "policies"), previous=str(before)), out)
+    settings = gpu.Settings(stages=("tables", "compare", "policies"), previous=str(before))
+    assert gpu.start_afresh(settings, out, "H100") == {}
     assert sorted(path.name for path in out.iterdir()) == ["fits.json", "recorded.jsonl"]
+    assert read_rows(out / "recorded.jsonl") == [{"key": "op s d", **row}]
+    gpu.start_afresh(settings, out, "A100")
+    assert len(read_rows(out / "recorded.jsonl")) == 1  # what is there stays
+
+
+def test_a_whole_run_is_continued_in_every_stage(tmp_path: Path) -> None:
+    """Under its name, with its rows; its summary keeps the stages that are not run again."""
+    before, out = tmp_path / "before", tmp_path / "out"
+    before.mkdir()
+    (before / "operators.jsonl").write_text('{"key": "gemm", "run": "run7"}\n')
+    (before / "summary.json").write_text(json.dumps({"run": "run7", "stages": {"good": {"status": "done"}}}))
+    summary = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=str(before)), out)
+    assert summary["run"] == "run7"
+    again = Context(str(out), str(tmp_path / "scratch"), summary["run"], 100.0)
+    assert not again.journal("operators.jsonl").pending("gemm")
+    line = {"status": "done", "seconds": 1.0, "attempts": 1, "error": "", "result": {}}
+    text = write_summary(again, {"gpu": {}}, [], [], {"good": line})
+    assert list(text["stages"]) == ["good"]  # type: ignore[call-overload]
+    kept = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=str(out), out=str(out)), out)
+    assert kept["run"] == "run7" and (out / "operators.jsonl").exists()
 
 
 def test_wheels_are_unpacked_behind_what_the_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,16 +262,28 @@ def work(count: int) -> Iterator[tuple[int, Kernel | Measurement]]:
         yield number, Measurement(Status.ILLEGAL) if number == 3 else kernel
 
 
-def test_trials_come_in_order_and_stop_in_time() -> None:
+def test_trials_come_as_they_are_ready_and_stop_in_time() -> None:
     backend = FakeBackend()
-    found = list(trials.run_trials(backend, HW, work(10), lambda: True, batch=4))
-    assert [number for number, _ in found] == list(range(10))
+    found = list(trials.run_trials(backend, HW, work(200), lambda: True))
+    assert sorted(number for number, _ in found) == list(range(200))
     assert [m.status for _, m in found].count(Status.ILLEGAL) == 1
-    assert backend.compiled == [3, 4, 2, 0]
+    assert backend.compiled == [1] * 199
     left = iter([True] * 6)
-    some = list(trials.run_trials(FakeBackend(), HW, work(1000), lambda: next(left, False), batch=4))
+    some = list(trials.run_trials(FakeBackend(), HW, work(1000), lambda: next(left, False)))
     assert 0 < len(some) <= 6
     assert list(trials.run_trials(FakeBackend(), HW, work(0), lambda: True)) == []
+
+
+def test_an_error_of_the_compiler_itself_costs_one_trial() -> None:
+    class Broken(FakeBackend):
+        def compile(self, kernels: list[Kernel]) -> list[Built]:
+            if kernels[0].source == "// 5":
+                raise OSError("no space left")
+            return super().compile(kernels)
+
+    found = dict(trials.run_trials(Broken(), HW, work(10), lambda: True))
+    assert len(found) == 10
+    assert found[5].status is Status.COMPILE_ERROR and "no space left" in found[5].error
 
 
 def record(context: Context, text: str, coefficients: dict[str, float], count: int, device: str = "H200") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from functools import partial
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +15,15 @@ from agents import Strategy, get_strategy
 from agents.learned import Learned, read_card
 from agents.training_tasks import is_current
 from experiments.arguments import compose
-from experiments.gpu_stages import contests, correctness, libraries, policies, recording, strategies
+from experiments.gpu_stages import contests, correctness, libraries, policies, recording, refit, strategies, turns
 from experiments.gpu_stages.context import Context, read_rows
-from experiments.gpu_stages.families import cases
 from experiments.gpu_stages.report import markdown
 from experiments.gpu_stages.standings import standings
 from experiments.gpu_stages.table import Contest, Table, read_experiment
 from experiments.settings import settings_of
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend
@@ -36,6 +36,7 @@ from gensor_gym.measure.timing import TimingRules
 
 HW = hardware.get("h200")
 GEMM, SUM = operators.gemm(1024, 1024, 1024), operators.reduce_sum(2048, 768)
+HALF, HELD_OUT = operators.parse("gemm(m=512, n=512, k=512, dtype='float16')"), operators.gemv(4096, 4096)
 SMALL_WALKS = {"walkers": 4, "steps": 32, "refiners": 2, "refine_steps": 8, "descents": 2}
 GIVEN = read_experiment()
 POLICIES = Contest(
@@ -102,16 +103,29 @@ def seconds_of(kernel: Kernel) -> float:
     return (1 + int(kernel.digest[:6], 16) / 2**24) * 1e-6
 
 
+def threads() -> Executor:
+    """Makers in this process, where what is patched holds."""
+    return ThreadPoolExecutor(2)
+
+
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
+    return fake_device(monkeypatch)
+
+
+def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
+    """Stages over small operators and a device that answers at once."""
     strategy = {"markov": ("markov", SMALL_WALKS), "none": ("none", {})}
-    small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), Contest((operators.gemv(1024, 1024),), strategy, 3))
+    contest = Contest((operators.gemv(1024, 1024),), strategy, 3)
+    small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), contest, (HALF,), 24, (HELD_OUT,), 24)
     for module in (correctness, libraries, recording, contests):
         monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
     for module in (libraries, recording, strategies):
         monkeypatch.setattr(module, "read_table", lambda: small)
     monkeypatch.setattr(policies, "read_experiment", lambda: POLICIES)
-    monkeypatch.setattr(correctness, "cases", partial(cases, operators=("gemm(m=13, n=11, k=7)", "gemv(m=7, k=99)")))
+    for module in (correctness, libraries, recording):
+        monkeypatch.setattr(module, "open_makers", threads)
+    monkeypatch.setattr(correctness, "FAMILIES", ("gemm(m=13, n=11, k=7)", "gemv(m=7, k=99)"))
     monkeypatch.setattr(InstantDevice, "fail", "")
     monkeypatch.setattr(InstantDevice, "broken", 0)
     return InstantDevice
@@ -143,15 +157,18 @@ def test_correctness_counts_and_shows_failures(tmp_path: Path, monkeypatch: pyte
 def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = libraries.run(at(tmp_path))
     assert found["errors"] == {}
-    rows = {row["key"]: row for row in read_rows(tmp_path / "operators.jsonl")}
-    assert list(rows) == ["gemm", "sum", "gemm torch.compile", "sum torch.compile"]
+    rows = {row["key"]: row for row in reversed(read_rows(tmp_path / "operators.jsonl"))}
+    assert set(rows) == {"gemm", "sum", "gemm torch.compile", "sum torch.compile"}
     row = rows["gemm"]
+    assert row["rounds"] == 1
     best = min(trial["seconds"] for trial in row["trials"])
     assert row["seconds"]["gensor_gym"]["median"] == pytest.approx(best)
     assert row["speedup_over"]["torch"]["median"] == pytest.approx(1e-6 / best)
     assert row["tflops"]["torch"] == pytest.approx(GEMM.flops / 1e-6 / 1e12)
     assert len(row["samples"]["torch"]) == libraries.ROUNDS
-    assert len(row["trials"]) == sum(libraries.CANDIDATES.values())
+    assert len(row["trials"]) >= turns.ROUND
+    last = [row for row in read_rows(tmp_path / "operators.jsonl") if row["key"] == "gemm"][-1]
+    assert last["rounds"] > 1 and len(last["trials"]) > len(row["trials"])  # there was time for every candidate
     assert "| gemm |" in stage("operators", found)
     monkeypatch.setattr(InstantDevice, "fail", "No module named 'torch'")
     found = libraries.run(at(tmp_path, "run2"))
@@ -162,21 +179,34 @@ def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InstantDevice, "trials", 0)
-    left = iter(range(100))
-    short = at(tmp_path)
-    monkeypatch.setattr(Context, "left", property(lambda self: 1.0 if next(left, None) is not None else 0.0))
-    recording.run(short)
+    monkeypatch.setattr(Context, "left", property(lambda self: 75.0 - InstantDevice.trials))
+    recording.run(at(tmp_path))
     first = InstantDevice.trials
-    assert 50 < first < 100
-    both = {row["operator"] for row in read_rows(tmp_path / "recorded.jsonl")}
-    assert both == {str(GEMM), str(SUM)}
+    assert first == 75
+    both = [row["operator"] for row in read_rows(tmp_path / "recorded.jsonl")]
+    assert min(both.count(str(op)) for op in (GEMM, SUM)) >= recording.FIRST / 2
     monkeypatch.setattr(Context, "left", property(lambda self: 1.0))
     found = recording.run(at(tmp_path, "run2"))
     table = RecordedBackend(tmp_path / "recorded.jsonl")
     assert InstantDevice.trials == found["rows"]  # nothing was timed twice
-    assert found["operators"][str(GEMM)]["rows"] - found["operators"][str(GEMM)]["this_run"] > 0
-    assert len(table) == found["rows"] > 1000
+    whole = found["operators"][f"{recording.FILE}: {GEMM}"]
+    assert whole["rows"] - whole["this_run"] > 0
+    others = (recording.TENSOR_FILE, recording.TEST_FILE)
+    assert len(table) + sum(len(read_rows(tmp_path / file)) for file in others) == found["rows"]
+    assert len(table) > 1000
     assert table.device(HW) == "h200"  # the product's name where there is a device
+
+
+def test_programs_on_tensor_cores_and_the_test_part_have_files_of_their_own(tmp_path: Path) -> None:
+    """Half of the programs are random, all on tensor cores where the operator has them; a fit refuses the test part."""
+    found = recording.run(at(tmp_path))
+    tensor, test = (read_rows(tmp_path / file) for file in (recording.TENSOR_FILE, recording.TEST_FILE))
+    assert {row["operator"] for row in tensor} == {str(HALF)} and len(tensor) == 24
+    assert all(Schedule.parse(row["schedule"]).knob("tensor_core") for row in tensor)
+    assert {row["operator"] for row in test} == {str(HELD_OUT)} and operators.part_of(HELD_OUT) == "test"
+    assert found["rows"] == sum(len(read_rows(tmp_path / file)) for file in recording.FILES)
+    with pytest.raises(ValueError, match="of the test part"):
+        refit.recorded_samples(tmp_path / recording.TEST_FILE, HW, 0)
 
 
 def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path) -> None:
@@ -281,7 +311,7 @@ def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, m
     """They share one model, which would mix up the questions of two threads."""
     asking: list[str] = []
     asked: list[int] = []
-    measuring = threading.Barrier(contests.EACH, timeout=60.0)
+    measuring = threading.Barrier(2, timeout=60.0)
 
     def ask() -> None:
         asking.append("")

@@ -32,19 +32,21 @@ from gensor_gym.measure.process import WorkerLost
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 from gensor_gym.operators.types import Operator
 
-EACH = 2
+EACH = 3
 """Searches of one strategy side by side."""
+TOGETHER = 2
+"""Seeds of an operator before the next operator."""
 ROUNDS = 15
-RESERVED = 0.25
+RESERVED = 0.2
 """Part of the stage's time kept for timing the winners again."""
 
 
 def run_contest(context: Context, contest: Contest, file: str) -> None:
-    """Rows of kind trial, search, together. Seed by seed and operator by operator, so that a cut leaves whole operators."""
+    """Rows of kind trial, search, together. Operator by operator, two seeds of each, so that a cut leaves whole operators."""
     hw = hardware.get(context.hardware)
     trials, final = device_backends(SEARCH, FINAL)
     arena = _Arena(context, contest, hw, trials, context.journal(file))
-    wanted = [(op, name, seed) for seed in contest.seeds for op in contest.operators for name in contest.strategies]
+    wanted = [(op, name, seed) for op, seed in in_order(contest) for name in contest.strategies]
     try:
         with ExitStack() as stack:
             pools = {name: stack.enter_context(ThreadPoolExecutor(EACH)) for name in contest.strategies}
@@ -56,6 +58,12 @@ def run_contest(context: Context, contest: Contest, file: str) -> None:
                 arena.journal.put(f"{op} together", _together(op, arena, final))
     finally:
         trials.close()
+
+
+def in_order(contest: Contest) -> list[tuple[Operator, int]]:
+    """Operators with seeds: the first TOGETHER seeds of every operator, then the next ones."""
+    parts = [contest.seeds[at : at + TOGETHER] for at in range(0, len(contest.seeds), TOGETHER)]
+    return [(op, seed) for seeds in parts for op in contest.operators for seed in seeds]
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
-from experiments.gpu_stages.context import Context, read_rows
-from experiments.gpu_stages.families import cases, features
-from experiments.gpu_stages.trials import CHECK, Work, device_backends, facts, run_trials
-from gensor_gym import hardware
+from experiments.gpu_stages.context import Context, Journal, read_rows
+from experiments.gpu_stages.families import BYTES, FAMILIES, drawn, features
+from experiments.gpu_stages.makers import Job, Programs, open_makers
+from experiments.gpu_stages.pipeline import Work
+from experiments.gpu_stages.progress import Progress
+from experiments.gpu_stages.trials import CHECK, device_backends, facts, run_trials
+from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.measurement import Status
 
 FILE = "correctness.jsonl"
 PER_OPERATOR = 14
+EACH = 4
+"""Kernels of an operator in a round over all of them; those of int8 have all of theirs in the first."""
 ANSWERED = (Status.OK.value, Status.IMPLAUSIBLE.value)
 """The answer was right; times mean nothing in this stage."""
+
+Case = tuple[str, str, str, list[str]]
+"""Operator, schedule, source of the kernel, features."""
 
 
 def run(context: Context) -> dict[str, object]:
@@ -24,23 +33,37 @@ def run(context: Context) -> dict[str, object]:
     hw = hardware.get(context.hardware)
     journal = context.journal(FILE)
     (backend,) = device_backends(CHECK)
-
-    def work() -> Iterator[Work[tuple[str, str, str, list[str]]]]:
-        for op, schedule, made in cases(hw, context.seed, PER_OPERATOR):
-            key = f"{op} {schedule}"
-            if journal.pending(key):
-                source = made.source if isinstance(made, Kernel) else ""
-                yield (str(op), str(schedule), source, sorted(features(schedule, made))), made
-
-    try:
-        for (op, schedule, source, uses), measurement in run_trials(backend, hw, work(), lambda: context.left > 0):
+    progress = Progress("kernels checked")
+    wrong = 0
+    with ExitStack() as stack:
+        stack.callback(backend.close)
+        makers = open_makers()
+        stack.callback(makers.shutdown, wait=False, cancel_futures=True)
+        jobs = {text: makers.submit(drawn, text, hw.name, context.seed, PER_OPERATOR) for text in FAMILIES}
+        work = cases(jobs, journal)
+        for case, measurement in run_trials(backend, hw, work, lambda: context.left > 0, lambda case: case[0]):
+            op, schedule, source, uses = case
             row = {"operator": op, "schedule": schedule, "features": uses, **facts(measurement)}
             if measurement.status.value not in ANSWERED:
                 row["source"] = source
             journal.put(f"{op} {schedule}", row)
-    finally:
-        backend.close()
+            wrong += measurement.status is Status.WRONG_ANSWER
+            progress.count(f"{wrong} wrong")
     return digest(Path(context.out), context.run)
+
+
+def cases(jobs: Mapping[str, Job[Programs]], journal: Journal) -> Iterator[Work[Case] | None]:
+    """Round after round over the operators, some kernels of each; None while those whose turn it is are being drawn."""
+    for begin in range(0, PER_OPERATOR, EACH):
+        for text, job in jobs.items():
+            whole = slice(0, PER_OPERATOR if begin == 0 else 0)
+            while not job.done():
+                yield None
+            for schedule, made in job.result()[whole if text in BYTES else slice(begin, begin + EACH)]:
+                op = operators.parse(text)
+                if journal.pending(f"{op} {schedule}"):
+                    source = made.source if isinstance(made, Kernel) else ""
+                    yield (str(op), str(schedule), source, sorted(features(schedule, made))), made
 
 
 def digest(out: Path, run: str) -> dict[str, object]:

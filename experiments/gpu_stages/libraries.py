@@ -1,28 +1,30 @@
 """Stage 2: the best kernel that the model's ranking finds, against torch (cuBLAS, cuDNN) and torch.compile (Triton).
 
-For each operator the top of the ranking is measured, and the fastest is timed again together with the library, in
-interleaved rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 for operators of that type only.
-torch.compile comes in a second pass over the operators, because it takes seconds to compile, which must not keep operators
-from the first.
+Of each operator the first candidates are tried, and the fastest is timed again together with the library, in interleaved
+rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 for operators of that type only. Candidates of
+several operators are made and compiled while one is timed (`turns`). Once all operators had their turn, those furthest
+behind have another. torch.compile takes seconds to compile, so it comes last, if there is time left.
 """
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from agents.markov import Markov, MarkovExtended
-from agents.ranking import diverse
+from experiments.gpu_stages.candidates import made
 from experiments.gpu_stages.card import gpu_state
-from experiments.gpu_stages.context import Context, read_rows
+from experiments.gpu_stages.context import Context, Journal, read_rows
+from experiments.gpu_stages.makers import open_makers
+from experiments.gpu_stages.progress import Progress, say
 from experiments.gpu_stages.table import read_table
-from experiments.gpu_stages.trials import FINAL, SEARCH, device_backends, run_trials, summary_of
+from experiments.gpu_stages.trials import FINAL, SEARCH, device_backends, device_pipeline, summary_of
+from experiments.gpu_stages.turns import Entry, Turns
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
@@ -33,70 +35,88 @@ from gensor_gym.measure.process import WorkerLost
 from gensor_gym.operators.types import Operator
 
 FILE = "operators.jsonl"
-CANDIDATES: dict[type[Markov], int] = {MarkovExtended: 12, Markov: 4}
 ROUNDS = 21
 COMPILED_ROUNDS = 15
 COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_pool2d", "max_pool2d")
 """Where torch.compile brings a kernel of its own; convolutions go to cuDNN either way."""
-LEAST_SECONDS, SHARES = 4.0, 28
-"""An operator's candidates are tried for so many seconds, or this part of the stage's time if that is more."""
-SECOND = 0.25
-"""Part of the stage's time kept for the second pass."""
+RESERVED = 0.08
+"""Part of the stage's time kept for comparing what was tried last."""
 
 
 def run(context: Context) -> dict[str, object]:
-    """A row for each operator, then one for each with torch.compile."""
+    """A row for each operator and round, then one for each with torch.compile."""
     hw = hardware.get(context.hardware)
     journal = context.journal(FILE)
     table = read_table().operators
     search, final = device_backends(SEARCH, FINAL)
-    ahead = ThreadPoolExecutor(1)  # constructs for the operators to come while the device is busy
-    found = {name: ahead.submit(candidates, op, hw, context.seed) for name, op in table.items() if journal.pending(name)}
-    try:
-        for name, op in table.items():
-            if context.left > SECOND * context.seconds and journal.pending(name):
-                journal.begin(name)
-                journal.put(name, _eager(op, hw, found[name].result(), context, search, final))
+    with ExitStack() as stack:
+        stack.callback(search.close)
+        makers = open_makers()
+        stack.callback(makers.shutdown, wait=False, cancel_futures=True)
+        pending = [name for name in table if journal.pending(name)]
+        jobs = {name: makers.submit(made, table[name], hw.name, context.seed) for name in pending}
+        entries = [Entry(name, table[name], jobs[name]) for name in pending]
+        for entry in _tried(entries, context, hw, search):
+            if context.left > 0:
+                journal.begin(entry.name)
+                journal.put(entry.name, _row(entry, hw, final, journal))
         for name, op in table.items():
             key = f"{name} torch.compile"
             best = journal.done.get(name, {}).get("schedule")
             if best and op.name in COMPILED and context.left > 0 and journal.pending(key):
                 journal.begin(key)
                 journal.put(key, _compiled(op, Schedule.parse(best), hw, final))
-    finally:
-        ahead.shutdown(cancel_futures=True)
-        search.close()
     return digest(Path(context.out), context.run)
 
 
-def _eager(
-    op: Operator, hw: Hardware, schedules: list[Schedule], context: Context, search: NativeBackend, final: NativeBackend
-) -> dict:
-    """Measure the candidates, then the winner against torch; where torch fails, the winner alone."""
+def _tried(entries: list[Entry], context: Context, hw: Hardware, search: NativeBackend) -> Iterator[Entry]:
+    """Operators as their rounds end, to be compared at once; at the end those that were in the middle of one."""
+
+    def left() -> float:
+        return context.left - RESERVED * context.seconds
+
+    turns = Turns(entries, left)
+    pipeline = device_pipeline(search, hw, lambda ticket: ticket[0], turns.admit)
+    progress = Progress("candidates")
+    for ticket, measurement in pipeline.run(turns.work(), lambda: left() > 0):
+        turns.take(ticket, measurement, pipeline.busy)
+        progress.count(f"{sum(entry.rounds > 0 for entry in entries)} of {len(entries)} operators compared")
+        yield from turns.settled()
+        turns.next_round()
+    yield from turns.settled()
+    yield from turns.unsettled()
+
+
+def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: Journal) -> dict[str, object]:
+    """What was tried, and the fastest against torch; of a later round that found nothing faster, the times of before."""
+    op = entry.op
     row: dict[str, object] = {"operator": str(op), "flops": op.flops, "bytes": op.compulsory_bytes}
-    row["roofline_s"] = roofline_floor(op, hw)
-    work = [(schedule, make_kernel(op, schedule, hw)) for schedule in schedules]
-    until = time.monotonic() + max(LEAST_SECONDS, context.seconds / SHARES)
-    tried = list(run_trials(search, hw, work, lambda: context.left > 0 and time.monotonic() < until))
+    row |= {"roofline_s": roofline_floor(op, hw), "rounds": entry.rounds}
     row["trials"] = [
-        {"schedule": str(s), "status": m.status.value, "seconds": _finite(m), "error": m.error[-300:]} for s, m in tried
+        {"schedule": str(s), "status": m.status.value, "seconds": _finite(m), "error": m.error[-300:]} for s, m in entry.tried
     ]
-    good = [(schedule, m) for schedule, m in tried if m.status is Status.OK]
-    if not good:
-        return {**row, "error": "no candidate ran well"}
-    schedule, measured = min(good, key=lambda pair: pair[1].seconds)
+    if entry.best is None:
+        return {**row, "error": entry.failed or "no candidate ran well"}
+    schedule, measured = entry.best
+    before = journal.done.get(entry.name, {})
+    if before.get("schedule") == str(schedule) and "seconds" in before:
+        return {**before, **row}
     row |= {"schedule": str(schedule), "conditions": measured.conditions}
     kernel = make_kernel(op, schedule, hw)
     assert isinstance(kernel, Kernel)
     for torch in (True, False):
         try:
-            return {**row, **compared(final.compare({"gensor_gym": kernel}, hw, ROUNDS, torch=torch), op)}
+            found = compared(final.compare({"gensor_gym": kernel}, hw, ROUNDS, torch=torch), op)
         except (ValueError, RuntimeError, WorkerLost) as error:
             row["torch_error" if torch else "error"] = str(error)[-600:]
+            continue
+        entry.ahead = min((ratio["median"] for ratio in found["speedup_over"].values()), default=None)
+        say(f"{entry.name}: {len(entry.tried)} tried, library over ours {entry.ahead or 'unknown'}")
+        return {**row, **found}
     return row
 
 
-def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBackend) -> dict:
+def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBackend) -> dict[str, object]:
     """The winner against torch and torch.compile."""
     kernel = make_kernel(op, schedule, hw)
     assert isinstance(kernel, Kernel)
@@ -108,20 +128,7 @@ def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBacke
     return {**row, **compared(samples, op)}
 
 
-def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
-    """The top of the model's ranking over the extended space and over Gensor's, each once."""
-    ranked = []
-    for strategy, count in CANDIDATES.items():
-        chosen = strategy()
-        graph = ConstructionGraph(op, hw, chosen.space)
-        built = chosen.construct(graph, np.random.default_rng(seed))
-        best = diverse(built.schedules, chosen.per_register_tile)[:count]
-        ranked += [((place + 0.5) / count, schedule) for place, schedule in enumerate(best)]
-    ranked.sort(key=lambda pair: pair[0])  # the time may run out: both spaces are represented in any beginning
-    return list(dict.fromkeys(schedule for _, schedule in ranked))
-
-
-def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, object]:
+def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
     """Raw samples, medians with intervals, rates, and how many times faster than each library (above 1: faster)."""
     ours = samples["gensor_gym"]
     return {

@@ -1,7 +1,7 @@
 """Stage 6: a learned policy beside the traverser and random programs, one space, operators that no policy was trained on.
 
 The stage compares what `python -m experiments.compare experiment=gpu_policies` does (conf/experiment/gpu_policies.yaml), as far
-as its time goes: all operators with the first seed, then with the next.
+as its time goes: two seeds of every operator, operator by operator, then the next seeds.
 """
 
 from __future__ import annotations

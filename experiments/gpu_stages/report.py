@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from experiments.gpu_stages.context import Context, write_whole
 from experiments.gpu_stages.runner import Outcome, Stage
 
 
 def write_summary(
-    context: Context, card: dict[str, object], stages: Sequence[Stage], outcomes: Sequence[Outcome]
+    context: Context,
+    card: dict[str, object],
+    stages: Sequence[Stage],
+    outcomes: Sequence[Outcome],
+    before: Mapping[str, Any] | None = None,
 ) -> dict[str, object]:
-    """Write both files. What a stage found is read from the rows it left, so one that was killed counts as well."""
+    """Write both files. What a stage found is read from the rows it left, so one that was killed counts as well.
+
+    `before` holds the stages of a run that this one continues.
+    """
     targets = {stage.name: stage.target for stage in stages}
-    found = {}
+    found = dict(before or {})
     for outcome in outcomes:
         line = asdict(outcome)
         line["result"] = outcome.result or _digest(targets[outcome.stage], context)
@@ -56,11 +64,15 @@ def markdown(summary: dict) -> str:
         "Times: CUDA events around graphs of many calls, caches warm, TF32 for operators of that type only; medians with 95 % "
         "intervals of order statistics; ratios from interleaved rounds.",
         "",
-        "| stage | status | seconds | attempts |",
-        "|---|---|---:|---:|",
+        "| stage | status | seconds | attempts | compiled on the clock |",
+        "|---|---|---:|---:|---:|",
     ]
+    if prepared := machine.get("prepared"):
+        failed = f"; failed: {', '.join(prepared['failed'])}" if prepared["failed"] else ""
+        lines[5:5] = [f"Our own code was compiled before, in {prepared['seconds']:.0f} s, {prepared['parts']} parts{failed}.", ""]
     for name, stage in summary["stages"].items():
-        lines.append(f"| {name} | {stage['status']} | {stage['seconds']:.1f} | {stage['attempts']} |")
+        compiled = stage.get("compiled", 0)
+        lines.append(f"| {name} | {stage['status']} | {stage['seconds']:.1f} | {stage['attempts']} | {compiled} |")
     for name, stage in summary["stages"].items():
         lines += ["", f"## {name}", ""]
         if stage["error"]:

@@ -45,6 +45,8 @@ class Outcome:
     error: str = ""
     attempts: int = 0
     result: dict = field(default_factory=dict)
+    compiled: int = 0
+    """Functions that Numba compiled in the stage's process, which the preparation should have done."""
 
 
 def run_stages(stages: Sequence[Stage], context: Context, budget: float, ended: Callable[[list[Outcome]], None]) -> list[Outcome]:
@@ -71,15 +73,16 @@ def run_stage(stage: Stage, context: Context, share: float) -> Outcome:
         left = share - (time.monotonic() - begin)
         if attempt > 1 and left < stage.least:
             break
-        status, error, result = _attempt(stage, context, left)
-        outcome = Outcome(stage.name, status, time.monotonic() - begin, error, attempt, result)
+        status, said = _attempt(stage, context, left)
+        error, result, compiled = said.get("error", ""), said.get("result", {}), said.get("compiled", 0)
+        outcome = Outcome(stage.name, status, time.monotonic() - begin, error, attempt, result, compiled)
         if status != FAILED:
             break
     return outcome
 
 
-def _attempt(stage: Stage, context: Context, seconds: float) -> tuple[str, str, dict]:
-    """(status, error, result) of the stage in a child process."""
+def _attempt(stage: Stage, context: Context, seconds: float) -> tuple[str, dict]:
+    """Status of the stage in a child process, and what that said of it."""
     soft = seconds - min(GRACE, 0.25 * seconds)
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
@@ -89,14 +92,14 @@ def _attempt(stage: Stage, context: Context, seconds: float) -> tuple[str, str, 
         try:
             code = process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            return TIMEOUT, f"killed after {seconds:.0f} s; what it had written stands", {}
+            return TIMEOUT, {"error": f"killed after {seconds:.0f} s; what it had written stands"}
         finally:
             _end(process)
         if answer.exists():
             said = json.loads(answer.read_text(encoding="utf-8"))
-            return said["status"], said.get("error", ""), said.get("result", {})
+            return said["status"], said
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return FAILED, f"its process died: {how}", {}
+    return FAILED, {"error": f"its process died: {how}"}
 
 
 def _end(process: subprocess.Popen) -> None:

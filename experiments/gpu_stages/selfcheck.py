@@ -9,8 +9,9 @@ import numpy as np
 from agents import get_strategy
 from agents.learned import Learned
 from experiments.gpu_stages import correctness, libraries, policies, recording, refit, strategies
+from experiments.gpu_stages.candidates import candidates
 from experiments.gpu_stages.context import Context
-from experiments.gpu_stages.families import cases
+from experiments.gpu_stages.families import FAMILIES, drawn
 from experiments.gpu_stages.table import read_experiment, read_table
 from gensor_gym import hardware
 from gensor_gym.codegen import nvrtc
@@ -31,7 +32,7 @@ def run(context: Context) -> dict[str, object]:
     """Every part, with what is missing in words. RuntimeError when something that is there does not work."""
     hw = hardware.get(context.hardware)
     table = read_table()
-    made = [kernel for _, _, kernel in cases(hw, context.seed, 1)]
+    made = [kernel for text in FAMILIES for _, kernel in drawn(text, hw.name, context.seed, 1)]
     kernels = [kernel for kernel in made if isinstance(kernel, Kernel)]
     if len(kernels) < len(made):
         raise RuntimeError(f"{len(made) - len(kernels)} of {len(made)} families have no kernel")
@@ -39,7 +40,7 @@ def run(context: Context) -> dict[str, object]:
     found = {
         "stages": [importlib.import_module(stage.__name__).__name__ for stage in STAGES],
         "operators": len(table.operators),
-        "candidates": len(libraries.candidates(large, hw, context.seed)),
+        "candidates": len(candidates(large, hw, context.seed)),
         "kernels": len(kernels),
         "policies": _construct(hw, context.seed),
         "nvrtc": _compile(kernels, context),

@@ -37,22 +37,45 @@ class Table:
     operators: dict[str, Operator]
     """By a short name, in order of importance."""
     tables: tuple[Operator, ...]
+    """Recorded whole, in space `compact`."""
     compare: Contest
+    tensor: tuple[Operator, ...] = ()
+    """Recorded in part, programs on tensor cores."""
+    tensor_programs: int = 0
+    """Of each."""
+    test: tuple[Operator, ...] = ()
+    """Of the test part, recorded in part, in a file that no fit reads."""
+    test_programs: int = 0
 
 
 @cache
 def read_table(file: Path = FILE) -> Table:
-    """The file's content. ValueError for an operator that does not parse or one of the test part among `tables`."""
+    """The file's content. ValueError for an operator that does not parse or stands in a list that is not for its part."""
     content = _content(file)
-    tables = _operators(content["tables"])
-    for op in tables:
-        if operators.part_of(op) == "test":
-            raise ValueError(f"{file.name}: the model is fitted on `tables`, and {op} is of the test part")
+    compare = content["compare"]
     return Table(
         {name: operators.parse(text) for name, text in content["operators"].items()},
-        tables,
-        Contest(_operators(content["compare"]), {name: (name, {}) for name in content["strategies"]}, int(content["trials"])),
+        _of_part(file, content, "tables", ("train", "validation")),
+        Contest(
+            _operators(compare["operators"]),
+            {name: (name, {}) for name in compare["strategies"]},
+            int(compare["trials"]),
+            tuple(compare["seeds"]),
+        ),
+        _of_part(file, content, "tensor", ("train", "validation")),
+        int(content["programs"]["tensor"]),
+        _of_part(file, content, "test", ("test",)),
+        int(content["programs"]["test"]),
     )
+
+
+def _of_part(file: Path, content: Mapping[str, Any], name: str, parts: tuple[str, ...]) -> tuple[Operator, ...]:
+    """The operators of a list; ValueError for one of another part of the split: what is fitted must not see the test part."""
+    found = _operators(content[name])
+    for op in found:
+        if (part := operators.part_of(op)) not in parts:
+            raise ValueError(f"{file.name}: {op} in `{name}` is of the {part} part; expected one of {', '.join(parts)}")
+    return found
 
 
 @cache

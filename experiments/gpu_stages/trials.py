@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import queue
 import statistics
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
+from experiments.gpu_stages.pipeline import Pipeline, Work
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.compile_pool import CompilePool
@@ -21,43 +24,93 @@ from gensor_gym.measure.requests import Built
 from gensor_gym.measure.timing import TimingRules
 
 T = TypeVar("T")
-Work = tuple[T, Kernel | Measurement]
-"""Whatever names a trial, with its kernel or the measurement that says why there is none."""
 
 SEARCH = TimingRules(budget=0.1, warmup=GPU_WARMUP)
 """Trials of searches and tables: half of the usual sampling time, so that more of them fit."""
 CHECK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
 """Trials that are about the answer, not the time."""
 FINAL = TimingRules(warmup=GPU_WARMUP)
+WINDOW = 56
+"""Kernels under way: several for each compiler, so that none is idle during a trial."""
 _SPARE_CORES = 2
+_COMPILE_SECONDS = 30.0
+"""The slowest kernel of three thousand took 27.5 s to compile."""
+_RESTART_AFTER = 3000
+"""Requests after which the device's worker is replaced: each time it opens the device and makes its references anew."""
+
+
+def compilers() -> int:
+    """Processes that compile: the cores but those left to the worker that times and to the stage."""
+    return max(1, len(os.sched_getaffinity(0)) - _SPARE_CORES)
 
 
 def device_backends(*rules: TimingRules) -> list[NativeBackend]:
     """`cuda` backends that share one worker and its compilers, which leave cores to the worker that times."""
-    pool = CompilePool(max(1, len(os.sched_getaffinity(0)) - _SPARE_CORES), seconds=30.0)
-    worker = WorkerProcess("cuda", stage_seconds={"verify": 30.0, "check": 30.0})
+    pool = CompilePool(compilers(), seconds=_COMPILE_SECONDS)
+    worker = WorkerProcess("cuda", restart_after=_RESTART_AFTER, stage_seconds={"verify": 30.0, "check": 30.0})
     return [NativeBackend("cuda", pool, device_name, one, worker=worker) for one in rules]
 
 
+class Threads:
+    """A `Crew` of real time: a thread for each compiler of a backend, which waits for that compiler's process."""
+
+    def __init__(self, backend: NativeBackend, size: int) -> None:
+        """`size` compilations at once."""
+        self._backend = backend
+        self._done: queue.SimpleQueue[tuple[int, Built | Measurement]] = queue.SimpleQueue()
+        self._threads = ThreadPoolExecutor(size)
+
+    def now(self) -> float:
+        """Seconds since some instant."""
+        return time.monotonic()
+
+    def begin(self, ticket: int, kernel: Kernel) -> None:
+        """See `Crew`."""
+        self._threads.submit(self._compile, ticket, kernel)
+
+    def finished(self, wait: float) -> list[tuple[int, Built | Measurement]]:
+        """See `Crew`."""
+        found = []
+        try:
+            found.append(self._done.get(timeout=wait) if wait else self._done.get_nowait())
+            while True:
+                found.append(self._done.get_nowait())
+        except queue.Empty:
+            return found
+
+    def abandon(self) -> None:
+        """What was not begun never is; what is under way goes on until its compiler ends or is ended."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _compile(self, ticket: int, kernel: Kernel) -> None:
+        """One compilation. An error that is no fault of the kernel's costs this kernel and not the stage."""
+        try:
+            (built,) = self._backend.compile([kernel])
+        except Exception as error:  # a thread has nobody to raise it to
+            built = Measurement(Status.COMPILE_ERROR, error=f"compiling: {error!r}", digest=kernel.digest)
+        self._done.put((ticket, built))
+
+
+def device_pipeline(
+    backend: NativeBackend, hw: Hardware, group: Callable[[T], Hashable], wanted: Callable[[T], bool] = lambda name: True
+) -> Pipeline[T]:
+    """A pipeline whose trials are those of a backend's device."""
+    crew = Threads(backend, compilers())
+    return Pipeline(crew, partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
+
+
 def run_trials(
-    backend: NativeBackend, hw: Hardware, work: Iterable[Work[T]], more: Callable[[], bool], batch: int = 16
+    backend: NativeBackend,
+    hw: Hardware,
+    work: Iterable[Work[T] | None],
+    more: Callable[[], bool],
+    group: Callable[[T], Hashable] = lambda name: None,
 ) -> Iterator[tuple[T, Measurement]]:
-    """Measurements in order, as long as `more` says so. The next batch is made and compiled while one is timed."""
-    items = iter(work)
+    """Measurements as their kernels are ready, which need not be the order of `work`, as long as `more` says so.
 
-    def prepare() -> list[tuple[T, Built | Measurement]]:
-        chunk = list(islice(items, batch))
-        built = iter(backend.compile([made for _, made in chunk if isinstance(made, Kernel)]))
-        return [(name, next(built) if isinstance(made, Kernel) else made) for name, made in chunk]
-
-    with ThreadPoolExecutor(1) as ahead:
-        coming: Future[list[tuple[T, Built | Measurement]]] = ahead.submit(prepare)
-        while ready := coming.result():
-            coming = ahead.submit(prepare) if more() else ahead.submit(list)
-            for name, built in ready:
-                if not more():
-                    return
-                yield name, one_trial(backend, built, hw)
+    Trials of one `group` stay together where they can; see `Pipeline`.
+    """
+    return device_pipeline(backend, hw, group).run(work, more)
 
 
 def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.builders import CompileFailed
 from gensor_gym.measure.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.requests import Built, CompileRequest
 
+_PAUSE = 0.02
+"""Seconds between two looks at compilers that are to end."""
 _SECONDS = 60.0
 """A kernel that takes longer to compile is given up: fully unrolled giants, slow for their code size anyway."""
 
@@ -23,6 +26,7 @@ class CompilePool:
         self._workers = [
             WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)
         ]
+        self._ending = threading.Event()
         for worker in self._workers:
             self._idle.put(worker)
 
@@ -30,6 +34,8 @@ class CompilePool:
         """Compile one kernel to a cubin file; CompileFailed carries the log, or how the compiler's process failed."""
         worker = self._idle.get()
         try:
+            if self._ending.is_set():
+                raise CompileFailed("the compilers were ended")
             answer = worker.ask(CompileRequest(kernel))
         except (WorkerLost, RuntimeError) as error:
             raise CompileFailed(f"compiling: {error}") from error
@@ -40,6 +46,18 @@ class CompilePool:
         return answer
 
     def close(self) -> None:
-        """End the workers; the next compilation starts one."""
-        for worker in self._workers:
+        """End the workers, without waiting for what they are at, which fails; the next compilation starts one."""
+        self._ending.set()
+        held: list[WorkerProcess] = []
+        while len(held) < len(self._workers):
+            for worker in self._workers:
+                worker.kill()
+            try:
+                held.append(self._idle.get(timeout=_PAUSE))
+            except queue.Empty:
+                continue  # the worker that was killed is on its way back
+        for worker in held:
             worker.close()
+        self._ending.clear()
+        for worker in held:
+            self._idle.put(worker)
