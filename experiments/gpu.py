@@ -2,7 +2,8 @@
 
     budget_s=520         seconds for all stages together
     out=results/h200     folder of the results
-    stages=a,b           which, of correctness, operators, tables, refit, compare, policies; all by default, in this order
+    stages=a,b           which, of correctness, operators, tables, refit, compare, policies (these by default, in this order), and
+                         fine_tuning and headline, which take minutes
     hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
     previous=FOLDER      results of an earlier run: what its recorded.jsonl holds is not recorded again
     selfcheck=false      check first what can be checked without a device, which also fills Numba's cache
@@ -40,7 +41,11 @@ STAGES = (
     Stage("refit", "experiments.gpu_stages.refit:run", 20.0, 5.0),
     Stage("compare", "experiments.gpu_stages.strategies:run", 80.0, 20.0),
     Stage("policies", "experiments.gpu_stages.policies:run", 95.0, 20.0),
+    Stage("fine_tuning", "experiments.gpu_stages.fine_tuning:run", 200.0, 60.0),
+    Stage("headline", "experiments.gpu_stages.headline:run", 300.0, 60.0),
 )
+ASKED_FOR = ("fine_tuning", "headline")
+"""Stages of minutes that are run where they are named."""
 SELFCHECK = Stage("selfcheck", "experiments.gpu_stages.selfcheck:run", 1.0, 5.0)
 SELFCHECK_SECONDS = 150.0
 RECORDED = "recorded.jsonl"
@@ -50,8 +55,9 @@ FRESH = {
     "refit": "fits.json",
     "compare": "results.jsonl",
     "policies": "policies.jsonl",
+    "headline": "headline.jsonl",
 }
-"""Stage -> the file that it begins anew. Recorded tables are continued."""
+"""Stage -> the file that it begins anew. Recorded tables and the fine-tuning are continued."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Settings:
 
     budget_s: float = 520.0
     out: str = "results/h200"
-    stages: tuple[str, ...] = tuple(stage.name for stage in STAGES)
+    stages: tuple[str, ...] = tuple(stage.name for stage in STAGES if stage.name not in ASKED_FOR)
     hardware: str = "auto"
     previous: str = ""
     selfcheck: bool = False
