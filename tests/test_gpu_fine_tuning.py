@@ -18,6 +18,7 @@ import torch  # noqa: E402
 from agents.column_policy import load_columns  # noqa: E402
 from agents.learned import read_card  # noqa: E402
 from agents.training_tasks import changed_tasks  # noqa: E402
+from experiments import arrivals  # noqa: E402
 from experiments.arrivals import ArrivingLearner, Asked  # noqa: E402
 from experiments.gpu_stages import contests, fine_tuning, headline  # noqa: E402
 from experiments.gpu_stages.context import Context, read_rows  # noqa: E402
@@ -125,7 +126,8 @@ def test_one_that_was_stopped_is_brought_back_number_for_number(saved_at: int | 
         learner().resume({"arrived": 17}, lines[:3])
 
 
-def test_the_window_stays_full_and_an_exhausted_space_ends() -> None:
+def test_the_window_stays_full_and_an_exhausted_space_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "IDLE", 8)
     found = ArrivingLearner(COLUMNS, [ConstructionGraph("gemm(m=2, n=3, k=1)", HW, "gensor")], 500, 0)
     found.resume(None, [])
     few = len(found.pending)

@@ -129,7 +129,8 @@ class _Call:
         self._save()
         device: SideBySide[Asked] = SideBySide(backend, self.hw, compilers(), self.folder.put)
         try:
-            self._submit(device, list(self.learner.pending.values()))
+            if self._goes_on():
+                self._submit(device, list(self.learner.pending.values()))
             while self._goes_on():
                 if (found := device.take(min(1.0, self.context.left))) is not None:
                     self._submit(device, self._arrived(found[0]))
