@@ -3,8 +3,8 @@
     budget_s=520         seconds for all stages together
     prepare_s=120        seconds at most to compile our own code before them, which is not taken from theirs
     out=results/h200     folder of the results
-    stages=a,b           which, of correctness, operators, tables, refit, compare, policies; all by default, in this order;
-                         `stages=` only compiles our own code
+    stages=a,b           which, of correctness, operators, tables, refit, compare, policies (these by default, in this order), and
+                         fine_tuning and headline, which take minutes; `stages=` only compiles our own code
     hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
     previous=FOLDER      results that are continued: what its tables hold is not recorded again, and of a whole run (with a
                          summary.json, of the same code) every stage goes on where it ended
@@ -45,7 +45,11 @@ STAGES = (
     Stage("refit", "experiments.gpu_stages.refit:run", 6.0, 5.0),
     Stage("compare", "experiments.gpu_stages.strategies:run", 77.0, 20.0),
     Stage("policies", "experiments.gpu_stages.policies:run", 76.0, 20.0),
+    Stage("fine_tuning", "experiments.gpu_stages.fine_tuning:run", 200.0, 60.0),
+    Stage("headline", "experiments.gpu_stages.headline:run", 300.0, 60.0),
 )
+ASKED_FOR = ("fine_tuning", "headline")
+"""Stages of minutes that are run where they are named."""
 PREPARE = Stage("prepare", "experiments.gpu_stages.prepare:run", 1.0, 5.0)
 SELFCHECK = Stage("selfcheck", "experiments.gpu_stages.selfcheck:run", 1.0, 5.0)
 SELFCHECK_SECONDS = 150.0
@@ -57,8 +61,9 @@ FRESH = {
     "refit": "fits.json",
     "compare": "results.jsonl",
     "policies": "policies.jsonl",
+    "headline": "headline.jsonl",
 }
-"""Stage -> the file that it begins anew, unless a run is continued. Recorded tables are always continued."""
+"""Stage -> the file that it begins anew, unless a run is continued. Recorded tables and the fine-tuning are always continued."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class Settings:
     budget_s: float = 520.0
     prepare_s: float = 120.0
     out: str = "results/h200"
-    stages: tuple[str, ...] = tuple(stage.name for stage in STAGES)
+    stages: tuple[str, ...] = tuple(stage.name for stage in STAGES if stage.name not in ASKED_FOR)
     hardware: str = "auto"
     previous: str = ""
     selfcheck: bool = False

@@ -25,6 +25,7 @@ from experiments import fine_tune, fine_tune_columns  # noqa: E402
 from experiments.arguments import compose  # noqa: E402
 from experiments.jobs import locked  # noqa: E402
 from experiments.measured_budget import CURVE, MeasuredBudget  # noqa: E402
+from experiments.measured_columns import Judge, MeasuredLearner  # noqa: E402
 from experiments.measured_reward import Timings  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE  # noqa: E402
@@ -88,9 +89,9 @@ def test_what_was_measured_counts_and_elsewhere_a_prediction(tmp_path: Path) -> 
     timings, rng = Timings(tmp_path / "m.jsonl", backend, None), np.random.default_rng(0)
     rows = np.array([graph.random_schedule(rng).row for _ in range(60)])
     rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
-    judge = fine_tune_columns.Judge(Choices(graph), timings)
+    judge = Judge(Choices(graph))
     np.testing.assert_array_equal(judge.seconds(rows), graph.latencies(rows))
-    judge.measure(rows, 20)
+    fine_tune_columns.measure(judge, rows, 20, timings)
     assert timings.spent == 20 and len(judge.known) == 20
     found, feedback = judge.seconds(rows), Feedback()
     for line in timings.rows:
@@ -107,10 +108,10 @@ def test_what_was_measured_counts_and_elsewhere_a_prediction(tmp_path: Path) -> 
     ran = sorted(line["seconds"] for line in timings.rows if line["seconds"] is not None)
     fastest = [judge.known[Schedule(row)] for row in judge.choices.rows(judge.fastest(7))]
     assert fastest == ran[:7] and judge.fastest(100).shape == (len(ran), len(judge.choices.counts))
-    again = fine_tune_columns.Judge(Choices(graph), Timings(tmp_path / "m.jsonl", backend, None))
+    again = Judge(Choices(graph), Timings(tmp_path / "m.jsonl", backend, None).rows)
     assert again.known == judge.known and len(backend.measured) == 20
     np.testing.assert_allclose(again.seconds(rows), found)
-    judge.measure(rows, 60)
+    fine_tune_columns.measure(judge, rows, 60, timings)
     assert len(backend.measured) == len(set(backend.measured)), "no kernel twice"
 
 
@@ -131,9 +132,8 @@ def test_it_learns_from_a_fast_kernel_that_it_would_not_draw(tmp_path: Path, mon
     graph, chances = ConstructionGraph(GEMM, "h200", "gensor"), []
     for remembered in (0, 4):
         config = configuration(tmp_path, f"columns.remembered={remembered}", "columns.learning_rate=0.003")
-        timings = Timings(tmp_path / f"{remembered}.jsonl", MadeUpBackend(), None)
         settings = {**config.columns, "width": 16}
-        learner = fine_tune_columns.MeasuredLearner(settings, [graph], timings, 0)
+        learner = MeasuredLearner(settings, [graph], (), 0)
         choices = learner.choices[0]
         draws = np.random.default_rng(3).random((200, len(choices.counts)))
         with torch.no_grad():

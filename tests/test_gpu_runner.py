@@ -137,7 +137,9 @@ def test_arguments() -> None:
     assert gpu.read_arguments(["stages="]).stages == ()
     default = gpu.read_arguments([])
     assert default.budget_s < 540 and default.stages[-2:] == ("compare", "policies")
-    assert sum(stage.weight for stage in gpu.STAGES) <= default.budget_s  # weights read as seconds of a whole run
+    weights = {stage.name: stage.weight for stage in gpu.STAGES}
+    assert set(default.stages) == set(weights) - set(gpu.ASKED_FOR)
+    assert sum(weights[name] for name in default.stages) <= default.budget_s  # weights read as seconds of a whole run
 
 
 def test_without_a_device_it_says_what_is_missing(

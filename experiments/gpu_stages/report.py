@@ -11,6 +11,7 @@ from typing import Any
 
 from experiments.gpu_stages.context import Context, write_whole
 from experiments.gpu_stages.runner import Outcome, Stage
+from experiments.gpu_stages.verdicts import verdicts
 
 
 def write_summary(
@@ -141,4 +142,16 @@ def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-_WRITERS = {"correctness": _correctness, "operators": _operators, "compare": contest_lines, "policies": contest_lines}
+def headline_lines(result: dict) -> list[str]:
+    """What may be said, then as of every contest."""
+    if "policy" not in result:
+        return _plain(result)
+    said = [f"- {sentence}" for sentence in verdicts(result["over_first"])]
+    tuned = "Fine-tuned from `{from}`: {learned_from} kernels measured on operators of the train part.".format(**result["policy"])
+    return [tuned, "", *said, "", *contest_lines(result)]
+
+
+_WRITERS = {
+    "correctness": _correctness, "operators": _operators, "compare": contest_lines, "policies": contest_lines,
+    "headline": headline_lines,
+}  # fmt: skip

@@ -82,14 +82,15 @@ def _of_part(file: Path, content: Mapping[str, Any], name: str, parts: tuple[str
 def read_experiment(file: Path = POLICIES) -> Contest:
     """What a file of conf/experiment compares, as Hydra composes it; hardware and backend are the stage's.
 
-    The file names strategies, budget and space and lists operators as text and seeds. Files of conf/strategy hold the defaults
-    of the strategies, so they are not read.
+    The file names strategies and budget and lists operators as text and seeds; it may name a space for all strategies, which
+    otherwise have their own. Files of conf/strategy hold the defaults of the strategies, so they are not read.
     """
     content = _content(file)
     chosen = {key.removeprefix("override /"): value for line in content["defaults"] for key, value in line.items()}
+    space = {"space": content["space"]} if "space" in content else {}
     strategies = {}
     for name in dict.fromkeys([*chosen["strategy"], *content["strategies"]]):
-        given = {**content["strategies"].get(name, {}), "space": content["space"]}
+        given = {**content["strategies"].get(name, {}), **space}
         strategies[name] = (given.pop("of", name), given)
     trials = _content(CONF / "budget" / f"{chosen['budget']}.yaml")["trials"]
     return Contest(_operators(content["operators"]), strategies, int(trials), tuple(content["seed"]))

@@ -1,0 +1,25 @@
+"""What a comparison may say of two strategies, in words: which is faster, or that they are not told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def verdicts(over_first: Mapping[str, Any]) -> list[str]:
+    """A sentence for every strategy beside the first, of `standings.over_first`; one that says so where nothing can be said."""
+    if not over_first:
+        return ["Nothing can be said: fewer than two operators have winners of all strategies that were timed together."]
+    return [verdict(name, line, over_first["reference"]) for name, line in over_first["strategies"].items()]
+
+
+def verdict(name: str, line: Mapping[str, float], reference: str) -> str:
+    """One sentence. The interval decides, and a difference counts as found where the sign-flip test agrees."""
+    interval = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]"
+    said = f"`{name}` takes {interval} of `{reference}`'s time"
+    if line["low"] <= 1.0 <= line["high"]:
+        return f"{said}: not told apart."
+    faster = f"{100 * abs(line['ratio'] - 1.0):.1f} % {'faster' if line['ratio'] < 1.0 else 'slower'}"
+    if line["p_holm"] > 0.05:
+        return f"{said}: {faster} by the interval, not by the sign-flip test (p {line['p_holm']:.2g} after Holm): not told apart."
+    return f"{said}: {faster} (p {line['p_holm']:.2g} after Holm)."
