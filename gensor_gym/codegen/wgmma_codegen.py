@@ -231,8 +231,14 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
 
 @contextmanager
 def _over_steps(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """The steps of the reduction, of this slice where there are several."""
+    """The steps of the reduction, of this slice where there are several.
+
+    A slice has at least one step, but how many only the device knows. NVRTC would unroll such a loop by four and give the
+    steps that are left a loop of their own; sums then move between registers from one to the other, and the assembler lets
+    wgmma instructions wait for each other (C7514, C7520).
+    """
     if plan.slices > 1:
+        out.line("#pragma unroll 1")
         head = "for (int step = first_step; step < last_step; ++step)"
     else:
         head = "for (int step = 0; step < STEPS; ++step)" if plan.steps > 1 else ""
