@@ -44,6 +44,7 @@ TENSOR = (
     'gemm(m=64, n=48, k=40, dtype="int8")',
     'conv2d(n=1, c=32, h=10, w=12, k=32, r=3, s=3, padding=1, dtype="float16")',
     'conv2d(n=3, c=72, h=9, w=24, k=130, r=3, s=2, padding=1, stride=2, dtype="bfloat16")',
+    'conv2d(n=3, c=72, h=9, w=24, k=130, r=1, s=1, dtype="float16")',
 )
 """Products with tensor-core programs, of which random walks from the start find hardly any."""
 

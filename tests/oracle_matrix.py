@@ -59,6 +59,15 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
     return (0, 1, 2) if halves and rows and longest(m) >= 64 and longest(k) >= 64 else (0, 1)
 
 
+def in_place(op: Operator) -> bool:
+    """Whether a convolution is a product of its operands as they lie: one element of a window at every pixel, whole 16 bytes."""
+    if op.name != "conv2d" or "g" in names_of(op):
+        return False
+    given = dict(op.arguments)
+    plain = given["r"] == given["s"] == 1 and given.get("stride", 1) == 1 and given.get("padding", 0) == 0
+    return plain and given["h"] * given["w"] % 8 == 0 and given["c"] % 8 == 0
+
+
 def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
     """Whether an axis m has a tile of 64 rows for every block of a cluster."""
     return 2 in choices(op, hw) and math.ceil(op.axes[roles(op)[2]].extent / 64) >= blocks
@@ -72,9 +81,13 @@ def fragment(oracle: Oracle, state: State, axis: int) -> int:
 
 
 def pixels(oracle: Oracle, state: State, axis: int) -> bool:
-    """Whether one wgmma takes several indices along the axis, as it does along all spatial axes of a convolution but m."""
+    """Whether one wgmma takes several indices along the axis, as it does along all spatial axes of a convolution but m.
+
+    Of a convolution that is a product as it lies, along rows and columns of one image.
+    """
     convolution = oracle.op.name == "conv2d" and state.knob("tensor_core") == 2
-    return convolution and axis in oracle.spatial and axis != roles(oracle.op)[2]
+    images = in_place(oracle.op) and names_of(oracle.op)[axis] == "n"
+    return convolution and axis in oracle.spatial and axis != roles(oracle.op)[2] and not images
 
 
 def instructions(oracle: Oracle, state: State) -> int:
@@ -95,9 +108,10 @@ def shared_bytes(oracle: Oracle, state: State) -> int:
     for read, row in ((oracle.op.reads[a], k), (oracle.op.reads[b], n)):
         count = math.prod(t for axis, t in enumerate(state.tiles[1]) if oracle.depends(read, axis))
         rows = count // state.tiles[1][row]
-        if state.knob("tensor_core") == 2 and row == n and oracle.op.name != "conv2d":
-            workers = state.tiles[1][n] // state.tiles[0][n]
-            total += workers * math.ceil(state.tiles[0][n] * size / 128) * 128 * state.tiles[1][k] + 8
+        if state.knob("tensor_core") == 2 and row == n and (oracle.op.name != "conv2d" or in_place(oracle.op)):
+            across = [axis for axis in oracle.spatial if axis == n or pixels(oracle, state, axis)]
+            own, together = (math.prod(state.tiles[level][axis] for axis in across) for level in (0, 1))
+            total += together // own * math.ceil(own * size / 128) * 128 * state.tiles[1][k] + 8
         elif state.knob("tensor_core") == 2:
             total += math.ceil(count * size / 1024) * 1024 + 8
         else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
 from gensor_gym.codegen.cuda_text import Loop, Writer, total
@@ -21,6 +22,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan, make_convolution_plan
 from gensor_gym.codegen.wgmma_copies import write_copies, write_window
+from gensor_gym.codegen.wgmma_fused import with_fused_columns
 from gensor_gym.codegen.wgmma_layout import layout_kernel
 from gensor_gym.codegen.wgmma_plan import (
     ATOM_BYTES,
@@ -38,7 +40,8 @@ WARPS = WARPGROUP // 32
 
 def generate_wgmma(program: Program) -> Kernel:
     """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError says what cannot be generated."""
-    plan = make_convolution_plan(program) if is_laid_out(program.operator) else make_wgmma_plan(program)
+    laid_out = is_laid_out(program.operator)
+    plan = make_convolution_plan(program) if laid_out else make_wgmma_plan(with_fused_columns(program))
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_descriptors(out, plan)
     _write_barriers(out, plan)
@@ -46,9 +49,10 @@ def generate_wgmma(program: Program) -> Kernel:
         _write_producer(out, plan)
     _write_consumer(out, plan)
     main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan), plan.cluster)
-    functions = wgmma_functions(plan.op.dtype, plan.tile[1], len(plan.maps[0].shape), plan.b_in_rows)
+    ranks = {len(each.shape) for each in plan.maps}
+    functions = wgmma_functions(plan.op.dtype, plan.tile[1], ranks, plan.b_in_rows)
     if not isinstance(plan, ConvolutionPlan):
-        return assemble(plan, entry, main, functions)
+        return replace(assemble(plan, entry, main, functions), operator=program.operator)
     layout, launch = layout_kernel(plan, entry)
     return assemble(plan, entry, f"{layout}\n{main}", functions, (launch,))
 

@@ -11,6 +11,7 @@ from gensor_gym.codegen.cuda_text import Writer, remainder, total
 from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan
 from gensor_gym.codegen.wgmma_plan import WgmmaPlan
 from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.operators.types import Access
 
 
 def write_copies(out: Writer, plan: WgmmaPlan) -> None:
@@ -25,30 +26,31 @@ def write_copies(out: Writer, plan: WgmmaPlan) -> None:
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
     """Of a gemm: A in boxes of rows, B panel by panel."""
     a, b = plan.mapped
-    m, n, batch = _origins(plan)
-    load = f"load_box_{len(plan.maps[0].shape)}d"
+    m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
+    batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
+    load_a, load_b = (f"load_box_{len(each.shape)}d" for each in plan.maps)
     step = f"step * STEP_{plan.names[plan.roles.k].upper()}" if plan.steps > 1 else "0"
     for row in range(0, plan.block[plan.roles.m], plan.box_rows):
-        place = ", ".join([step, total([(1, m)], row), *batch])
-        out.line(f"{load}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
-    copy, to_all, first, share = load, "", step, "b_tile"
+        place = ", ".join([step, total([(1, m)], row), *batch_a])
+        out.line(f"{load_a}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
+    copy, to_all, first, share = load_b, "", step, "b_tile"
     if plan.cluster > 1:
-        copy, to_all, first, share = f"multicast_box_{len(plan.maps[0].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
+        copy, to_all, first, share = f"multicast_box_{len(plan.maps[1].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
         k = plan.names[plan.roles.k].upper()
         out.line(f"const int b_row = {total([(1, step), (1, f'rank * (STEP_{k} / CLUSTER)')])};  // of this block's share")
         out.line("const unsigned b_share = b_tile + rank * (PANEL_BYTES / CLUSTER);")
     for consumer in range(plan.consumers[1]):
         for panel in range(plan.panels):
             number, column = consumer * plan.panels + panel, consumer * plan.tile[1] + panel * plan.panel
-            place = ", ".join([total([(1, n)], column), first, *batch])
+            place = ", ".join([total([(1, n)], column), first, *batch_b])
             to = f"{share} + {number} * PANEL_BYTES" if number else share
             out.line(f"{copy}({to}, {b}_map, ready, {to_all}{place});")
 
 
-def _origins(plan: WgmmaPlan) -> tuple[str, str, list[str]]:
-    """First row, first column and, in a batch, matrix of the block tile."""
-    batch = [origin(plan, a) for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
-    return origin(plan, plan.roles.m), origin(plan, plan.roles.n), batch
+def _batch(plan: WgmmaPlan, read: Access) -> list[str]:
+    """In a batch, the matrix of an operand that the block tile is of; nothing where all share it."""
+    origins = [origin(plan, a) for a in range(len(plan.op.axes))]
+    return [along(read, d, origins) for d in reversed(range(len(read.view) - 2))]
 
 
 def write_window(out: Writer, plan: ConvolutionPlan) -> None:

@@ -198,7 +198,7 @@ class WgmmaPlan(Plan):
 
     def _map(self, read: Access, box: tuple[int, int]) -> TensorMap:
         """Boxes of the last two dimensions of an operand, one matrix of a batch at a time."""
-        shape, dtype = read.tensor.shape, read.tensor.dtype
+        shape, dtype = read.view, read.tensor.dtype
         pitches = tuple(self.item * math.prod(shape[d + 1 :]) for d in range(len(shape) - 1))
         lengths = (1,) * (len(shape) - 2) + box
         return TensorMap(self.op.inputs.index(read.tensor), dtype, shape, pitches, lengths, SWIZZLE_BYTES)
@@ -234,7 +234,7 @@ def require(plan: WgmmaPlan, faults: tuple[tuple[object, str], ...]) -> None:
 
 
 def make_wgmma_plan(program: Program) -> WgmmaPlan:
-    """The plan of a gemm or batched_gemm with tensor_core=2; ValueError names what cannot be generated."""
+    """The plan of a product with tensor_core=2 whose operands are read as they lie; ValueError names what cannot be generated."""
     plan = WgmmaPlan(program)
     check_wgmma(plan)
     others = [a for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]

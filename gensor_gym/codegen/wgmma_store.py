@@ -1,7 +1,8 @@
 """Text of the end of a wgmma kernel: epilogue and stores from registers.
 
-A thread holds pairs of neighbouring columns, one of every 8. Where the consumer's columns are 16s, lanes swap pairs with
-their neighbour first, so that each has four columns in a row, and four lanes 32 bytes of the output: a whole sector.
+A thread holds pairs of neighbouring columns, one of every 8, and four lanes eight columns. Of 4-byte elements these are a
+whole sector, 32 bytes. Of 2-byte elements a sector has 16 columns: where the consumer's columns are 16s, lanes swap pairs
+with their neighbour first, so that each has four columns in a row.
 Columns of a convolution are pixels of several rows and images. A tile has whole eights of a row, so neighbours stay
 together; they are stored together as far as the row's length is a multiple of them.
 """
@@ -16,12 +17,13 @@ from gensor_gym.codegen.cuda_text import Loop, Writer, narrowed, remainder, tota
 from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan
 from gensor_gym.codegen.wgmma_plan import WgmmaPlan
 from gensor_gym.graph.structure import WGMMA_ROWS
-from gensor_gym.operators.types import Access
+from gensor_gym.operators.types import ITEM_BYTES, Access
 
 
 def run_length(plan: WgmmaPlan) -> int:
-    """Neighbours along n that a thread stores together."""
-    return 4 if plan.tile[1] % 16 == 0 else 2
+    """Neighbours along n that a thread stores together: four of 2 bytes, two of the 4 bytes that parts of a sum have."""
+    stored = 4 if plan.slices > 1 else ITEM_BYTES[plan.op.output.dtype]
+    return 4 if plan.tile[1] % 16 == 0 and stored == 2 else 2
 
 
 def first_column(plan: WgmmaPlan) -> str:

@@ -5,6 +5,8 @@ The emulator has functions of the same names (`measure/emulator_tma.h`, `measure
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _PTX_TYPES = {"float16": "f16", "bfloat16": "bf16"}
 _HEAD = "__device__ __forceinline__"
 
@@ -173,8 +175,9 @@ def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
 """
 
 
-def wgmma_functions(dtype: str, columns: int, rank: int, b_in_rows: bool) -> dict[str, str]:
+def wgmma_functions(dtype: str, columns: int, ranks: Iterable[int], b_in_rows: bool) -> dict[str, str]:
     """All device functions that a kernel may call: for 16-bit elements, columns of a wgmma, dimensions of its boxes."""
-    own = {f"load_box_{rank}d": load_box(rank), f"multicast_box_{rank}d": multicast_box(rank)}
+    own = {f"load_box_{rank}d": load_box(rank) for rank in sorted(ranks)}
+    own |= {f"multicast_box_{rank}d": multicast_box(rank) for rank in sorted(ranks)}
     own[multiply_name(dtype, b_in_rows)] = multiply_add(dtype, columns, b_in_rows)
     return FUNCTIONS | own

@@ -9,6 +9,7 @@ from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import (
+    COLUMNS_FROM,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
@@ -145,10 +146,28 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
+    """(extent, block tile) along a spatial axis.
+
+    Where the columns of a wgmma run over several axes as they lie in memory, their products stand at the innermost of them,
+    and ones at the others: a tile of 2 rows of 32 pixels is 64 pixels in a run, whatever the image's width.
+    """
+    inner = SPATIAL_SLOTS - 1
+    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 1 or axis < ints[COLUMNS_FROM] or ints[COLUMNS_FROM] == inner:
+        return ints[EXTENT + axis], row[TILE + MAX_AXES + axis]
+    extent, tile = 1, 1
+    if axis == inner:
+        for column in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
+            extent *= ints[EXTENT + column]
+            tile *= row[TILE + MAX_AXES + column]
+    return extent, tile
+
+
+@lean
 def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
     """Block tiles along a spatial axis."""
-    tile = row[TILE + MAX_AXES + axis]
-    return (ints[EXTENT + axis] + tile - 1) // tile
+    extent, tile = taken_together(row, axis, ints)
+    return (extent + tile - 1) // tile
 
 
 @lean
@@ -282,9 +301,11 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     (pixels of a convolution are rows of k, like A's); two barriers of 8 bytes per stage, and the alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
-        item, k, n = ints[ITEM + ints[MATRIX_B]], TILE + ints[MATRIX_K], TILE + ints[MATRIX_N]
-        panels = row[n + MAX_AXES] // row[n] * ((row[n] * item + 127) // 128)
-        right = panels * 128 * row[k + MAX_AXES]
+        item, own, together = ints[ITEM + ints[MATRIX_B]], 1, 1
+        for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
+            own *= row[TILE + axis]
+            together *= row[TILE + MAX_AXES + axis]
+        right = together // own * ((own * item + 127) // 128) * 128 * row[TILE + MAX_AXES + ints[MATRIX_K]]
         if ints[LAID_OUT] == 1:
             right = matrix_elements(row, ints[MATRIX_B], 1, ints) * item
         left = (matrix_elements(row, ints[MATRIX_A], 1, ints) * item + 1023) // 1024 * 1024

@@ -7,6 +7,7 @@ make of a product: which axis is the matrices' m, n and k, and which instruction
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from gensor_gym.hardware.types import Hardware
@@ -177,7 +178,8 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
     Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction; a
-    tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`).
+    tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`), unless it
+    lies as a product.
     """
     roles = matrix_axes(op)
     step = _mma_types(hardware).get(op.dtype)
@@ -191,19 +193,66 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 def is_laid_out(op: Operator) -> bool:
     """Whether a wgmma program begins with a kernel that lays its operands out with axis k innermost.
 
-    So for a convolution: neither the weights [k, c, r, s] nor the image [n, c, h, w] have rows of channels. Columns of a
-    product are then pixels of several rows and images.
+    So for a convolution that does not lie as a product: neither the weights [k, c, r, s] nor the image [n, c, h, w] have
+    rows of channels. Columns of a product are then pixels of several rows and images.
     """
-    return op.name == "conv2d"
+    return op.name == "conv2d" and not lies_as_product(op)
+
+
+def lies_as_product(op: Operator) -> bool:
+    """Whether tensor maps describe both operands as they lie: A as rows of k, B and the output as rows of columns.
+
+    So for a gemm, for each product of a batch, and for a convolution with a window of one element whose pixels follow each
+    other as they do in the image: weights [k, c], image [n, c, pixels]. Each index moves alone; rows are whole 16 bytes apart.
+    """
+    roles = matrix_axes(op)
+    if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
+        return False
+    a, b = op.reads[roles.a], op.reads[roles.b]
+    columns = _run(op, roles)
+    others = [axis for axis in op.spatial if axis != roles.m and axis not in columns]
+    if len(others) > 1 or roles.n not in columns or a.axis_strides()[roles.k] != 1:
+        return False
+    if any(read.is_padded(op.extents) or not _move_alone(op, read) for read in op.reads):
+        return False
+    apart = [a.axis_strides()[x] for x in (roles.m, *others)] + [b.axis_strides()[x] for x in (roles.k, *others)]
+    return all(stride * ITEM_BYTES[a.tensor.dtype] % 16 == 0 for stride in apart)
+
+
+def wgmma_columns(op: Operator) -> tuple[int, ...]:
+    """Axes that the columns of a wgmma run over, in the operator's order; ValueError for what is no product of matrices.
+
+    Of operands that are laid out all spatial axes but m. Else those whose elements follow each other in memory.
+    """
+    roles = matrix_axes(op)
+    if roles is None:
+        raise ValueError(f"{op} is no product of matrices")
+    return tuple(a for a in op.spatial if a != roles.m) if is_laid_out(op) else _run(op, roles)
+
+
+def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
+    """The innermost spatial axes that move B and the output from one element to the next, and A not at all."""
+    found: list[int] = []
+    for axis in reversed(op.spatial):
+        run = math.prod(op.axes[a].extent for a in found)
+        moves = [access.axis_strides()[axis] for access in (op.reads[roles.b], op.write)]
+        if moves != [run, run] or op.reads[roles.a].axis_strides()[axis]:
+            break
+        found.insert(0, axis)
+    return tuple(found)
+
+
+def _move_alone(op: Operator, read: Access) -> bool:
+    """Whether at most one axis longer than 1 moves the index along every dimension of a read."""
+    return all(sum(1 for a, c in enumerate(row) if c and op.axes[a].extent > 1) <= 1 for row in read.coefficients)
 
 
 def _has_maps(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether tensor maps can describe both operands: rows of whole 16 bytes, or laid out, no groups, short steps."""
+    """Whether tensor maps can describe both operands: as they lie, or laid out, no groups, short steps."""
     if is_laid_out(op):
         steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
         return len(op.spatial) == 4 and max(steps) <= MAP_STEP
-    whole = all(read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] % 16 == 0 for read in op.reads)
-    return op.name in ("gemm", "batched_gemm") and whole
+    return lies_as_product(op)
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
