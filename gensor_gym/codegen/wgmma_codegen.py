@@ -237,9 +237,9 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
 def _over_steps(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
     """The steps of the reduction, of this slice where there are several.
 
-    A slice has at least one step, but how many only the device knows. NVRTC would unroll such a loop by four and give the
-    steps that are left a loop of their own; sums then move between registers from one to the other, and the assembler lets
-    wgmma instructions wait for each other (C7514, C7520).
+    A slice has at least one step, but how many only the device knows. NVRTC would unroll such a loop and give the steps that
+    are left a loop of their own. Where more than stores reads the sums behind it, the assembler then lets wgmma instructions
+    wait for each other (C7514, C7520).
     """
     if plan.slices > 1:
         out.line("#pragma unroll 1")

@@ -20,6 +20,7 @@ from gensor_gym.graph.resources import (
     footprint,
     fragment,
     matrix_elements,
+    panel_bytes_of,
     power_value,
     taken_together,
     threads_of,
@@ -32,6 +33,7 @@ from gensor_gym.graph.tables import (
     FIRST_SPATIAL,
     ITEM,
     L2_BYTES,
+    LAID_OUT,
     MATRIX_B,
     MATRIX_M,
     MATRIX_N,
@@ -82,10 +84,13 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
 
     Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1. Operands
-    that were laid out for wgmma, or that lie as it wants them, are read as they come to shared memory, in rows of 128 bytes.
+    that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes; so are neighbouring pixels of
+    an image that is not, and those that a panel has beyond a consumer's columns.
     """
     if row[TENSOR_CORE] == 2 and ints[COLUMNS_FROM] < ints[MATRIX_N]:
         share = power_value(row[CLUSTER]) if tensor == ints[MATRIX_B] else 1
+        if ints[LAID_OUT] == 0 and tensor == ints[MATRIX_B]:
+            return panel_bytes_of(row, ints) / share
         return matrix_elements(row, tensor, 1, ints) * ints[ITEM + tensor] / share
     if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:
         width = box_width(row, tensor, 1, ints)

@@ -292,6 +292,17 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
+    """Bytes of B that a step of a wgmma program copies as it lies: panels of 128 bytes of columns, each consumer's its own."""
+    own, together = 1, 1
+    for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
+        own *= row[TILE + axis]
+        together *= row[TILE + MAX_AXES + axis]
+    wide = (own * ints[ITEM + ints[MATRIX_B]] + 127) // 128 * 128
+    return together // own * wide * row[TILE + MAX_AXES + ints[MATRIX_K]]
+
+
+@lean
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     """Shared memory of a GPU block: staged tiles one after the other, each rounded up to 16 bytes, once per stage.
 
@@ -301,11 +312,7 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     (pixels of a convolution are rows of k, like A's); two barriers of 8 bytes per stage, and the alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
-        item, own, together = ints[ITEM + ints[MATRIX_B]], 1, 1
-        for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
-            own *= row[TILE + axis]
-            together *= row[TILE + MAX_AXES + axis]
-        right = together // own * ((own * item + 127) // 128) * 128 * row[TILE + MAX_AXES + ints[MATRIX_K]]
+        item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)
         if ints[LAID_OUT] == 1:
             right = matrix_elements(row, ints[MATRIX_B], 1, ints) * item
         left = (matrix_elements(row, ints[MATRIX_A], 1, ints) * item + 1023) // 1024 * 1024
