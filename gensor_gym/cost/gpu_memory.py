@@ -38,6 +38,7 @@ from gensor_gym.graph.tables import (
     PADDED,
     STAGED,
     STRIDE,
+    TRANSPOSED,
     UNITS,
     VIEW,
 )
@@ -82,7 +83,7 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1. Operands
     that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes.
     """
-    if row[TENSOR_CORE] == 2 and ints[LAID_OUT] == 1:
+    if row[TENSOR_CORE] == 2 and ints[LAID_OUT] + ints[TRANSPOSED] > 0:
         share = power_value(row[CLUSTER]) if tensor == ints[MATRIX_B] else 1
         return matrix_elements(row, tensor, 1, ints) * ints[ITEM + tensor] / share
     if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:
