@@ -170,8 +170,9 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
 
 @needs_nvrtc
 def test_nvrtc_takes_legal_schedules() -> None:
-    """Of either type, small ones with everything that the cases have."""
-    for kernel in (*legal_kernels(large("tf32"), 4, np.random.default_rng(6)), *legal_kernels(large("int8"), 4, np.random.default_rng(6))):
+    """Of either type: the registers that the rules count are enough."""
+    rng = np.random.default_rng(6)
+    for kernel in (*legal_kernels(large("tf32"), 4, rng), *legal_kernels(large("int8"), 4, rng)):
         compiled = nvrtc.compile_cubin(kernel, cache=False)
         assert compiled.spill_bytes == 0 and "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
 

@@ -175,7 +175,8 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
     out.line(f"const int first_{m} = {total(first)};")
     if isinstance(plan, ConvolutionPlan):
         write_pixel_origin(out, plan)
-    shared = columns > 1 and not isinstance(plan, ConvolutionPlan)  # the pixels' origin says where a consumer of a convolution begins
+    # Where a consumer of a convolution begins says the pixels' origin.
+    shared = columns > 1 and not isinstance(plan, ConvolutionPlan)
     first = [(1, f"consumer_{n} * REG_{n.upper()}" if shared else "0"), (1, first_column(plan))]
     out.line(f"const int first_{n} = {total(first)};")
     a = [(1, "tiles"), (1, f"consumer_{m} * {plan.tile[0] * SWIZZLE_BYTES}" if rows > 1 else "0")]

@@ -9,7 +9,15 @@ from functools import cached_property
 from gensor_gym.codegen.cuda_plan import Plan, check_program
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.tensor_map import MAX_BOX, TensorMap
-from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, MatrixAxes, column_step, instruction_k, matrix_axes, tensor_core_choices
+from gensor_gym.graph.structure import (
+    SWIZZLE_BYTES,
+    WGMMA_ROWS,
+    MatrixAxes,
+    column_step,
+    instruction_k,
+    matrix_axes,
+    tensor_core_choices,
+)
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 WARPGROUP = 128

@@ -160,10 +160,11 @@ def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
     rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
     registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
     outputs = ",\n        ".join(", ".join(f'"+{"r" if kind == "int" else "f"}"(sums[{i}])' for i in row) for row in rows)
-    lies, transposed = ("k", 0) if b_in_rows else ("n", 1)
+    rows_of, transposed = ("k", 0) if b_in_rows else ("n", 1)
+    shapes = f"sums[64, {columns}] (+)= A[64, {depth}] * B[{depth}, {columns}]"
     signs = "" if dtype == "int8" else ", 1, 1" if dtype == "tf32" else f", 1, 1, 0, {transposed}"
     return f"""\
-// sums[64, {columns}] (+)= A[64, {depth}] * B[{depth}, {columns}] of a warpgroup, by descriptors: A in rows of k, B in rows of {lies}.
+// {shapes} of a warpgroup, by descriptors: A in rows of k, B in rows of {rows_of}.
 {_HEAD} void {multiply_name(dtype, b_in_rows)}({kind} (&sums)[{elements}], unsigned long long a, unsigned long long b, int add) {{
   asm volatile(
       "{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{elements + 2}, 0;\\n"

@@ -36,9 +36,9 @@ from gensor_gym.graph.tables import (
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     """Whether the register tile is whole fragments of the instruction, and knobs of other programs stand at their first.
 
-    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns in eights (of
-    int8 sixteens), one swizzle row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are one matrix of a batch;
-    of a convolution pixels of several rows and images, at one element of the window in each step.
+    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns in eights (of int8
+    in sixteens), one swizzle row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are
+    one matrix of a batch; of a convolution pixels of several rows and images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
         return row[PERSISTENT] == 0 and row[CLUSTER] == 0

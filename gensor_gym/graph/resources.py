@@ -280,7 +280,8 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are
     counted, the code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the tiles.
     wgmma: tiles of whole swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own
-    (pixels of a convolution, and columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, and the alignment of the first.
+    (pixels of a convolution, and columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, and
+    the alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
         item, k, n = ints[ITEM + ints[MATRIX_B]], TILE + ints[MATRIX_K], TILE + ints[MATRIX_N]

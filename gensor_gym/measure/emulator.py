@@ -21,7 +21,7 @@ import numpy as np
 from gensor_gym.codegen.cuda_text import SCALARS
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.tensor_map import TensorMap
-from gensor_gym.operators.types import ARRAY_DTYPE, ITEM_BYTES, Tensor
+from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 
 HEADER = Path(__file__).with_name("emulator.h")
 MAX_LINES_OF_ERROR = 40
