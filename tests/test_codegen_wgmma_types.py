@@ -68,6 +68,24 @@ def test_products_are_right(name: str) -> None:
     assert faults(CASES[name], seeds=2) == []
 
 
+def test_b_is_transposed_before_and_parts_are_added_up_after() -> None:
+    """Three launches, the main one known by its name; the workspace holds parts, then B, whose map begins there."""
+    kernel = CASES["persistent and split"][1]
+    assert [launch.entry for launch in kernel.launches] == ["gg_gemm_layout", "gg_gemm", "gg_gemm_finish"]
+    assert kernel.main == kernel.launches[1]
+    parts = 4 * 70 * 72 * 4
+    assert kernel.maps[1].offset == -(-parts // 1024) * 1024
+    assert kernel.workspace_bytes == kernel.maps[1].offset + 72 * 328 * 4
+    assert [m.dtype for m in kernel.maps] == ["tf32", "tf32"] and kernel.maps[1].shape == (72, 328)
+
+
+@pytest.mark.parametrize(("dtype", "columns"), [("int8", 40), ("int8", 264), ("tf32", 12)])
+def test_columns_that_no_instruction_has_are_refused(dtype: str, columns: int) -> None:
+    step = {"int8": 16, "tf32": 8}[dtype]
+    with pytest.raises(ValueError, match=f"{columns} columns of a consumer: multiples of {step} up to 256"):
+        wgmma_kernel(gemm(256, 512, 256, dtype), [64, columns], [64, columns])
+
+
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, and is right."""
     rng = np.random.default_rng(5)

@@ -77,7 +77,7 @@ def test_an_instruction_that_is_not_there_is_refused() -> None:
 def test_masks_and_resources_are_the_oracles(operator: str, machine: str) -> None:
     graph = graph_of(operator, machine, "extended")
     if tensor_core_choices(graph.operator, graph.hardware) == (0,):
-        assert ("bfloat16" in operator or "tf32" in operator) and machine == "t4"
+        assert graph.operator.dtype in ("bfloat16", "tf32") and machine == "t4"
         return
     rng, oracle, ints = np.random.default_rng(31), Oracle(graph.operator, graph.hardware, "extended"), graph.tables.ints
     cores = set()
