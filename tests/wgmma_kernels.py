@@ -27,8 +27,8 @@ TINY = replace(H200, name="tiny", units=1)
 """So few multiprocessors that persistent blocks have several tiles each."""
 
 
-DEPTHS = {"float16": (16, 64), "bfloat16": (16, 64), "tf32": (8, 32), "int8": (32, 128)}
-"""Elements of the reduction in one instruction and in a step of 128 bytes, by data type."""
+DEPTHS = {"float32": (8, 32), "float16": (16, 64), "bfloat16": (16, 64), "tf32": (8, 32), "int8": (32, 128)}
+"""Elements of the reduction in one instruction and in a step of 128 bytes, by data type (of float32 there is none)."""
 
 
 def wgmma_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
