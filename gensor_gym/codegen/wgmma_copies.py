@@ -10,6 +10,7 @@ from gensor_gym.codegen.cuda_index import along, origin
 from gensor_gym.codegen.cuda_text import Writer, remainder, total
 from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan
 from gensor_gym.codegen.wgmma_plan import WgmmaPlan
+from gensor_gym.codegen.wgmma_rows import RowsPlan
 from gensor_gym.graph.structure import SWIZZLE_BYTES
 from gensor_gym.operators.types import Access
 
@@ -18,13 +19,13 @@ def write_copies(out: Writer, plan: WgmmaPlan) -> None:
     """Copies of one stage."""
     if isinstance(plan, ConvolutionPlan):
         _write_weights(out, plan)
-        _write_pixels(out, plan)
+        _write_boxes(out, plan, list(_boxes(plan)))
     else:
         _write_products(out, plan)
 
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Of a gemm: A in boxes of rows, B panel by panel."""
+    """Of a gemm: A in boxes of rows, B panel by panel, or in boxes of rows as well."""
     a, b = plan.mapped
     m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
     batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
@@ -33,6 +34,10 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
     for row in range(0, plan.block[plan.roles.m], plan.box_rows):
         place = ", ".join([step, total([(1, m)], row), *batch_a])
         out.line(f"{load_a}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
+    if isinstance(plan, RowsPlan):
+        places = ((c, ", ".join([step, total([(1, n)], c), *batch_b])) for c in range(0, plan.columns, plan.box_columns))
+        _write_boxes(out, plan, [(total([(1, "b_tile")], c * SWIZZLE_BYTES), place) for c, place in places])
+        return
     copy, to_all, first, share = load_b, "", step, "b_tile"
     if plan.cluster > 1:
         copy, to_all, first, share = f"multicast_box_{len(plan.maps[1].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
@@ -74,17 +79,17 @@ def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
         out.line(f"load_box_4d({to}, {plan.mapped[0]}_map, ready, {place});")
 
 
-def _write_pixels(out: Writer, plan: ConvolutionPlan) -> None:
-    """The pixels of all consumers at one element of the window, box by box; blocks of a cluster take them in turn."""
-    name, boxes = plan.mapped[1], list(_boxes(plan))
+def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> None:
+    """Rows of k of B for all consumers, box by box: where each goes and begins; blocks of a cluster take them in turn."""
+    name, rank_of_box = plan.mapped[1], f"box_{len(plan.maps[1].shape)}d"
     if plan.cluster == 1:
         for to, place in boxes:
-            out.line(f"load_box_4d({to}, {name}_map, ready, {place});")
+            out.line(f"load_{rank_of_box}({to}, {name}_map, ready, {place});")
         return
     for rank in range(min(plan.cluster, len(boxes))):
         with out.block(f"if (rank == {rank})"):
             for to, place in boxes[rank :: plan.cluster]:
-                out.line(f"multicast_box_4d({to}, {name}_map, ready, EVERY_BLOCK, {place});")
+                out.line(f"multicast_{rank_of_box}({to}, {name}_map, ready, EVERY_BLOCK, {place});")
 
 
 def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:

@@ -42,6 +42,7 @@ from gensor_gym.graph.tables import (
     PADDED,
     STAGED,
     STRIDE,
+    TRANSPOSED,
     UNITS,
     VIEW,
 )
@@ -87,9 +88,9 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes; so are neighbouring pixels of
     an image that is not, and those that a panel has beyond a consumer's columns.
     """
-    if row[TENSOR_CORE] == 2 and ints[COLUMNS_FROM] < ints[MATRIX_N]:
+    if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] == 1):
         share = power_value(row[CLUSTER]) if tensor == ints[MATRIX_B] else 1
-        if ints[LAID_OUT] == 0 and tensor == ints[MATRIX_B]:
+        if ints[LAID_OUT] + ints[TRANSPOSED] == 0 and tensor == ints[MATRIX_B]:
             return panel_bytes_of(row, ints) / share
         return matrix_elements(row, tensor, 1, ints) * ints[ITEM + tensor] / share
     if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:

@@ -19,6 +19,7 @@ from gensor_gym.graph.resources import (
     tiles_along,
 )
 from gensor_gym.graph.tables import (
+    COLUMN_STEP,
     COLUMNS_FROM,
     FIRST_SPATIAL,
     INSTRUCTION_K,
@@ -34,10 +35,10 @@ from gensor_gym.graph.tables import (
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     """Whether the register tile is whole fragments of the instruction, and knobs of other programs stand at their first.
 
-    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns, one swizzle
-    row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are one matrix of a batch,
-    or neighbouring pixels of one image; of a convolution that is laid out pixels of several rows and images, at one element
-    of the window in each step.
+    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns in eights (of int8
+    in sixteens), one swizzle row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are
+    one matrix of a batch, or neighbouring pixels of one image; of a convolution that is laid out pixels of several rows and
+    images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
         return row[PERSISTENT] == 0 and row[CLUSTER] == 0
@@ -68,7 +69,9 @@ def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
     """What a register tile along an axis is a multiple of on tensor cores: the fragment of the instruction."""
     if axis == ints[MATRIX_M]:
         return 16 if row[TENSOR_CORE] == 1 else 64
-    return 8 if axis == ints[MATRIX_N] else ints[INSTRUCTION_K] if axis == ints[MATRIX_K] else 1
+    if axis == ints[MATRIX_N]:
+        return 8 if row[TENSOR_CORE] == 1 else ints[COLUMN_STEP]
+    return ints[INSTRUCTION_K] if axis == ints[MATRIX_K] else 1
 
 
 @lean

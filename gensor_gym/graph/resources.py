@@ -32,6 +32,7 @@ from gensor_gym.graph.tables import (
     SHARED_INNER,
     STAGED,
     STRIDE,
+    TRANSPOSED,
     VECTOR_SLOT,
     WINDOW,
 )
@@ -309,11 +310,12 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are
     counted, the code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the tiles.
     wgmma: tiles of whole swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own
-    (pixels of a convolution are rows of k, like A's); two barriers of 8 bytes per stage, and the alignment of the first.
+    (pixels of a convolution, and columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, and
+    the alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
         item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)
-        if ints[LAID_OUT] == 1:
+        if ints[LAID_OUT] + ints[TRANSPOSED] > 0:
             right = matrix_elements(row, ints[MATRIX_B], 1, ints) * item
         left = (matrix_elements(row, ints[MATRIX_A], 1, ints) * item + 1023) // 1024 * 1024
         return 1024 + (row[STAGES] + 1) * (left + right + 16)

@@ -16,6 +16,7 @@ from gensor_gym.graph.rules import fits, is_well_formed
 from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
 from gensor_gym.graph.tables import (
     ALLOWED,
+    COLUMN_STEP,
     COLUMNS_FROM,
     EXTENT,
     INSTRUCTION_K,
@@ -70,8 +71,8 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
 
 def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Columns of the first wgmma programs that the ladder of axis n has; its longest where it has none of them."""
-    n = int(tables.ints[MATRIX_N])
-    ladder = [size for size in tables.ladder(n) if size % 8 == 0]
+    n, step = int(tables.ints[MATRIX_N]), int(tables.ints[COLUMN_STEP])
+    ladder = [size for size in tables.ladder(n) if size % step == 0]
     return [{n: size} for size in columns if size in ladder] or [{n: max(s for s in ladder if s <= columns[0])}]
 
 

@@ -163,9 +163,13 @@ TENSOR_TYPES = {
 }
 """Elements of the k axis that one mma.sync takes, by data type: Turing, and Ampere and newer (PTX ISA, mma shapes
 m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
-WGMMA_TYPES = ("float16", "bfloat16")
-"""Data types of which wgmma reads both operands as they lie in memory: B[k, n] with n contiguous is read for 16-bit
-elements only (PTX ISA, matrix layouts of wgmma)."""
+WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8")
+"""Data types that a wgmma multiplies."""
+AS_IT_LIES = ("float16", "bfloat16")
+"""Of these wgmma reads B[k, n] with n contiguous; of others rows of k alone (PTX ISA, matrix layouts of wgmma)."""
+COLUMN_STEPS = {"int8": 16}
+"""What columns of a wgmma are a multiple of, 8 for types not named here: integers have 8, 16, 24, 32 and then only
+sixteens (PTX ISA), of which narrow ones reach little of the rate."""
 WGMMA_ROWS = 64
 """Rows of one wgmma (PTX ISA, m64nNk16)."""
 SWIZZLE_BYTES = 128
@@ -179,15 +183,26 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
     Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction; a
     tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`), unless it
-    lies as a product.
+    lies as a product; B of a type that wgmma does not read as it lies is transposed (`is_transposed`).
     """
     roles = matrix_axes(op)
     step = _mma_types(hardware).get(op.dtype)
-    if roles is None or step is None or not _fills(op, roles, 16, step):
+    if roles is None or step is None or not _fills(op, roles, (16, 8, step)):
         return (0,)
-    product = _has_maps(op, roles) and op.dtype in WGMMA_TYPES
-    wide = product and hardware.arch == "sm_90" and _fills(op, roles, WGMMA_ROWS, SWIZZLE_BYTES // ITEM_BYTES[op.dtype])
-    return (0, 1, 2) if wide else (0, 1)
+    if hardware.arch != "sm_90" or op.dtype not in WGMMA_TYPES or not _has_maps(op, roles):
+        return (0, 1)
+    row = SWIZZLE_BYTES // ITEM_BYTES[op.reads[roles.a].tensor.dtype]
+    return (0, 1, 2) if _fills(op, roles, (WGMMA_ROWS, column_step(op), row)) else (0, 1)
+
+
+def column_step(op: Operator) -> int:
+    """What the columns of a wgmma are a multiple of."""
+    return COLUMN_STEPS.get(op.dtype, 8)
+
+
+def is_transposed(op: Operator) -> bool:
+    """Whether a wgmma program begins with a kernel that transposes B[k, n], since it reads rows of k alone."""
+    return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
 
 
 def is_laid_out(op: Operator) -> bool:
@@ -248,11 +263,22 @@ def _move_alone(op: Operator, read: Access) -> bool:
 
 
 def _has_maps(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether tensor maps can describe both operands: as they lie, or laid out, no groups, short steps."""
+    """Whether tensor maps can describe both operands: as they lie, B transposed, or laid out, no groups, short steps."""
     if is_laid_out(op):
         steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
-        return len(op.spatial) == 4 and max(steps) <= MAP_STEP
-    return lies_as_product(op)
+        return not is_transposed(op) and len(op.spatial) == 4 and max(steps) <= MAP_STEP
+    if not is_transposed(op):
+        return lies_as_product(op)
+    a, b = op.reads[roles.a], op.reads[roles.b]
+    whole = a.tensor.shape[-1] * ITEM_BYTES[a.tensor.dtype] % 16 == 0
+    return whole and _lies(op, a, (roles.m, roles.k)) and _lies(op, b, (roles.k, roles.n))
+
+
+def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:
+    """Whether a read is one matrix, or a batch of them, over the two axes `inner`, row and column, at its own extents."""
+    batch = tuple(axis for axis in op.spatial if axis not in inner and read.axis_strides()[axis])
+    unit = tuple(tuple(int(a == axis) for a in range(len(op.axes))) for axis in (*batch, *inner))
+    return read.coefficients == unit and not any(read.offset) and read.view == read.tensor.shape
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
@@ -269,9 +295,7 @@ def _mma_types(hardware: Hardware) -> dict[str, int]:
     return TENSOR_TYPES["sm_75" if hardware.arch == "sm_75" else "sm_80"]
 
 
-def _fills(op: Operator, roles: MatrixAxes, m: int, k: int) -> bool:
-    """Whether tiles of m x 8 x k exist: the longest tile of an axis above 4 is its extent rounded up to a multiple of 8."""
-    return all(
-        extent > 4 and -(-extent // 8) * 8 >= length
-        for extent, length in ((op.axes[roles.m].extent, m), (op.axes[roles.n].extent, 8), (op.axes[roles.k].extent, k))
-    )
+def _fills(op: Operator, roles: MatrixAxes, tile: tuple[int, int, int]) -> bool:
+    """Whether such tiles, m x n x k, exist: the longest of an axis above 4 is its extent rounded up to a multiple of 8."""
+    extents = [op.axes[axis].extent for axis in (roles.m, roles.n, roles.k)]
+    return all(extent > 4 and -(-extent // 8) * 8 >= length for extent, length in zip(extents, tile, strict=True))
