@@ -13,7 +13,7 @@ from gensor_gym.graph.form import fragment_length
 from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.layout import KNOB, ROW, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.structure import SWIZZLE_BYTES
-from gensor_gym.graph.tables import IS_CPU, ITEM, LAID_OUT, MATRIX_A, MATRIX_K, MATRIX_M, MATRIX_N
+from gensor_gym.graph.tables import COLUMNS_FROM, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M
 
 _TENSOR = KNOB + KNOB_INDEX["tensor_core"]
 _FIRST_ON_TENSOR_CORES = tuple(KNOB + KNOB_INDEX[n] for n in ("reduce_threads", "warp_tile", "lane_map", "convolution"))
@@ -63,6 +63,6 @@ def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.nda
     if core == 2:
         if axis == ints[MATRIX_K]:
             kept &= values[:, 1] * ints[ITEM + ints[MATRIX_A]] == SWIZZLE_BYTES
-        elif axis not in (ints[MATRIX_M], ints[MATRIX_N]) and axis < SPATIAL_SLOTS and ints[LAID_OUT] == 0:
+        elif axis != ints[MATRIX_M] and axis < ints[COLUMNS_FROM]:
             kept &= values[:, 1] == 1
     return kept

@@ -11,7 +11,7 @@ from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.tensor_map import TensorMap
 from gensor_gym.operators.types import ITEM_BYTES
 
-DTYPES = {"int8": 0, "int32": 3, "float16": 6, "float32": 7, "bfloat16": 9}
+DTYPES = {"int8": 0, "int32": 3, "float16": 6, "float32": 7, "bfloat16": 9, "tf32": 11}
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """Numbers of data types and of swizzles in `cuda.h`."""
 EXPECTED = {f"{d} {s}": [n, 0, SWIZZLES[s], 3, 0] for d, n in DTYPES.items() for s in SWIZZLES if s == 0 or d == "float32"}
@@ -22,7 +22,7 @@ COPY = 'extern "C" __global__ void copy(const float *x, float *y, float *w) { y[
 
 def map_of(dtype: str, swizzle: int = 0) -> TensorMap:
     """A box of rows of 16 bytes."""
-    columns = 16 // ITEM_BYTES[dtype]
+    columns = 16 // (ITEM_BYTES | {"tf32": 4})[dtype]
     return TensorMap(0, dtype, (8, columns), (16,), (8, columns), swizzle)
 
 

@@ -63,6 +63,7 @@ KINDS = {"13.0": enum.IntEnum, "13.5": lambda name, members: FastEnumMeta(name, 
 MEMBERS = {
     "CUtensorMapDataType": {
         "DATA_TYPE_UINT8": 0, "DATA_TYPE_INT32": 3, "DATA_TYPE_FLOAT16": 6, "DATA_TYPE_FLOAT32": 7, "DATA_TYPE_BFLOAT16": 9,
+        "DATA_TYPE_TFLOAT32": 11,
     },
     "CUtensorMapInterleave": {"INTERLEAVE_NONE": 0},
     "CUtensorMapSwizzle": {"SWIZZLE_NONE": 0, "SWIZZLE_32B": 1, "SWIZZLE_64B": 2, "SWIZZLE_128B": 3},

@@ -44,6 +44,10 @@ TENSOR = (
     'gemm(m=64, n=48, k=40, dtype="int8")',
     'conv2d(n=1, c=32, h=10, w=12, k=32, r=3, s=3, padding=1, dtype="float16")',
     'conv2d(n=3, c=72, h=9, w=24, k=130, r=3, s=2, padding=1, stride=2, dtype="bfloat16")',
+    'conv2d(n=3, c=72, h=9, w=24, k=130, r=1, s=1, dtype="float16")',
+    'gemm(m=200, n=100, k=256, dtype="int8")',
+    'gemm(m=136, n=75, k=84, dtype="tf32")',
+    'batched_gemm(b=2, m=72, n=40, k=96, dtype="tf32")',
 )
 """Products with tensor-core programs, of which random walks from the start find hardly any."""
 

@@ -51,12 +51,29 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
     _, _, m, n, k = found
     if longest(m) < 16 or longest(n) < 8 or longest(k) < step:
         return (0,)
-    halves = op.dtype in ("float16", "bfloat16") and hw.arch == "sm_90"
-    rows = all(read.tensor.shape[-1] * 2 % 16 == 0 for read in op.reads)
+    if hw.arch != "sm_90" or op.dtype == "tf32x3":
+        return (0, 1)
+    size = ITEM[op.dtype]
     if op.name == "conv2d":
         stride = dict(op.arguments).get("stride", 1)
-        rows = "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
-    return (0, 1, 2) if halves and rows and longest(m) >= 64 and longest(k) >= 64 else (0, 1)
+        rows = size == 2 and "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
+    else:  # B of tf32 and int8 is transposed first, so its own rows may have any length
+        rows = op.axes[k].extent * size % 16 == 0 and (size != 2 or op.axes[n].extent * size % 16 == 0)
+    return (0, 1, 2) if rows and longest(m) >= 64 and longest(n) >= across(op) and longest(k) >= 128 // size else (0, 1)
+
+
+def across(op: Operator) -> int:
+    """What the columns of a wgmma are a multiple of."""
+    return 16 if op.dtype == "int8" else 8
+
+
+def in_place(op: Operator) -> bool:
+    """Whether a convolution is a product of its operands as they lie: one element of a window at every pixel, whole 16 bytes."""
+    if op.name != "conv2d" or "g" in names_of(op):
+        return False
+    given = dict(op.arguments)
+    plain = given["r"] == given["s"] == 1 and given.get("stride", 1) == 1 and given.get("padding", 0) == 0
+    return plain and given["h"] * given["w"] % 8 == 0 and given["c"] % 8 == 0
 
 
 def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
@@ -67,14 +84,18 @@ def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
 def fragment(oracle: Oracle, state: State, axis: int) -> int:
     """What a register tile is a multiple of along an axis."""
     _, _, m, n, k = roles(oracle.op)
-    rows = {1: 16, 2: 64}[state.knob("tensor_core")]
-    return {m: rows, n: 8, k: instruction(oracle.op, oracle.hw)}.get(axis, 1)
+    rows, columns = {1: (16, 8), 2: (64, across(oracle.op))}[state.knob("tensor_core")]
+    return {m: rows, n: columns, k: instruction(oracle.op, oracle.hw)}.get(axis, 1)
 
 
 def pixels(oracle: Oracle, state: State, axis: int) -> bool:
-    """Whether one wgmma takes several indices along the axis, as it does along all spatial axes of a convolution but m."""
+    """Whether one wgmma takes several indices along the axis, as it does along all spatial axes of a convolution but m.
+
+    Of a convolution that is a product as it lies, along rows and columns of one image.
+    """
     convolution = oracle.op.name == "conv2d" and state.knob("tensor_core") == 2
-    return convolution and axis in oracle.spatial and axis != roles(oracle.op)[2]
+    images = in_place(oracle.op) and names_of(oracle.op)[axis] == "n"
+    return convolution and axis in oracle.spatial and axis != roles(oracle.op)[2] and not images
 
 
 def instructions(oracle: Oracle, state: State) -> int:
@@ -89,15 +110,20 @@ def instructions(oracle: Oracle, state: State) -> int:
 
 
 def shared_bytes(oracle: Oracle, state: State) -> int:
-    """Tiles of A (rows along k) and B (rows along n), as many as there are stages; wgmma: B in panels of 128 bytes."""
+    """Tiles of A (rows along k) and B (rows along n), as many as there are stages; wgmma: B in panels of 128 bytes.
+
+    Pixels of a convolution, and B of other than 16 bits, are rows along k for wgmma, like A.
+    """
     a, b, m, n, k = roles(oracle.op)
     size, total = ITEM[oracle.op.dtype], 0
     for read, row in ((oracle.op.reads[a], k), (oracle.op.reads[b], n)):
         count = math.prod(t for axis, t in enumerate(state.tiles[1]) if oracle.depends(read, axis))
         rows = count // state.tiles[1][row]
-        if state.knob("tensor_core") == 2 and row == n and oracle.op.name != "conv2d":
-            workers = state.tiles[1][n] // state.tiles[0][n]
-            total += workers * math.ceil(state.tiles[0][n] * size / 128) * 128 * state.tiles[1][k] + 8
+        lies = oracle.op.name != "conv2d" or in_place(oracle.op)
+        if state.knob("tensor_core") == 2 and row == n and size == 2 and lies:
+            columns = [axis for axis in oracle.spatial if axis == n or pixels(oracle, state, axis)]
+            own, together = (math.prod(state.tiles[level][axis] for axis in columns) for level in (0, 1))
+            total += together // own * math.ceil(own * size / 128) * 128 * state.tiles[1][k] + 8
         elif state.knob("tensor_core") == 2:
             total += math.ceil(count * size / 1024) * 1024 + 8
         else:
@@ -130,4 +156,4 @@ def accepts(oracle: Oracle, state: State) -> bool:
         state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k) and not pixels(oracle, state, axis)
     )
     columns = math.prod(state.tiles[0][axis] for axis in oracle.spatial if axis != m)
-    return alone and columns <= 256 and state.tiles[1][k] * 2 == 128 and oracle.registers(state) <= 240
+    return alone and columns <= 256 and state.tiles[1][k] * ITEM[oracle.op.dtype] == 128 and oracle.registers(state) <= 240

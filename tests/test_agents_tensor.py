@@ -12,7 +12,7 @@ from gensor_gym.graph import resources
 from gensor_gym.graph.layout import slot_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import WGMMA_COLUMNS, starts
-from gensor_gym.graph.structure import matrix_axes, tensor_core_choices
+from gensor_gym.graph.structure import column_step, matrix_axes, tensor_core_choices
 from tests.graph_walks import TENSOR, climbed, graph_of, tensor_start, walk
 from tests.oracle import Oracle
 
@@ -31,7 +31,7 @@ def test_walks_begin_at_every_kind_of_program(operator: str) -> None:
     assert found[kinds.index((1, 0))] == tensor_start(graph)
 
 
-@pytest.mark.parametrize("operator", ["gemm(m=512, n=512, k=512, dtype=\"bfloat16\")", TENSOR[1], TENSOR[4]])
+@pytest.mark.parametrize("operator", ["gemm(m=512, n=512, k=512, dtype=\"bfloat16\")", TENSOR[1], *TENSOR[4:]])
 def test_the_first_wgmma_program_is_reached_by_legal_moves(operator: str) -> None:
     graph = graph_of(operator, "h200", "extended")
     goal = Schedule(starts(graph.tables, graph.initial().row)[-1])
@@ -42,17 +42,21 @@ def test_the_first_wgmma_program_is_reached_by_legal_moves(operator: str) -> Non
     columns = [slot for slot in (4, 3, 2, 1) if goal.tile[0][slot] > 1 and slot != m]
     for slot in (m, k):
         schedule = climbed(graph, schedule, f"tile[{slot}]", lambda s, at=slot: s.tile[0][at] == goal.tile[0][at])
+    n, step = slot_of(roles.n, len(graph.operator.spatial)), column_step(graph.operator)
+    schedule = climbed(graph, schedule, f"tile[{n}]", lambda s: s.tile[0][n] % step == 0)
     schedule = climbed(graph, schedule, "raise[tensor_core]", lambda s: s.knob("tensor_core") == 2)
     for slot in columns:
         schedule = climbed(graph, schedule, f"tile[{slot}]", lambda s, at=slot: s.tile[0][at] == goal.tile[0][at])
     assert schedule == goal
 
 
-def test_masks_among_wgmma_convolutions_are_the_oracles() -> None:
-    """Pixels of several rows and images in a tile, several consumers, clusters."""
-    graph = graph_of(TENSOR[4], "h200", "extended")
+@pytest.mark.parametrize("operator", TENSOR[4:])
+def test_masks_among_wgmma_programs_are_the_oracles(operator: str) -> None:
+    """Pixels of several rows and images in a tile, columns of a transposed B, several consumers, clusters."""
+    graph = graph_of(operator, "h200", "extended")
     rng, oracle, ints, cores = np.random.default_rng(6), Oracle(graph.operator, graph.hardware, "extended"), graph.tables.ints, []
-    for row in starts(graph.tables, graph.initial().row)[-3:]:
+    begins = [row for row in starts(graph.tables, graph.initial().row) if Schedule(row).knob("tensor_core") == 2]
+    for row in begins * (3 // len(begins)):
         for schedule in list(walk(graph, rng, 30, Schedule(row)))[::2]:
             state = oracle.read(schedule)
             cores.append(state.knob("tensor_core"))

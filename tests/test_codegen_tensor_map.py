@@ -62,6 +62,15 @@ def test_maps_are_part_of_the_digest() -> None:
     assert len({KERNEL.digest, other.digest, replace(KERNEL, maps=()).digest}) == 3
 
 
+def test_a_map_of_tf32_has_floats_of_the_driver_s_type_for_it(driver: Driver) -> None:
+    """Four bytes an element."""
+    argument = types.SimpleNamespace(data=types.SimpleNamespace(ptr=4096))
+    (given, _) = tensor_map.with_maps([replace(MAP, dtype="tf32")], [argument])
+    assert driver.of(given).kind == "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32"
+    with pytest.raises(ValueError, match="rows of 132 bytes"):
+        replace(MAP, dtype="tf32", box=(8, 33))
+
+
 def test_steps_and_offset_reach_the_driver(driver: Driver) -> None:
     """The driver's box is what it goes over, its address that of the array within the argument."""
     argument = types.SimpleNamespace(data=types.SimpleNamespace(ptr=4096))

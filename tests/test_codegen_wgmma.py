@@ -18,7 +18,7 @@ from gensor_gym.measure.emulator import EmulatedKernels
 from gensor_gym.measure.requests import Built
 from gensor_gym.operators.types import Operator
 from tests.cuda_schedules import make_schedule
-from tests.wgmma_kernels import TINY, check_caught, faults, faults_of, gemm, legal_kernels, wgmma_kernel
+from tests.wgmma_kernels import TINY, assert_compiles_well, check_caught, faults, faults_of, gemm, legal_kernels, wgmma_kernel
 
 CASES = {
     "one consumer": [
@@ -159,7 +159,9 @@ def test_maps_that_do_not_fit_the_tensor_are_caught() -> None:
         (gemm(64, 64, 64), "a100", r"on a100 takes \(0, 1\)"),
         (gemm(64, 64, 68), "h200", r"takes \(0, 1\)"),
         (gemm(64, 68, 64), "h200", r"takes \(0, 1\)"),
-        (operators.gemm(128, 128, 128, dtype="int8"), "h200", r"takes \(0, 1\)"),
+        (operators.gemm(128, 128, 120, dtype="int8"), "h200", r"takes \(0, 1\)"),
+        (operators.gemm(128, 8, 128, dtype="int8"), "h200", r"takes \(0, 1\)"),
+        (operators.gemm(128, 128, 126, dtype="tf32"), "h200", r"takes \(0, 1\)"),
     ],
 )
 def test_operators_that_wgmma_cannot_take_are_refused(op: Operator, hw: str, words: str) -> None:
@@ -193,6 +195,13 @@ def test_legal_schedules_are_right() -> None:
     small = operators.batched_gemm(2, 192, 136, 200, dtype="float16").with_epilogue("bias", "relu")
     assert faults(legal_kernels(small, 5, rng)) == []
     assert len(legal_kernels(gemm(2048, 2048, 2048), 40, rng)) == 40
+
+
+def test_parts_of_a_sum_are_stored_as_they_lie() -> None:
+    """Four lanes with two numbers of 4 bytes fill a sector; numbers of 2 bytes are swapped between lanes first."""
+    split, whole = (wgmma_kernel(gemm(64, 64, 192), [64, 64], [64, 64], stages=2, split_k=parts) for parts in (2, 1))
+    assert "__shfl" not in split.source and "float2{run[0], run[1]}" in split.source
+    assert "__shfl" in whole.source and "uint2{pack_bfloat16" in whole.source
 
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
@@ -278,6 +287,37 @@ def test_nvrtc_takes_legal_schedules() -> None:
         assert compiled.cubin[:4] == b"\x7fELF"
         assert "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
         assert compiled.spill_bytes == 0
+
+
+ODD = gemm(1024, 512, 448, "float16", "bias", "relu")
+"""Seven steps, of which two, four and .. parts have different numbers."""
+PARTS = {
+    "one consumer": wgmma_kernel(ODD, [64, 80], [64, 80], stages=1, split_k=2, raster=4),
+    "two stages": wgmma_kernel(ODD, [64, 128], [128, 128], stages=2, split_k=4),
+    "256 columns": wgmma_kernel(ODD, [64, 256], [128, 256], stages=4, split_k=2, cluster=2, raster=2),
+    "three blocks of rows": wgmma_kernel(ODD, [192, 128], [192, 128], stages=1, split_k=4, cluster=2),
+    "persistent": wgmma_kernel(ODD, [64, 64], [64, 128], TINY, stages=4, split_k=4, persistent=1, raster=4),
+    "persistent cluster": wgmma_kernel(ODD, [64, 128], [128, 128], TINY, stages=5, split_k=2, persistent=1, cluster=2),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", PARTS)
+def test_no_split_of_a_reduction_is_serialised(name: str) -> None:
+    """Parts of different length, of which only the device knows how long they are."""
+    assert_compiles_well(PARTS[name])
+
+
+@needs_nvrtc
+def test_an_unrolled_loop_over_a_part_would_be_serialised() -> None:
+    """Where lanes select sums to swap before they store them, as they do for outputs of 2 bytes."""
+    kernel, rolled = PARTS["one consumer"], "#pragma unroll 1\n"
+    swapped = "{lane % 2 ? sums[0] : sums[1], __shfl_xor_sync(0xffffffffu, lane % 2 ? sums[1] : sums[0], 1)}"
+    source = kernel.source.replace("{sums[0], sums[1]}", swapped)
+    assert source != kernel.source and source.count(rolled) == 2
+    assert nvrtc.compile_cubin(replace(kernel, source=source), cache=False).loss == ""
+    unrolled = replace(kernel, source=source.replace(rolled, "\n"))
+    assert set(nvrtc.compile_cubin(unrolled, cache=False).warnings) & {"C7514", "C7520"}
 
 
 def test_generate_takes_the_schedule_of_a_search() -> None:

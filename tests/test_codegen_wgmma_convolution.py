@@ -60,7 +60,7 @@ CASES = {
     "clusters": [
         conv_kernel(conv(1, 60, 9, 13, 72, 3, 3, padding=1), [1, 64, 2, 16], [1, 64, 2, 16], stages=2, cluster=2),
         conv_kernel(conv(2, 64, 6, 20, 136, 1, 3, "residual", dilation=2), [2, 64, 2, 8], [2, 64, 2, 16], stages=4, cluster=2),
-        conv_kernel(conv(1, 64, 3, 8, 130, 1, 1), [1, 64, 1, 8], [1, 64, 1, 8], stages=1, cluster=2),  # one box for two blocks
+        conv_kernel(conv(1, 60, 3, 8, 130, 1, 1), [1, 64, 1, 8], [1, 64, 1, 8], stages=1, cluster=2),  # one box for two blocks
     ],
 }  # fmt: skip
 

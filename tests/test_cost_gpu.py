@@ -90,6 +90,29 @@ def test_the_layout_of_a_convolution_is_charged() -> None:
         assert terms[LAUNCH_TERM] == pytest.approx(2 * on.hardware.launch_overhead + moved / rate)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "n", "tile", "level", "share"),
+    [("tf32", 4096, (8, 32), "dram", 2), ("tf32", 1024, (8, 32), "l2", 2), ("int8", 4096, (32, 128), "l2", 0.5)],
+)
+def test_the_transposition_of_b_is_charged_and_the_rate_is_the_types(
+    dtype: str, n: int, tile: tuple[int, int], level: str, share: float
+) -> None:
+    """A second launch, and B read and written; tf32 at half, int8 at twice the rate of 16 bits."""
+    terms = {}
+    for kind, (chunk, step) in ((dtype, tile), ("float16", (16, 64))):
+        op = operators.gemm(n, n, n, dtype=kind)
+        on = ConstructionGraph(op, "h100", space="extended")
+        schedule = make_schedule(op, [64, 256, chunk], [128, 256, step], tensor_core=2, stages=4)
+        assert on.is_legal(schedule)
+        terms[kind] = on.terms(schedule)
+    assert terms[dtype]["arithmetic"] == pytest.approx(share * terms["float16"]["arithmetic"], rel=1e-3)
+    moved = 2 * operators.gemm(n, n, n, dtype=dtype).inputs[1].nbytes
+    rate = next(m.bandwidth for m in hardware.get("h100").memory if m.name == level)
+    launch = hardware.get("h100").launch_overhead
+    assert terms["float16"]["launch"] == pytest.approx(launch)
+    assert terms[dtype]["launch"] == pytest.approx(2 * launch + moved / rate)
+
+
 def test_clusters_are_whole() -> None:
     """Three tiles along m and two along n are six blocks, in pairs eight."""
     on = ConstructionGraph('gemm(m=300, n=512, k=512, dtype="float16")', "h100", space="extended")

@@ -85,8 +85,8 @@ def test_masks_are_the_definition_where_every_limit_binds(operator: str, machine
 def test_masks_are_the_definition_on_tensor_cores(operator: str, machine: str) -> None:
     rng = np.random.default_rng(24)
     graph = graph_of(operator, machine, "extended")
-    if "bfloat16" in operator and machine == "t4":
-        assert tensor_core_choices(graph.operator, graph.hardware) == (0,)  # Turing has no bfloat16
+    if graph.operator.dtype in ("bfloat16", "tf32") and machine == "t4":
+        assert tensor_core_choices(graph.operator, graph.hardware) == (0,)  # Turing has neither
         return
     assert refused(graph, rng, tensor_start(graph)) > 0
 

@@ -40,7 +40,16 @@ def test_roles_of_axes(operator: str, roles: MatrixAxes | None) -> None:
         ("gemm(m=64, n=64, k=64)", {"h200": (0,), "a100": (0,), "t4": (0,)}),
         ('gemm(m=64, n=64, k=64, dtype="float16")', {"h200": (0, 1, 2), "a100": (0, 1), "t4": (0, 1), "v100": (0,)}),
         ('gemm(m=64, n=64, k=64, dtype="bfloat16")', {"h200": (0, 1, 2), "a100": (0, 1), "t4": (0,)}),
-        ('gemm(m=64, n=64, k=64, dtype="int8")', {"h200": (0, 1), "t4": (0, 1), "host": (0,)}),
+        ('gemm(m=64, n=64, k=64, dtype="int8")', {"h200": (0, 1), "t4": (0, 1), "host": (0,)}),  # a step is 128 of them
+        ('gemm(m=64, n=61, k=128, dtype="int8")', {"h200": (0, 1, 2), "a100": (0, 1), "t4": (0, 1), "host": (0,)}),
+        ('gemm(m=64, n=61, k=136, dtype="int8")', {"h200": (0, 1)}),  # rows of A of 136 bytes have no tensor map
+        ('gemm(m=64, n=8, k=128, dtype="int8")', {"h200": (0, 1)}),
+        ('gemm(m=64, n=7, k=32, dtype="tf32")', {"h200": (0, 1, 2), "a100": (0, 1), "t4": (0,)}),
+        ('gemm(m=64, n=64, k=30, dtype="tf32")', {"h200": (0, 1)}),
+        ('gemm(m=64, n=64, k=64, dtype="tf32x3")', {"h200": (0, 1)}),
+        ('batched_gemm(b=3, m=64, n=9, k=36, dtype="tf32")', {"h200": (0, 1, 2)}),
+        ('conv2d(n=2, c=64, h=14, w=14, k=64, r=3, s=3, dtype="tf32")', {"h200": (0, 1)}),
+        ('conv2d(n=2, c=128, h=14, w=14, k=64, r=3, s=3, dtype="int8")', {"h200": (0, 1)}),
         ('gemm(m=64, n=60, k=64, dtype="float16")', {"h200": (0, 1)}),  # rows of B of 120 bytes have no tensor map
         ('gemm(m=8, n=64, k=64, dtype="float16")', {"h200": (0,)}),
         ('gemm(m=64, n=64, k=24, dtype="int8")', {"h200": (0,), "t4": (0, 1)}),
@@ -55,6 +64,8 @@ def test_choices_of_tensor_cores(operator: str, choices: dict[str, tuple[int, ..
 
 def test_an_instruction_that_is_not_there_is_refused() -> None:
     op = operators.parse('gemm(m=64, n=64, k=64, dtype="bfloat16")')
+    for dtype, depth in (("tf32", 8), ("int8", 32)):
+        assert instruction_k(operators.gemm(128, 128, 128, dtype=dtype), hardware.get("h200"), 2) == depth
     assert instruction_k(op, hardware.get("h200"), 2) == 16
     for machine, value in (("t4", 1), ("a100", 2), ("h200", 0)):
         with pytest.raises(ValueError, match=f"tensor_core={value}"):
@@ -66,7 +77,7 @@ def test_an_instruction_that_is_not_there_is_refused() -> None:
 def test_masks_and_resources_are_the_oracles(operator: str, machine: str) -> None:
     graph = graph_of(operator, machine, "extended")
     if tensor_core_choices(graph.operator, graph.hardware) == (0,):
-        assert "bfloat16" in operator and machine == "t4"
+        assert graph.operator.dtype in ("bfloat16", "tf32") and machine == "t4"
         return
     rng, oracle, ints = np.random.default_rng(31), Oracle(graph.operator, graph.hardware, "extended"), graph.tables.ints
     cores = set()

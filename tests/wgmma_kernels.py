@@ -15,6 +15,7 @@ from gensor_gym.codegen.program import lower
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
+from gensor_gym.graph.structure import column_step
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.emulator import EmulatedKernels, EmulatorError
 from gensor_gym.measure.expectation import decode, make_draws
@@ -26,10 +27,14 @@ TINY = replace(H200, name="tiny", units=1)
 """So few multiprocessors that persistent blocks have several tiles each."""
 
 
+DEPTHS = {"float32": (8, 32), "float16": (16, 64), "bfloat16": (16, 64), "tf32": (8, 32), "int8": (32, 128)}
+"""Elements of the reduction in one instruction and in a step of 128 bytes, by data type (of float32 there is none)."""
+
+
 def wgmma_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
-    """The kernel of a consumer's tile and a block tile of m and n; a batch one by one, 64 points of the reduction."""
-    batch = [1] * (len(op.axes) - 3)
-    schedule = make_schedule(op, [*batch, *tile, 16], [*batch, *block, 64], tensor_core=2, **knobs)
+    """The kernel of a consumer's tile and a block tile of m and n; a batch one by one, 128 bytes of the reduction."""
+    batch, (chunk, step) = [1] * (len(op.axes) - 3), DEPTHS[op.dtype]
+    schedule = make_schedule(op, [*batch, *tile, chunk], [*batch, *block, step], tensor_core=2, **knobs)
     return generate_cuda(lower(op, schedule, hw))
 
 
@@ -60,25 +65,26 @@ def check_caught(program: EmulatedKernels, number: int, words: str) -> None:
 
 
 def gemm(m: int, n: int, k: int, dtype: str = "bfloat16", *stages: str) -> Operator:
-    """A 16-bit product with an epilogue."""
+    """A product with an epilogue."""
     return operators.gemm(m, n, k, dtype=dtype).with_epilogue(*stages)
 
 
 def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: int = 1) -> list[Kernel]:
     """Kernels of random schedules that the rules of the graph let pass; all of these can be generated."""
     graph, kernels = ConstructionGraph(op, H200, space="extended"), []
+    across, (chunk, step) = column_step(op), DEPTHS[op.dtype]
     while len(kernels) < count:
-        rows, columns = 64 * int(rng.integers(1, 4)), 8 * int(rng.integers(1, 33))
-        across = [int(n) for n in rng.choice([1, 1, 2, 3], 2)]
+        rows, columns = 64 * int(rng.integers(1, 4)), across * int(rng.integers(1, 256 // across + 1))
+        workers = [int(n) for n in rng.choice([1, 1, 2, 3], 2)]
         knobs = {name: int(rng.choice(KNOBS[KNOB_INDEX[name]].values)) for name in ("stages", "raster", "split_k", "persistent")}
         knobs["cluster"] = cluster
         batch = [1] * (len(op.axes) - 3)
-        tiles = [*batch, rows, columns, 16], [*batch, rows * across[0], columns * across[1], 64]
+        tiles = [*batch, rows, columns, chunk], [*batch, rows * workers[0], columns * workers[1], step]
         schedule = make_schedule(op, *tiles, tensor_core=2, **knobs)
         if graph.is_legal(schedule):
             kernel = generate(op, schedule, H200)
-            assert kernel.launches[0].shared_bytes == shared_bytes_of(schedule.row, graph.tables.ints)
-            assert kernel.launches[0].block[0] == threads_of(schedule.row, graph.tables.ints)
+            assert kernel.main.shared_bytes == shared_bytes_of(schedule.row, graph.tables.ints)
+            assert kernel.main.block[0] == threads_of(schedule.row, graph.tables.ints)
             kernels.append(kernel)
     return kernels
 

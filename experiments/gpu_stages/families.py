@@ -38,6 +38,12 @@ WARP_GROUPS = (
     "batched_gemm(b=4, m=256, n=256, k=1024, dtype='float16')", "gemm(m=256, n=256, k=512, dtype='tf32')",
     "conv2d(n=2, c=128, h=28, w=28, k=128, r=3, s=3, padding=1, dtype='float16')",
     "conv2d(n=4, c=256, h=14, w=14, k=64, r=1, s=1, dtype='bfloat16')",
+    "gemm(m=200, n=133, k=108, dtype='tf32')+bias+relu", "gemm(m=1024, n=512, k=448, dtype='tf32')+residual",
+    "batched_gemm(b=3, m=130, n=72, k=100, dtype='tf32')", "batched_gemm(b=5, m=72, n=134, k=272, dtype='int8')+bias",
+    "gemm(m=200, n=133, k=400, dtype='int8')+bias+relu", "gemm(m=1024, n=512, k=1040, dtype='int8')+residual",
+    "conv2d(n=3, c=136, h=12, w=14, k=200, r=1, s=1, dtype='float16')+bias+residual",
+    "conv2d(n=4, c=256, h=28, w=28, k=64, r=1, s=1, dtype='bfloat16')",
+    "gemm(m=200, n=264, k=1000, dtype='float16')+bias",
 )  # fmt: skip
 """Operators whose rows TMA can copy and whose reductions are long: programs by wgmma, in clusters and with split_k."""
 

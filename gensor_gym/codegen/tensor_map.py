@@ -24,7 +24,9 @@ MAX_BOX = 256
 UNIT = 16
 """Bytes that row pitches and the rows of a box are multiples of."""
 
-_TYPES = {"float32": "FLOAT32", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "UINT8", "int32": "INT32"}
+_TYPES = {
+    "float32": "FLOAT32", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "UINT8", "int32": "INT32", "tf32": "TFLOAT32",
+}  # fmt: skip
 
 
 class TensorMapError(RuntimeError):
@@ -40,6 +42,9 @@ class TensorMap:
     one that a box takes to the next (empty: 1 everywhere; never along the innermost dimension). `swizzle` is the length in
     bytes of rows whose 16-byte units are permuted (0: none). ValueError for what the hardware cannot take (limits of
     `cuTensorMapEncodeTiled`).
+
+    Of type tf32 are float32 elements that are rounded to tf32 on the way: 10 bits of mantissa, what is below means nothing.
+    CUTLASS and Triton let TMA round so, which nobody documents to the last bit; `tests/test_gpu_tf32_map.py` asks a device.
     """
 
     argument: int
@@ -50,6 +55,11 @@ class TensorMap:
     swizzle: int = 128
     offset: int = 0
     steps: tuple[int, ...] = ()  # [R] or empty
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element."""
+        return 4 if self.dtype == "tf32" else ITEM_BYTES[self.dtype]
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -65,7 +75,7 @@ class TensorMap:
         """Check the limits."""
         if len({len(self.box), len(self.shape), len(self.strides) + 1, len(self.every)}) > 1:
             raise ValueError(f"tensor map of argument {self.argument}: lengths of its fields")
-        row = self.box[-1] * ITEM_BYTES[self.dtype]
+        row = self.box[-1] * self.item
         for broken, words in (
             (not 1 <= len(self.shape) <= 5, f"{len(self.shape)} dimensions: 1 to 5"),
             (self.offset % UNIT or self.offset < 0, f"offset {self.offset}: multiples of {UNIT} bytes"),

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from gensor_gym.codegen.cuda_kernel import assemble, kernel_text, sizes
-from gensor_gym.codegen.cuda_text import Loop, Writer, total
+from gensor_gym.codegen.cuda_text import SCALARS, Loop, Writer, total
 from gensor_gym.codegen.cuda_tiles import write_block_tile
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan, make_convolution_plan
 from gensor_gym.codegen.wgmma_copies import write_copies, write_window
+from gensor_gym.codegen.wgmma_fused import with_fused_columns
 from gensor_gym.codegen.wgmma_layout import layout_kernel
 from gensor_gym.codegen.wgmma_plan import (
     ATOM_BYTES,
@@ -29,16 +31,18 @@ from gensor_gym.codegen.wgmma_plan import (
     WgmmaPlan,
     make_wgmma_plan,
 )
+from gensor_gym.codegen.wgmma_rows import RowsPlan, make_rows_plan
 from gensor_gym.codegen.wgmma_store import first_column, write_pixel_origin, write_store
 from gensor_gym.codegen.wgmma_text import multiply_name, wgmma_functions
-from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, is_laid_out
+from gensor_gym.codegen.wgmma_transpose import transpose_kernel
+from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, is_laid_out, is_transposed
 
 WARPS = WARPGROUP // 32
 
 
 def generate_wgmma(program: Program) -> Kernel:
     """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError says what cannot be generated."""
-    plan = make_convolution_plan(program) if is_laid_out(program.operator) else make_wgmma_plan(program)
+    plan = _plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_descriptors(out, plan)
     _write_barriers(out, plan)
@@ -46,11 +50,22 @@ def generate_wgmma(program: Program) -> Kernel:
         _write_producer(out, plan)
     _write_consumer(out, plan)
     main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan), plan.cluster)
-    functions = wgmma_functions(plan.op.dtype, plan.tile[1], len(plan.maps[0].shape), plan.b_in_rows)
-    if not isinstance(plan, ConvolutionPlan):
-        return assemble(plan, entry, main, functions)
-    layout, launch = layout_kernel(plan, entry)
+    ranks = {len(each.shape) for each in plan.maps}
+    functions = wgmma_functions(plan.op.dtype, plan.tile[1], ranks, plan.b_in_rows)
+    if isinstance(plan, ConvolutionPlan):
+        layout, launch = layout_kernel(plan, entry)
+    elif isinstance(plan, RowsPlan):
+        layout, launch = transpose_kernel(plan, entry)
+    else:
+        return replace(assemble(plan, entry, main, functions), operator=program.operator)
     return assemble(plan, entry, f"{layout}\n{main}", functions, (launch,))
+
+
+def _plan(program: Program) -> WgmmaPlan:
+    """The plan of the operator's kind."""
+    if is_laid_out(program.operator):
+        return make_convolution_plan(program)
+    return make_rows_plan(program) if is_transposed(program.operator) else make_wgmma_plan(with_fused_columns(program))
 
 
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
@@ -60,7 +75,7 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
         "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
         "A_BYTES": (plan.a_bytes, "of a stage, before B"),
         "PANEL_BYTES": (plan.panel_bytes, f"{plan.panel} columns of B"),
-        "B_BYTES": (plan.b_bytes, "of a stage, the pixels of one consumer"),
+        "B_BYTES": (plan.b_bytes, "of a stage, the columns of one consumer"),
         "COLUMNS": (plan.tile[1], "pixels of a consumer"),
         "CONSUMER_WARPS": (plan.num_consumers * WARPS * plan.cluster, "warps that give a stage back"),
         "POINTS": (plan.step // plan.depth, "wgmma along a step"),
@@ -135,7 +150,7 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
     out.line("int stage = 0;")
     out.line("unsigned parity = 0;")
     with _over_work(out, plan):
-        out.line(f"float acc[ROW_BLOCKS][{plan.columns_text} / 2];")
+        out.line(f"{SCALARS[plan.op.accumulator].name} acc[ROW_BLOCKS][{plan.columns_text} / 2];")
         if plan.stages > 1:
             out.line("int before = 0;  // stage of the step before")
         with _over_steps(out, plan):
@@ -163,7 +178,8 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
     out.line(f"const int first_{m} = {total(first)};")
     if isinstance(plan, ConvolutionPlan):
         write_pixel_origin(out, plan)
-    shared = columns > 1 and not plan.b_in_rows  # the pixels' origin says where a consumer of a convolution begins
+    # Where a consumer of a convolution begins says the pixels' origin.
+    shared = columns > 1 and not isinstance(plan, ConvolutionPlan)
     first = [(1, f"consumer_{n} * REG_{n.upper()}" if shared else "0"), (1, first_column(plan))]
     out.line(f"const int first_{n} = {total(first)};")
     a = [(1, "tiles"), (1, f"consumer_{m} * {plan.tile[0] * SWIZZLE_BYTES}" if rows > 1 else "0")]
@@ -231,8 +247,14 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
 
 @contextmanager
 def _over_steps(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """The steps of the reduction, of this slice where there are several."""
+    """The steps of the reduction, of this slice where there are several.
+
+    A slice has at least one step, but how many only the device knows. NVRTC would unroll such a loop and give the steps that
+    are left a loop of their own. Where more than stores reads the sums behind it, the assembler then lets wgmma instructions
+    wait for each other (C7514, C7520).
+    """
     if plan.slices > 1:
+        out.line("#pragma unroll 1")
         head = "for (int step = first_step; step < last_step; ++step)"
     else:
         head = "for (int step = 0; step < STEPS; ++step)" if plan.steps > 1 else ""

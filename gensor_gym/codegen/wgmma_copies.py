@@ -10,45 +10,52 @@ from gensor_gym.codegen.cuda_index import along, origin
 from gensor_gym.codegen.cuda_text import Writer, remainder, total
 from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan
 from gensor_gym.codegen.wgmma_plan import WgmmaPlan
+from gensor_gym.codegen.wgmma_rows import RowsPlan
 from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.operators.types import Access
 
 
 def write_copies(out: Writer, plan: WgmmaPlan) -> None:
     """Copies of one stage."""
     if isinstance(plan, ConvolutionPlan):
         _write_weights(out, plan)
-        _write_pixels(out, plan)
+        _write_boxes(out, plan, list(_boxes(plan)))
     else:
         _write_products(out, plan)
 
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Of a gemm: A in boxes of rows, B panel by panel."""
+    """Of a gemm: A in boxes of rows, B panel by panel, or in boxes of rows as well."""
     a, b = plan.mapped
-    m, n, batch = _origins(plan)
-    load = f"load_box_{len(plan.maps[0].shape)}d"
+    m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
+    batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
+    load_a, load_b = (f"load_box_{len(each.shape)}d" for each in plan.maps)
     step = f"step * STEP_{plan.names[plan.roles.k].upper()}" if plan.steps > 1 else "0"
     for row in range(0, plan.block[plan.roles.m], plan.box_rows):
-        place = ", ".join([step, total([(1, m)], row), *batch])
-        out.line(f"{load}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
-    copy, to_all, first, share = load, "", step, "b_tile"
+        place = ", ".join([step, total([(1, m)], row), *batch_a])
+        out.line(f"{load_a}({total([(1, 'a_tile')], row * SWIZZLE_BYTES)}, {a}_map, ready, {place});")
+    if isinstance(plan, RowsPlan):
+        places = ((c, ", ".join([step, total([(1, n)], c), *batch_b])) for c in range(0, plan.columns, plan.box_columns))
+        _write_boxes(out, plan, [(total([(1, "b_tile")], c * SWIZZLE_BYTES), place) for c, place in places])
+        return
+    copy, to_all, first, share = load_b, "", step, "b_tile"
     if plan.cluster > 1:
-        copy, to_all, first, share = f"multicast_box_{len(plan.maps[0].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
+        copy, to_all, first, share = f"multicast_box_{len(plan.maps[1].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
         k = plan.names[plan.roles.k].upper()
         out.line(f"const int b_row = {total([(1, step), (1, f'rank * (STEP_{k} / CLUSTER)')])};  // of this block's share")
         out.line("const unsigned b_share = b_tile + rank * (PANEL_BYTES / CLUSTER);")
     for consumer in range(plan.consumers[1]):
         for panel in range(plan.panels):
             number, column = consumer * plan.panels + panel, consumer * plan.tile[1] + panel * plan.panel
-            place = ", ".join([total([(1, n)], column), first, *batch])
+            place = ", ".join([total([(1, n)], column), first, *batch_b])
             to = f"{share} + {number} * PANEL_BYTES" if number else share
             out.line(f"{copy}({to}, {b}_map, ready, {to_all}{place});")
 
 
-def _origins(plan: WgmmaPlan) -> tuple[str, str, list[str]]:
-    """First row, first column and, in a batch, matrix of the block tile."""
-    batch = [origin(plan, a) for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
-    return origin(plan, plan.roles.m), origin(plan, plan.roles.n), batch
+def _batch(plan: WgmmaPlan, read: Access) -> list[str]:
+    """In a batch, the matrix of an operand that the block tile is of; nothing where all share it."""
+    origins = [origin(plan, a) for a in range(len(plan.op.axes))]
+    return [along(read, d, origins) for d in reversed(range(len(read.view) - 2))]
 
 
 def write_window(out: Writer, plan: ConvolutionPlan) -> None:
@@ -72,17 +79,17 @@ def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
         out.line(f"load_box_4d({to}, {plan.mapped[0]}_map, ready, {place});")
 
 
-def _write_pixels(out: Writer, plan: ConvolutionPlan) -> None:
-    """The pixels of all consumers at one element of the window, box by box; blocks of a cluster take them in turn."""
-    name, boxes = plan.mapped[1], list(_boxes(plan))
+def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> None:
+    """Rows of k of B for all consumers, box by box: where each goes and begins; blocks of a cluster take them in turn."""
+    name, rank_of_box = plan.mapped[1], f"box_{len(plan.maps[1].shape)}d"
     if plan.cluster == 1:
         for to, place in boxes:
-            out.line(f"load_box_4d({to}, {name}_map, ready, {place});")
+            out.line(f"load_{rank_of_box}({to}, {name}_map, ready, {place});")
         return
     for rank in range(min(plan.cluster, len(boxes))):
         with out.block(f"if (rank == {rank})"):
             for to, place in boxes[rank :: plan.cluster]:
-                out.line(f"multicast_box_4d({to}, {name}_map, ready, EVERY_BLOCK, {place});")
+                out.line(f"multicast_{rank_of_box}({to}, {name}_map, ready, EVERY_BLOCK, {place});")
 
 
 def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:

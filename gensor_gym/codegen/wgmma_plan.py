@@ -9,7 +9,15 @@ from functools import cached_property
 from gensor_gym.codegen.cuda_plan import Plan, check_program
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.tensor_map import MAX_BOX, TensorMap
-from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
+from gensor_gym.graph.structure import (
+    SWIZZLE_BYTES,
+    WGMMA_ROWS,
+    MatrixAxes,
+    column_step,
+    instruction_k,
+    matrix_axes,
+    tensor_core_choices,
+)
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 WARPGROUP = 128
@@ -198,7 +206,7 @@ class WgmmaPlan(Plan):
 
     def _map(self, read: Access, box: tuple[int, int]) -> TensorMap:
         """Boxes of the last two dimensions of an operand, one matrix of a batch at a time."""
-        shape, dtype = read.tensor.shape, read.tensor.dtype
+        shape, dtype = read.view, read.tensor.dtype
         pitches = tuple(self.item * math.prod(shape[d + 1 :]) for d in range(len(shape) - 1))
         lengths = (1,) * (len(shape) - 2) + box
         return TensorMap(self.op.inputs.index(read.tensor), dtype, shape, pitches, lengths, SWIZZLE_BYTES)
@@ -213,11 +221,11 @@ def check_wgmma(plan: WgmmaPlan) -> None:
         raise ValueError(f"knob tensor_core=2: {op} on {hw.name} takes {choices}")
     if program.knob("reduce_threads") != 1:
         raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
-    roles, (rows, columns) = plan.roles, plan.tile
+    roles, (rows, columns), across = plan.roles, plan.tile, column_step(op)
     require(plan, (
         (max(program.vthread) > 1, f"virtual threads {program.vthread}: 1 on every axis"),
         (rows % WGMMA_ROWS, f"{rows} rows of a consumer: multiples of {WGMMA_ROWS}"),
-        (columns % 8 or columns > 256, f"{columns} columns of a consumer: 8 to 256, in eights"),
+        (columns % across or columns > 256, f"{columns} columns of a consumer: multiples of {across} up to 256"),
         (plan.step != plan.panel, f"steps of {plan.step} along the reduction: {plan.panel}, one swizzled row"),
         (plan.register[roles.k] % plan.depth, f"chunks of {plan.register[roles.k]}: multiples of {plan.depth}"),
         (program.grid[roles.m] < plan.cluster, f"{program.grid[roles.m]} tiles along m: a cluster takes {plan.cluster}"),
@@ -234,9 +242,14 @@ def require(plan: WgmmaPlan, faults: tuple[tuple[object, str], ...]) -> None:
 
 
 def make_wgmma_plan(program: Program) -> WgmmaPlan:
-    """The plan of a gemm or batched_gemm with tensor_core=2; ValueError names what cannot be generated."""
+    """The plan of a product with tensor_core=2 whose operands are read as they lie; ValueError names what cannot be generated."""
     plan = WgmmaPlan(program)
     check_wgmma(plan)
+    check_batch(plan)
+    return plan
+
+
+def check_batch(plan: WgmmaPlan) -> None:
+    """ValueError where a block tile has several matrices of a batch."""
     others = [a for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
     require(plan, ((any(plan.block[a] != 1 for a in others), f"block tile {plan.block}: one matrix of a batch"),))
-    return plan

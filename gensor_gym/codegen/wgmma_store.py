@@ -1,7 +1,8 @@
 """Text of the end of a wgmma kernel: epilogue and stores from registers.
 
-A thread holds pairs of neighbouring columns, one of every 8. Where the consumer's columns are 16s, lanes swap pairs with
-their neighbour first, so that each has four columns in a row, and four lanes 32 bytes of the output: a whole sector.
+A thread holds pairs of neighbouring columns, one of every 8, and four lanes eight columns. Of 4-byte elements these are a
+whole sector, 32 bytes. Of 2-byte elements a sector has 16 columns: where the consumer's columns are 16s, lanes swap pairs
+with their neighbour first, so that each has four columns in a row.
 Columns of a convolution are pixels of several rows and images. A tile has whole eights of a row, so neighbours stay
 together; they are stored together as far as the row's length is a multiple of them.
 """
@@ -12,7 +13,7 @@ import math
 
 from gensor_gym.codegen.cuda_index import flat, origin
 from gensor_gym.codegen.cuda_map import apply_stage
-from gensor_gym.codegen.cuda_text import Loop, Writer, narrowed, remainder, total, widened
+from gensor_gym.codegen.cuda_text import HALVES, SCALARS, Loop, Writer, narrowed, remainder, total, widened
 from gensor_gym.codegen.wgmma_convolution import ConvolutionPlan
 from gensor_gym.codegen.wgmma_plan import WgmmaPlan
 from gensor_gym.graph.structure import WGMMA_ROWS
@@ -20,8 +21,8 @@ from gensor_gym.operators.types import Access
 
 
 def run_length(plan: WgmmaPlan) -> int:
-    """Neighbours along n that a thread stores together."""
-    return 4 if plan.tile[1] % 16 == 0 else 2
+    """Neighbours along n that a thread stores together: four of 2 bytes, two of the 4 bytes that parts of a sum have."""
+    return 4 if plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES else 2
 
 
 def first_column(plan: WgmmaPlan) -> str:
@@ -51,8 +52,8 @@ def write_store(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS} + half * 8;")
         with out.nest([Loop("group", f"{plan.columns_text} / {4 * length}")]):
             inside = inside + _write_column(out, plan, length, indices)
-            out.line(f"const float *sums = &acc[rows][group * {2 * length} + half * 2];")
-            _write_run(out, length)
+            out.line(f"const {SCALARS[plan.op.accumulator].name} *sums = &acc[rows][group * {2 * length} + half * 2];")
+            _write_run(out, length, SCALARS[plan.op.accumulator].name)
             for first in range(0, length, store_length(plan)):
                 _write_stored(out, plan, first, indices, inside)
 
@@ -103,25 +104,26 @@ def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], 
         _write_finished(out, plan, first, length, place)
 
 
-def _write_run(out: Writer, length: int) -> None:
-    """The neighbours that this thread stores: `run`."""
+def _write_run(out: Writer, length: int, kind: str) -> None:
+    """The neighbours that this thread stores, of C type `kind`: `run`."""
     if length == 2:
-        out.line("float run[2] = {sums[0], sums[1]};")
+        out.line(f"{kind} run[2] = {{sums[0], sums[1]}};")
         return
     for name, index in (("first", 0), ("second", 1)):
         given = f"odd ? sums[{index}] : sums[{4 + index}]"
-        out.line(f"const float {name} = __shfl_xor_sync(0xffffffffu, {given}, 1);")
-    out.line("float run[4] = {odd ? first : sums[0], odd ? second : sums[1], odd ? sums[4] : first, odd ? sums[5] : second};")
+        out.line(f"const {kind} {name} = __shfl_xor_sync(0xffffffffu, {given}, 1);")
+    values = "odd ? first : sums[0], odd ? second : sums[1], odd ? sums[4] : first, odd ? sums[5] : second"
+    out.line(f"{kind} run[4] = {{{values}}};")
 
 
 def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indices: list[str]) -> None:
-    """Apply the epilogue in float32 to `length` neighbours of the run and store them."""
+    """Apply the epilogue, in float32 or int32, to `length` neighbours of the run and store them."""
     op, dtype = plan.op, plan.op.output.dtype
     address = flat(op.write, indices)
     values = [f"run[{first + i}]" for i in range(length)]
     if plan.slices > 1:
         place = total([(op.output.size, "slice"), (1, address)])
-        vector = f"float{length}" if length > 1 else "float"
+        vector = f"{SCALARS[op.accumulator].vector}{length if length > 1 else ''}"
         out.line(f"*reinterpret_cast<{vector} *>(&workspace[{place}]) = {vector}{{{', '.join(values)}}};")
         return
     for stage in op.epilogue:
@@ -130,6 +132,10 @@ def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indic
             out.line(f"{value} = {apply_stage(op, stage.name, value, operand)};  // {stage.name}")
     if length == 1:
         out.line(f"{op.output.name}[{address}] = {narrowed(dtype, values[0])};")
+        return
+    if dtype not in HALVES:
+        vector = f"{SCALARS[dtype].vector}{length}"
+        out.line(f"*reinterpret_cast<{vector} *>(&{op.output.name}[{address}]) = {vector}{{{', '.join(values)}}};")
         return
     pairs = [f"pack_{dtype}({values[i]}, {values[i + 1]})" for i in range(0, length, 2)]
     kind, packed = ("uint2", f"uint2{{{', '.join(pairs)}}}") if length == 4 else ("unsigned", pairs[0])
@@ -142,6 +148,6 @@ def _operands(out: Writer, plan: WgmmaPlan, access: Access, indices: list[str], 
     element = f"{name}[{flat(access, indices)}]"
     if access.axis_strides()[plan.roles.n] == 0 or length == 1:
         return [widened(dtype, element)] * length
-    kind = f"ushort{length}"
+    kind = f"{SCALARS[dtype].vector}{length}"
     out.line(f"const {kind} {name}_run = *reinterpret_cast<const {kind} *>(&{element});")
     return [widened(dtype, f"{name}_run.{part}") for part in "xyzw"[:length]]

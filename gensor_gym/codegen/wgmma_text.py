@@ -5,7 +5,10 @@ The emulator has functions of the same names (`measure/emulator_tma.h`, `measure
 
 from __future__ import annotations
 
-_PTX_TYPES = {"float16": "f16", "bfloat16": "bf16"}
+from collections.abc import Iterable
+
+_SHAPES = {"float16": "k16.f32.f16.f16", "bfloat16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32", "int8": "k32.s32.s8.s8"}
+"""Depth and types of the instruction, by the operator's data type."""
 _HEAD = "__device__ __forceinline__"
 
 FUNCTIONS: dict[str, str] = {
@@ -153,28 +156,32 @@ def multiply_name(dtype: str, b_in_rows: bool) -> str:
 
 
 def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
-    """The multiply-add of a warpgroup with so many columns, B in rows of k or of n."""
-    elements, kind = columns // 2, _PTX_TYPES[dtype]
+    """The multiply-add of a warpgroup with so many columns, B in rows of k or (of 16-bit elements) of n."""
+    elements, shape = columns // 2, _SHAPES[dtype]
+    depth, kind = shape.partition(".")[0][1:], "int" if dtype == "int8" else "float"
     rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
     registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
-    outputs = ",\n        ".join(", ".join(f'"+f"(sums[{i}])' for i in row) for row in rows)
-    lies, transposed = ("k", 0) if b_in_rows else ("n", 1)
+    outputs = ",\n        ".join(", ".join(f'"+{"r" if kind == "int" else "f"}"(sums[{i}])' for i in row) for row in rows)
+    rows_of, transposed = ("k", 0) if b_in_rows else ("n", 1)
+    shapes = f"sums[64, {columns}] (+)= A[64, {depth}] * B[{depth}, {columns}]"
+    signs = "" if dtype == "int8" else ", 1, 1" if dtype == "tf32" else f", 1, 1, 0, {transposed}"
     return f"""\
-// sums[64, {columns}] (+)= A[64, 16] * B[16, {columns}] of a warpgroup, by descriptors: A in rows of k, B in rows of {lies}.
-{_HEAD} void {multiply_name(dtype, b_in_rows)}(float (&sums)[{elements}], unsigned long long a, unsigned long long b, int add) {{
+// {shapes} of a warpgroup, by descriptors: A in rows of k, B in rows of {rows_of}.
+{_HEAD} void {multiply_name(dtype, b_in_rows)}({kind} (&sums)[{elements}], unsigned long long a, unsigned long long b, int add) {{
   asm volatile(
       "{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{elements + 2}, 0;\\n"
-      "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} {{\\n"
+      "wgmma.mma_async.sync.aligned.m64n{columns}{shape} {{\\n"
       "{registers}}},\\n"
-      "%{elements}, %{elements + 1}, add, 1, 1, 0, {transposed};\\n}}"
+      "%{elements}, %{elements + 1}, add{signs};\\n}}"
       : {outputs}
       : "l"(a), "l"(b), "r"(add));
 }}
 """
 
 
-def wgmma_functions(dtype: str, columns: int, rank: int, b_in_rows: bool) -> dict[str, str]:
-    """All device functions that a kernel may call: for 16-bit elements, columns of a wgmma, dimensions of its boxes."""
-    own = {f"load_box_{rank}d": load_box(rank), f"multicast_box_{rank}d": multicast_box(rank)}
+def wgmma_functions(dtype: str, columns: int, ranks: Iterable[int], b_in_rows: bool) -> dict[str, str]:
+    """All device functions that a kernel may call: for a data type, columns of a wgmma, dimensions of its boxes."""
+    own = {f"load_box_{rank}d": load_box(rank) for rank in sorted(ranks)}
+    own |= {f"multicast_box_{rank}d": multicast_box(rank) for rank in sorted(ranks)}
     own[multiply_name(dtype, b_in_rows)] = multiply_add(dtype, columns, b_in_rows)
     return FUNCTIONS | own

@@ -44,6 +44,7 @@ from gensor_gym.graph.tables import (
     L2_LATENCY,
     LAID_OUT,
     LAUNCH,
+    MATRIX_B,
     NUM_READS,
     REGS_UNIT,
     SHARED_GRAIN,
@@ -51,6 +52,7 @@ from gensor_gym.graph.tables import (
     SHARED_RESERVED,
     SHARED_UNIT,
     THREADS_UNIT,
+    TRANSPOSED,
     UNITS,
 )
 from gensor_gym.hardware import occupancy
@@ -150,12 +152,13 @@ def _second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of the kernel that lays out the operands of a convolution for wgmma: it reads and writes all of them."""
-    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 0:
+    """Seconds of the kernel before one by wgmma: it reads and writes both operands of a convolution, or B transposed."""
+    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] + ints[TRANSPOSED] == 0:
         return 0.0
     moved = 0.0
     for t in range(ints[NUM_READS]):
-        moved += 2.0 * tensor_bytes(t, ints)
+        if ints[LAID_OUT] == 1 or t == ints[MATRIX_B]:
+            moved += 2.0 * tensor_bytes(t, ints)
     return floats[LAUNCH] + moved / (floats[DRAM_BW] if moved > ints[L2_BYTES] else floats[L2_BW])
 
 

@@ -20,11 +20,14 @@ from gensor_gym.graph.resources import (
     footprint,
     fragment,
     matrix_elements,
+    panel_bytes_of,
     power_value,
+    taken_together,
     threads_of,
     tiles_along,
 )
 from gensor_gym.graph.tables import (
+    COLUMNS_FROM,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
@@ -33,11 +36,13 @@ from gensor_gym.graph.tables import (
     LAID_OUT,
     MATRIX_B,
     MATRIX_M,
+    MATRIX_N,
     NUM_DIMS,
     NUM_READS,
     PADDED,
     STAGED,
     STRIDE,
+    TRANSPOSED,
     UNITS,
     VIEW,
 )
@@ -80,10 +85,13 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
 
     Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1. Operands
-    that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes.
+    that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes; so are neighbouring pixels of
+    an image that is not, and those that a panel has beyond a consumer's columns.
     """
-    if row[TENSOR_CORE] == 2 and ints[LAID_OUT] == 1:
+    if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] == 1):
         share = power_value(row[CLUSTER]) if tensor == ints[MATRIX_B] else 1
+        if ints[LAID_OUT] + ints[TRANSPOSED] == 0 and tensor == ints[MATRIX_B]:
+            return panel_bytes_of(row, ints) / share
         return matrix_elements(row, tensor, 1, ints) * ints[ITEM + tensor] / share
     if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:
         width = box_width(row, tensor, 1, ints)
@@ -113,15 +121,15 @@ def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     inner = SPATIAL_SLOTS - 1
     rows = max(power_value(row[RASTER]), power_value(row[CLUSTER]))
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
-        tile = row[TILE + MAX_AXES + axis]
-        grid = (ints[EXTENT + axis] + tile - 1) // tile
+        extent, tile = taken_together(row, axis, ints)
+        grid = (extent + tile - 1) // tile
         if axis == inner and rows > 1:
             count = max(1, min(grid, left // rows))
         else:
             count = min(grid, left)
         left = max(1, left // count)
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
-            size *= min(ints[EXTENT + axis], count * tile)
+            size *= min(extent, count * tile)
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             size *= ints[EXTENT + axis]

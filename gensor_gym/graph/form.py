@@ -16,14 +16,14 @@ from gensor_gym.graph.resources import (
     columns_of,
     power_value,
     reduce_product,
-    spatial_product,
     tiles_along,
 )
 from gensor_gym.graph.tables import (
+    COLUMN_STEP,
+    COLUMNS_FROM,
     FIRST_SPATIAL,
     INSTRUCTION_K,
     ITEM,
-    LAID_OUT,
     MATRIX_A,
     MATRIX_K,
     MATRIX_M,
@@ -35,9 +35,10 @@ from gensor_gym.graph.tables import (
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     """Whether the register tile is whole fragments of the instruction, and knobs of other programs stand at their first.
 
-    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns, one swizzle
-    row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are one matrix of a batch;
-    of a convolution pixels of several rows and images, at one element of the window in each step.
+    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns in eights (of int8
+    in sixteens), one swizzle row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are
+    one matrix of a batch, or neighbouring pixels of one image; of a convolution that is laid out pixels of several rows and
+    images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
         return row[PERSISTENT] == 0 and row[CLUSTER] == 0
@@ -46,6 +47,9 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if row[VTHREAD + axis] > 1:
+            return False
+        alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
+        if alone and row[TILE + MAX_AXES + axis] > 1:
             return False
     for axis in (m, n, k):
         if row[TILE + axis] % fragment_length(row, axis, ints) != 0:
@@ -56,8 +60,7 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
         return False
     if row[CLUSTER] > 0 and tiles_along(row, m, ints) < power_value(row[CLUSTER]):
         return False
-    one = row[TILE + MAX_AXES + m] * row[TILE + MAX_AXES + n] == spatial_product(row, 1, ints) or ints[LAID_OUT] == 1
-    one = one and reduce_product(row, 1, ints) == row[TILE + MAX_AXES + k]
+    one = reduce_product(row, 1, ints) == row[TILE + MAX_AXES + k]
     return one and row[TILE + MAX_AXES + k] * ints[ITEM + ints[MATRIX_A]] == 128
 
 
@@ -66,7 +69,9 @@ def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
     """What a register tile along an axis is a multiple of on tensor cores: the fragment of the instruction."""
     if axis == ints[MATRIX_M]:
         return 16 if row[TENSOR_CORE] == 1 else 64
-    return 8 if axis == ints[MATRIX_N] else ints[INSTRUCTION_K] if axis == ints[MATRIX_K] else 1
+    if axis == ints[MATRIX_N]:
+        return 8 if row[TENSOR_CORE] == 1 else ints[COLUMN_STEP]
+    return ints[INSTRUCTION_K] if axis == ints[MATRIX_K] else 1
 
 
 @lean

@@ -9,6 +9,7 @@ from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import (
+    COLUMNS_FROM,
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
@@ -31,6 +32,7 @@ from gensor_gym.graph.tables import (
     SHARED_INNER,
     STAGED,
     STRIDE,
+    TRANSPOSED,
     VECTOR_SLOT,
     WINDOW,
 )
@@ -145,10 +147,28 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
+    """(extent, block tile) along a spatial axis.
+
+    Where the columns of a wgmma run over several axes as they lie in memory, their products stand at the innermost of them,
+    and ones at the others: a tile of 2 rows of 32 pixels is 64 pixels in a run, whatever the image's width.
+    """
+    inner = SPATIAL_SLOTS - 1
+    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 1 or axis < ints[COLUMNS_FROM] or ints[COLUMNS_FROM] == inner:
+        return ints[EXTENT + axis], row[TILE + MAX_AXES + axis]
+    extent, tile = 1, 1
+    if axis == inner:
+        for column in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
+            extent *= ints[EXTENT + column]
+            tile *= row[TILE + MAX_AXES + column]
+    return extent, tile
+
+
+@lean
 def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
     """Block tiles along a spatial axis."""
-    tile = row[TILE + MAX_AXES + axis]
-    return (ints[EXTENT + axis] + tile - 1) // tile
+    extent, tile = taken_together(row, axis, ints)
+    return (extent + tile - 1) // tile
 
 
 @lean
@@ -273,19 +293,29 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
+    """Bytes of B that a step of a wgmma program copies as it lies: panels of 128 bytes of columns, each consumer's its own."""
+    own, together = 1, 1
+    for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
+        own *= row[TILE + axis]
+        together *= row[TILE + MAX_AXES + axis]
+    wide = (own * ints[ITEM + ints[MATRIX_B]] + 127) // 128 * 128
+    return together // own * wide * row[TILE + MAX_AXES + ints[MATRIX_K]]
+
+
+@lean
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     """Shared memory of a GPU block: staged tiles one after the other, each rounded up to 16 bytes, once per stage.
 
     With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are
     counted, the code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the tiles.
     wgmma: tiles of whole swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own
-    (pixels of a convolution are rows of k, like A's); two barriers of 8 bytes per stage, and the alignment of the first.
+    (pixels of a convolution, and columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, and
+    the alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
-        item, k, n = ints[ITEM + ints[MATRIX_B]], TILE + ints[MATRIX_K], TILE + ints[MATRIX_N]
-        panels = row[n + MAX_AXES] // row[n] * ((row[n] * item + 127) // 128)
-        right = panels * 128 * row[k + MAX_AXES]
-        if ints[LAID_OUT] == 1:
+        item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)
+        if ints[LAID_OUT] + ints[TRANSPOSED] > 0:
             right = matrix_elements(row, ints[MATRIX_B], 1, ints) * item
         left = (matrix_elements(row, ints[MATRIX_A], 1, ints) * item + 1023) // 1024 * 1024
         return 1024 + (row[STAGES] + 1) * (left + right + 16)

@@ -16,13 +16,13 @@ from gensor_gym.graph.rules import fits, is_well_formed
 from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
 from gensor_gym.graph.tables import (
     ALLOWED,
+    COLUMN_STEP,
+    COLUMNS_FROM,
     EXTENT,
-    FIRST_SPATIAL,
     INSTRUCTION_K,
     IS_CPU,
     ITEM,
     KNOB_BITS,
-    LAID_OUT,
     MATRIX_A,
     MATRIX_K,
     MATRIX_M,
@@ -49,7 +49,7 @@ def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_C
             rows.append(_tensor_row(first, 1, {int(ints[place]): length for place, length in fragment.items()}))
         if _offers(ints, "tensor_core", 2):
             step = SWIZZLE_BYTES // int(ints[ITEM + ints[MATRIX_A]])
-            for across in _pixels(tables, columns) if ints[LAID_OUT] else _columns(tables, columns):
+            for across in _pixels(tables, columns) if ints[COLUMNS_FROM] < ints[MATRIX_N] else _columns(tables, columns):
                 tile = {int(ints[MATRIX_M]): WGMMA_ROWS, int(ints[MATRIX_K]): step}
                 rows.append(_tensor_row(first, 2, tile | across))
     kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, tables.sizes)]
@@ -71,17 +71,20 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
 
 def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Columns of the first wgmma programs that the ladder of axis n has; its longest where it has none of them."""
-    n = int(tables.ints[MATRIX_N])
-    ladder = [size for size in tables.ladder(n) if size % 8 == 0]
+    n, step = int(tables.ints[MATRIX_N]), int(tables.ints[COLUMN_STEP])
+    ladder = [size for size in tables.ladder(n) if size % step == 0]
     return [{n: size} for size in columns if size in ladder] or [{n: max(s for s in ladder if s <= columns[0])}]
 
 
 def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
-    """Pixels of the first wgmma programs of a convolution: whole rows first, then several rows, then several images."""
+    """Pixels of the first wgmma programs of a convolution: whole rows first, then several rows, then several images.
+
+    Those of one image alone where they are taken as they lie.
+    """
     ints, found = tables.ints, []
     for left in columns:
         tile: dict[int, int] = {}
-        for axis in range(SPATIAL_SLOTS - 1, int(ints[FIRST_SPATIAL]) - 1, -1):
+        for axis in range(SPATIAL_SLOTS - 1, int(ints[COLUMNS_FROM]) - 1, -1):
             if axis == ints[MATRIX_M]:
                 continue
             if axis == ints[MATRIX_N]:

@@ -7,6 +7,7 @@ make of a product: which axis is the matrices' m, n and k, and which instruction
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from gensor_gym.hardware.types import Hardware
@@ -162,9 +163,13 @@ TENSOR_TYPES = {
 }
 """Elements of the k axis that one mma.sync takes, by data type: Turing, and Ampere and newer (PTX ISA, mma shapes
 m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
-WGMMA_TYPES = ("float16", "bfloat16")
-"""Data types of which wgmma reads both operands as they lie in memory: B[k, n] with n contiguous is read for 16-bit
-elements only (PTX ISA, matrix layouts of wgmma)."""
+WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8")
+"""Data types that a wgmma multiplies."""
+AS_IT_LIES = ("float16", "bfloat16")
+"""Of these wgmma reads B[k, n] with n contiguous; of others rows of k alone (PTX ISA, matrix layouts of wgmma)."""
+COLUMN_STEPS = {"int8": 16}
+"""What columns of a wgmma are a multiple of, 8 for types not named here: integers have 8, 16, 24, 32 and then only
+sixteens (PTX ISA), of which narrow ones reach little of the rate."""
 WGMMA_ROWS = 64
 """Rows of one wgmma (PTX ISA, m64nNk16)."""
 SWIZZLE_BYTES = 128
@@ -177,33 +182,103 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
     Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction; a
-    tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`).
+    tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`), unless it
+    lies as a product; B of a type that wgmma does not read as it lies is transposed (`is_transposed`).
     """
     roles = matrix_axes(op)
     step = _mma_types(hardware).get(op.dtype)
-    if roles is None or step is None or not _fills(op, roles, 16, step):
+    if roles is None or step is None or not _fills(op, roles, (16, 8, step)):
         return (0,)
-    product = _has_maps(op, roles) and op.dtype in WGMMA_TYPES
-    wide = product and hardware.arch == "sm_90" and _fills(op, roles, WGMMA_ROWS, SWIZZLE_BYTES // ITEM_BYTES[op.dtype])
-    return (0, 1, 2) if wide else (0, 1)
+    if hardware.arch != "sm_90" or op.dtype not in WGMMA_TYPES or not _has_maps(op, roles):
+        return (0, 1)
+    row = SWIZZLE_BYTES // ITEM_BYTES[op.reads[roles.a].tensor.dtype]
+    return (0, 1, 2) if _fills(op, roles, (WGMMA_ROWS, column_step(op), row)) else (0, 1)
+
+
+def column_step(op: Operator) -> int:
+    """What the columns of a wgmma are a multiple of."""
+    return COLUMN_STEPS.get(op.dtype, 8)
+
+
+def is_transposed(op: Operator) -> bool:
+    """Whether a wgmma program begins with a kernel that transposes B[k, n], since it reads rows of k alone."""
+    return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
 
 
 def is_laid_out(op: Operator) -> bool:
     """Whether a wgmma program begins with a kernel that lays its operands out with axis k innermost.
 
-    So for a convolution: neither the weights [k, c, r, s] nor the image [n, c, h, w] have rows of channels. Columns of a
-    product are then pixels of several rows and images.
+    So for a convolution that does not lie as a product: neither the weights [k, c, r, s] nor the image [n, c, h, w] have
+    rows of channels. Columns of a product are then pixels of several rows and images.
     """
-    return op.name == "conv2d"
+    return op.name == "conv2d" and not lies_as_product(op)
+
+
+def lies_as_product(op: Operator) -> bool:
+    """Whether tensor maps describe both operands as they lie: A as rows of k, B and the output as rows of columns.
+
+    So for a gemm, for each product of a batch, and for a convolution with a window of one element whose pixels follow each
+    other as they do in the image: weights [k, c], image [n, c, pixels]. Each index moves alone; rows are whole 16 bytes apart.
+    """
+    roles = matrix_axes(op)
+    if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
+        return False
+    a, b = op.reads[roles.a], op.reads[roles.b]
+    columns = _run(op, roles)
+    others = [axis for axis in op.spatial if axis != roles.m and axis not in columns]
+    if len(others) > 1 or roles.n not in columns or a.axis_strides()[roles.k] != 1:
+        return False
+    if any(read.is_padded(op.extents) or not _move_alone(op, read) for read in op.reads):
+        return False
+    apart = [a.axis_strides()[x] for x in (roles.m, *others)] + [b.axis_strides()[x] for x in (roles.k, *others)]
+    return all(stride * ITEM_BYTES[a.tensor.dtype] % 16 == 0 for stride in apart)
+
+
+def wgmma_columns(op: Operator) -> tuple[int, ...]:
+    """Axes that the columns of a wgmma run over, in the operator's order; ValueError for what is no product of matrices.
+
+    Of operands that are laid out all spatial axes but m. Else those whose elements follow each other in memory.
+    """
+    roles = matrix_axes(op)
+    if roles is None:
+        raise ValueError(f"{op} is no product of matrices")
+    return tuple(a for a in op.spatial if a != roles.m) if is_laid_out(op) else _run(op, roles)
+
+
+def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
+    """The innermost spatial axes that move B and the output from one element to the next, and A not at all."""
+    found: list[int] = []
+    for axis in reversed(op.spatial):
+        run = math.prod(op.axes[a].extent for a in found)
+        moves = [access.axis_strides()[axis] for access in (op.reads[roles.b], op.write)]
+        if moves != [run, run] or op.reads[roles.a].axis_strides()[axis]:
+            break
+        found.insert(0, axis)
+    return tuple(found)
+
+
+def _move_alone(op: Operator, read: Access) -> bool:
+    """Whether at most one axis longer than 1 moves the index along every dimension of a read."""
+    return all(sum(1 for a, c in enumerate(row) if c and op.axes[a].extent > 1) <= 1 for row in read.coefficients)
 
 
 def _has_maps(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether tensor maps can describe both operands: rows of whole 16 bytes, or laid out, no groups, short steps."""
+    """Whether tensor maps can describe both operands: as they lie, B transposed, or laid out, no groups, short steps."""
     if is_laid_out(op):
         steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
-        return len(op.spatial) == 4 and max(steps) <= MAP_STEP
-    whole = all(read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] % 16 == 0 for read in op.reads)
-    return op.name in ("gemm", "batched_gemm") and whole
+        return not is_transposed(op) and len(op.spatial) == 4 and max(steps) <= MAP_STEP
+    if not is_transposed(op):
+        return lies_as_product(op)
+    a, b = op.reads[roles.a], op.reads[roles.b]
+    whole = a.tensor.shape[-1] * ITEM_BYTES[a.tensor.dtype] % 16 == 0
+    return whole and _lies(op, a, (roles.m, roles.k)) and _lies(op, b, (roles.k, roles.n))
+
+
+def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:
+    """Whether a read is one matrix, or a batch of them, over the two axes `inner`, row and column, at its own extents."""
+    batch = tuple(axis for axis in op.spatial if axis not in inner and read.axis_strides()[axis])
+    unit = tuple(tuple(int(a == axis) for a in range(len(op.axes))) for axis in (*batch, *inner))
+    return read.coefficients == unit and not any(read.offset) and read.view == read.tensor.shape
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
@@ -220,9 +295,7 @@ def _mma_types(hardware: Hardware) -> dict[str, int]:
     return TENSOR_TYPES["sm_75" if hardware.arch == "sm_75" else "sm_80"]
 
 
-def _fills(op: Operator, roles: MatrixAxes, m: int, k: int) -> bool:
-    """Whether tiles of m x 8 x k exist: the longest tile of an axis above 4 is its extent rounded up to a multiple of 8."""
-    return all(
-        extent > 4 and -(-extent // 8) * 8 >= length
-        for extent, length in ((op.axes[roles.m].extent, m), (op.axes[roles.n].extent, 8), (op.axes[roles.k].extent, k))
-    )
+def _fills(op: Operator, roles: MatrixAxes, tile: tuple[int, int, int]) -> bool:
+    """Whether such tiles, m x n x k, exist: the longest of an axis above 4 is its extent rounded up to a multiple of 8."""
+    extents = [op.axes[axis].extent for axis in (roles.m, roles.n, roles.k)]
+    return all(extent > 4 and -(-extent // 8) * 8 >= length for extent, length in zip(extents, tile, strict=True))

@@ -18,11 +18,13 @@ from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, slot_of
 from gensor_gym.graph.structure import (
     LEVELS,
     WGMMA_ROWS,
+    column_step,
     convolution_choices,
     instruction_k,
     is_aligned_window,
     is_laid_out,
     is_staged,
+    is_transposed,
     is_window_row,
     load_width,
     matrix_axes,
@@ -30,6 +32,7 @@ from gensor_gym.graph.structure import (
     shared_inner,
     tensor_core_choices,
     vector_axis,
+    wgmma_columns,
 )
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
@@ -67,7 +70,10 @@ INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
 PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3
 ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
 LAID_OUT = ASYNC + 1  # 1 where a kernel before a wgmma program lays out its operands, and columns are pixels
-WIDE_AXES = LAID_OUT + 1  # bit of a slot set: the axis moves rows of a window which wide loads can copy
+TRANSPOSED = LAID_OUT + 1  # 1 where a kernel before a wgmma program transposes B, which it reads in rows of k
+COLUMN_STEP = TRANSPOSED + 1  # what columns of a wgmma are a multiple of
+COLUMNS_FROM = COLUMN_STEP + 1  # slot of the outermost axis that columns of a wgmma run over
+WIDE_AXES = COLUMNS_FROM + 1  # bit of a slot set: the axis moves rows of a window which wide loads can copy
 LOAD_WIDTH = WIDE_AXES + 1  # [T] elements of the widest aligned load of a read
 WINDOW = LOAD_WIDTH + MAX_TENSORS  # [T] whether several axes longer than 1 move the innermost dimension of a read
 WHOLE_BOX = WINDOW + MAX_TENSORS  # [T] elements that the whole operator reads of a tensor, padding included
@@ -182,6 +188,11 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[MATRIX_M : MATRIX_B + 1] = *slots, roles.a, roles.b
     ints[INSTRUCTION_K] = instruction_k(op, hardware, 1)
     ints[LAID_OUT] = is_laid_out(op)
+    ints[COLUMNS_FROM] = slots[1]
+    if 2 in tensor_core_choices(op, hardware):
+        ints[COLUMNS_FROM] = slot_of(wgmma_columns(op)[0], len(op.spatial))
+    ints[TRANSPOSED] = is_transposed(op)
+    ints[COLUMN_STEP] = column_step(op)
     ints[PRODUCTS] = 3 if op.dtype == "tf32x3" else 1
 
 

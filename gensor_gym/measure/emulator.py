@@ -21,7 +21,7 @@ import numpy as np
 from gensor_gym.codegen.cuda_text import SCALARS
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.tensor_map import TensorMap
-from gensor_gym.operators.types import ARRAY_DTYPE, ITEM_BYTES, Tensor
+from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 
 HEADER = Path(__file__).with_name("emulator.h")
 MAX_LINES_OF_ERROR = 40
@@ -196,7 +196,8 @@ def _map_text(made: TensorMap) -> str:
     """A tensor map as the emulator takes it, innermost dimension first."""
     shape, strides, box = (", ".join(str(n) for n in reversed(part)) for part in (made.shape, made.strides, made.box))
     data = f"static_cast<const unsigned char *>(a[{made.argument}]) + {made.offset}"
-    rest = f"{len(made.shape)}, {ITEM_BYTES[made.dtype]}, {made.swizzle}, {{{', '.join(map(str, reversed(made.every)))}}}"
+    rest = f"{len(made.shape)}, {made.item}, {made.swizzle}, {{{', '.join(map(str, reversed(made.every)))}}}"
+    rest += f", {int(made.dtype == 'tf32')}"
     return f"TensorMap{{{data}, {{{strides}}}, {{{shape}}}, {{{box}}}, {rest}}}"
 
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "emulator.h"
+#include "emulator_mma.h"
 
 #define __grid_constant__
 
@@ -17,6 +18,7 @@ struct alignas(64) TensorMap {
   uint32_t shape[5], box[5];
   uint16_t rank, item_bytes, swizzle;
   uint16_t steps[5];  // elements of the array from one that a box takes to the next
+  uint16_t rounds;    // whether elements are float32 that become tf32
 };
 static_assert(sizeof(TensorMap) == 128, "a kernel takes 128 bytes");
 
@@ -210,6 +212,12 @@ static void read_row(const BoxCopy &copy, unsigned row, unsigned char *bytes) {
   const int64_t begin = first < 0 ? 0 : first, end = last > map.shape[0] ? map.shape[0] : last;
   if (begin < end)
     memcpy(bytes + (begin - first) * map.item_bytes, from + begin * map.item_bytes, (end - begin) * map.item_bytes);
+  for (unsigned i = 0; map.rounds && i < map.box[0]; ++i) {
+    float value;
+    memcpy(&value, bytes + 4 * i, 4);
+    const unsigned rounded = round_tf32(value);
+    memcpy(bytes + 4 * i, &rounded, 4);
+  }
 }
 
 static void carry_out(const BoxCopy &copy) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "emulator_half.h"
+#include "emulator_mma.h"
 #include "emulator_tma.h"
 #include "emulator_warp.h"
 
@@ -15,20 +16,26 @@ namespace emulator {
 constexpr int MAX_COLUMNS = 256;
 constexpr int MAX_PRODUCTS = 64;   // under way in a thread
 constexpr int MAX_FRAGMENTS = 16;  // accumulator arrays of a thread
-constexpr int INSTRUCTION_K = 16;  // of 16-bit elements
+constexpr unsigned DEPTH_BYTES = 32;  // of a row of k, what one multiply-add takes
+
+struct Fragment;
 
 struct Issued {
   int fragment, group, line;
   uint64_t a, b;
   bool add, transposed;
-  float (*value)(uint16_t);
+  void (*compute)(Fragment &, const Issued &);
 };
 
 struct Fragment {
-  float *registers;  // the kernel's array, NaN while a product of it is under way
-  float sums[MAX_COLUMNS / 2];
+  void *registers;  // the kernel's array, NaN (of integers something else) while a product of it is under way
+  float floats[MAX_COLUMNS / 2];
+  int integers[MAX_COLUMNS / 2];
   int columns, under_way;
 };
+
+static float *sums_of(Fragment &fragment, float) { return fragment.floats; }
+static int *sums_of(Fragment &fragment, int) { return fragment.integers; }
 
 // What a thread has of the multiply-adds of its warpgroup.
 struct Multiplier {
@@ -94,37 +101,43 @@ static Operand decode(uint64_t descriptor, bool transposed, int line) {
 
 // Element (row, k) of an operand. Rows of k one after the other, eight to an atom (`stride` from atom to atom); transposed:
 // 64 rows of the matrix side by side, eight k to an atom, `leading` from 64 rows to the next.
-static unsigned short matrix_element(const Operand &operand, bool transposed, unsigned row, unsigned k, int line) {
+template <typename Element>
+static double matrix_element(const Operand &operand, bool transposed, unsigned row, unsigned k, int line) {
+  constexpr unsigned item = Element::BITS / 8;
   unsigned at = operand.start;
   if (transposed)
-    at += row / 64 * operand.leading + row % 64 * 2 + k / 8 * operand.stride + k % 8 * 128;
+    at += row / 64 * operand.leading + row % 64 * item + k / 8 * operand.stride + k % 8 * 128;
   else
-    at += row / 8 * operand.stride + row % 8 * 128 + k * 2;
-  unsigned short bits;
-  memcpy(&bits, shared_at(at_rank(swizzled(at, 128), own_rank()), 2, "wgmma", line), 2);
-  return bits;
+    at += row / 8 * operand.stride + row % 8 * 128 + k * item;
+  unsigned bits = 0;
+  memcpy(&bits, shared_at(at_rank(swizzled(at, 128), own_rank()), item, "wgmma", line), item);
+  return Element::value(bits);
 }
 
 // This thread's part of one product: rows l / 4 and l / 4 + 8 of its warp's 16, columns 2 (l % 4) and the next of every 8.
+template <typename Element, typename Sum>
 static void compute(Fragment &fragment, const Issued &product) {
+  constexpr unsigned depth = DEPTH_BYTES * 8 / Element::BITS;
+  Sum *kept = sums_of(fragment, Sum());
   const Operand a = decode(product.a, false, product.line), b = decode(product.b, product.transposed, product.line);
   const unsigned thread = current % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
-  float left[2][INSTRUCTION_K];
+  Sum left[2][depth];
   for (unsigned half = 0; half < 2; ++half)
-    for (unsigned k = 0; k < INSTRUCTION_K; ++k)
-      left[half][k] = product.value(matrix_element(a, false, row + 8 * half, k, product.line));
+    for (unsigned k = 0; k < depth; ++k)
+      left[half][k] = static_cast<Sum>(matrix_element<Element>(a, false, row + 8 * half, k, product.line));
   for (int i = 0; i < fragment.columns / 2; i += 4)
     for (unsigned side = 0; side < 2; ++side) {
-      float sums[2] = {product.add ? fragment.sums[i + side] : 0, product.add ? fragment.sums[i + 2 + side] : 0};
-      for (unsigned k = 0; k < INSTRUCTION_K; ++k) {
-        const float right = product.value(matrix_element(b, product.transposed, i * 2 + column + side, k, product.line));
+      Sum sums[2] = {product.add ? kept[i + side] : 0, product.add ? kept[i + 2 + side] : 0};
+      for (unsigned k = 0; k < depth; ++k) {
+        const unsigned at = i * 2 + column + side;
+        const Sum right = static_cast<Sum>(matrix_element<Element>(b, product.transposed, at, k, product.line));
         for (unsigned half = 0; half < 2; ++half) sums[half] += left[half][k] * right;
       }
-      for (unsigned half = 0; half < 2; ++half) fragment.sums[i + 2 * half + side] = sums[half];
+      for (unsigned half = 0; half < 2; ++half) kept[i + 2 * half + side] = sums[half];
     }
 }
 
-static int fragment_of(Multiplier &self, float *registers, int columns, int line) {
+static int fragment_of(Multiplier &self, void *registers, int columns, int line) {
   for (int f = 0; f < self.num_fragments; ++f)
     if (self.fragments[f].registers == registers) return f;
   if (self.num_fragments == MAX_FRAGMENTS) fail("more accumulators than the emulator keeps", line);
@@ -135,11 +148,12 @@ static int fragment_of(Multiplier &self, float *registers, int columns, int line
   return self.num_fragments++;
 }
 
-template <int ELEMENTS>
-static void wgmma(int line, float (*value)(uint16_t), bool transposed, float (&registers)[ELEMENTS], uint64_t a, uint64_t b,
-                  int add) {
+template <typename Element, typename Sum, int ELEMENTS>
+static void wgmma(int line, bool transposed, Sum (&registers)[ELEMENTS], uint64_t a, uint64_t b, int add) {
   constexpr int columns = ELEMENTS * 2;
+  constexpr bool integers = Element::BITS == 8;
   static_assert(columns % 8 == 0 && columns <= MAX_COLUMNS, "wgmma has 8 to 256 columns, in eights");
+  static_assert(!integers || columns <= 32 || columns % 16 == 0, "wgmma of integers has more than 32 columns in sixteens");
   Multiplier &self = multiplier();
   if (!self.fenced) fail("wgmma without wgmma_fence since its accumulators were last in the threads' hands", line);
   compare_issue(self, a, b, line);
@@ -147,10 +161,10 @@ static void wgmma(int line, float (*value)(uint16_t), bool transposed, float (&r
   const int f = fragment_of(self, registers, columns, line);
   Fragment &fragment = self.fragments[f];
   if (fragment.under_way++ == 0) {
-    memcpy(fragment.sums, registers, sizeof registers);
-    memset(registers, 0xff, sizeof registers);
+    memcpy(sums_of(fragment, registers[0]), registers, sizeof registers);
+    memset(registers, integers ? 0x7f : 0xff, sizeof registers);
   }
-  self.products[self.num_products++] = {f, self.groups, line, a, b, add != 0, transposed, value};
+  self.products[self.num_products++] = {f, self.groups, line, a, b, add != 0, transposed, compute<Element, Sum>};
 }
 
 static void wgmma_fence() { multiplier().fenced = true; }
@@ -171,9 +185,11 @@ static void wgmma_wait(int line, int left) {
       continue;
     }
     Fragment &fragment = self.fragments[product.fragment];
-    compute(fragment, product);
+    product.compute(fragment, product);
     if (--fragment.under_way == 0) {
-      memcpy(fragment.registers, fragment.sums, sizeof(float) * fragment.columns / 2);
+      const bool integers = product.compute == compute<Int8, int>;
+      const void *sums = integers ? static_cast<const void *>(fragment.integers) : fragment.floats;
+      memcpy(fragment.registers, sums, 4 * fragment.columns / 2);
       self.fenced = false;
     }
   }
@@ -195,20 +211,28 @@ static inline void request_registers() {
 // B in rows of n: transposed.
 template <int ELEMENTS>
 static inline void wgmma_bfloat16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
-  emulator::wgmma(line, from_bfloat16, true, sums, a, b, add);
+  emulator::wgmma<emulator::BFloat16>(line, true, sums, a, b, add);
 }
 template <int ELEMENTS>
 static inline void wgmma_float16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
-  emulator::wgmma(line, from_float16, true, sums, a, b, add);
+  emulator::wgmma<emulator::Float16>(line, true, sums, a, b, add);
 }
 // B in rows of k.
 template <int ELEMENTS>
 static inline void wgmma_rows_bfloat16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
-  emulator::wgmma(line, from_bfloat16, false, sums, a, b, add);
+  emulator::wgmma<emulator::BFloat16>(line, false, sums, a, b, add);
 }
 template <int ELEMENTS>
 static inline void wgmma_rows_float16(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
-  emulator::wgmma(line, from_float16, false, sums, a, b, add);
+  emulator::wgmma<emulator::Float16>(line, false, sums, a, b, add);
+}
+template <int ELEMENTS>
+static inline void wgmma_rows_tf32(float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma<emulator::Tf32>(line, false, sums, a, b, add);
+}
+template <int ELEMENTS>
+static inline void wgmma_rows_int8(int (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma<emulator::Int8>(line, false, sums, a, b, add);
 }
 static inline void wgmma_fence() { emulator::wgmma_fence(); }
 static inline void wgmma_commit() { emulator::wgmma_commit(); }
