@@ -84,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.jobs < 1:
         parser.error(f"--jobs {args.jobs}: expected 1 or more")
     kept, console = Kept(args.output / f"{args.label}.jsonl"), Console()
-    left = [mutation for mutation in MUTATIONS if mutation.name not in kept.rows and mutation.name in (args.only or named)]
+    known = {name for name, row in kept.rows.items() if row["caught"] or row["mode"] == "whole" or args.mode == "named"}
+    left = [mutation for mutation in MUTATIONS if mutation.name not in known and mutation.name in (args.only or named)]
     if left:
         with Copy(ROOT, args.jobs) as copy:
             for mutation in left:

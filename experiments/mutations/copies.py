@@ -22,7 +22,7 @@ PASSED, FAILED, STOPPED = 0, 1, 2
 LONGEST = 3600.0
 """Seconds after which a run of tests counts as hanging, which is a way of being caught."""
 HANGS = "no test: the run hangs"
-_FIRST = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
+_FIRST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,6 @@ class Copy:
     def _first_failure(self, tests: Iterable[str]) -> str:
         """The first test that fails of some files (or of all, where none is named); empty where none does."""
         options = ["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-n", str(self._jobs), "--dist", "loadfile"]
-        # A folder for NumPy's and Numba's threads as `make test` sets them, and for what is compiled.
         environment = {
             **os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": str(self.root),
             "NUMBA_CACHE_DIR": str(self.root.parent / "numba"), "PYTHONDONTWRITEBYTECODE": "1",
