@@ -34,8 +34,9 @@ def outcomes(path: Path) -> dict[str, Outcome]:
 
 
 def page(folder: Path) -> str:
-    """The table in Markdown, a column for every file of lines in the folder."""
-    labels = {path.stem: outcomes(path) for path in sorted(folder.glob("*.jsonl"))}
+    """The table in Markdown, columns for every file of lines in the folder, `before` first."""
+    paths = sorted(folder.glob("*.jsonl"), key=lambda path: (path.stem != "before", path.stem))
+    labels = {path.stem: outcomes(path) for path in paths}
     heads = " | ".join(f"{label}: caught by | s" for label in labels)
     lines = [
         "# Mutations", "",
