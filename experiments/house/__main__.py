@@ -41,7 +41,7 @@ def page(states: Mapping[str, Mapping[str, Any]]) -> str:
                   "circles with imports for types", "circles of rooms"):  # fmt: skip
         for label, state in states.items():
             said = [each if isinstance(each, str) else f"{len(each)}: {', '.join(each)}" for each in state[title]]
-            lines += ["", f"**{label}, {title}**" + ("" if said else ": none"), *([""] if said else []), *(f"- {e}" for e in said)]
+            lines += ["", f"**{label}, {title}**{'' if said else ': none'}", "", *(f"- {each}" for each in said)]
     lines += ["", "## Files, modules and statements of each folder", "", f"| folder | {' | '.join(labels)} |"]
     lines.append(f"|---|{'---:|' * len(labels)}")
     for name in sorted({name for state in states.values() for name in state["folders"]}):

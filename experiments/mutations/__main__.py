@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.lines import Kept
-from experiments.mutations.copies import MODES, Copy, Outcome
+from experiments.mutations.copies import MODES, Copy, Outcome, Unsure
 from experiments.mutations.faults import KINDS, MUTATIONS
 from experiments.results import write_text
 
@@ -90,13 +90,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if left:
         with Copy(ROOT, args.jobs) as copy:
             for mutation in left:
-                with console.status(mutation.name):
-                    outcome = copy.tried(mutation, args.mode)
+                try:
+                    with console.status(mutation.name):
+                        outcome = copy.tried(mutation, args.mode)
+                except Unsure as error:
+                    console.print(f"{error}; it is left out", soft_wrap=True)
+                    continue
                 kept.add({"key": mutation.name, **asdict(outcome)})
                 console.print(outcome, soft_wrap=True)
     write_text(args.output / PAGE, page(args.output))
     console.print(f"The table is in {args.output / PAGE}", soft_wrap=True)
-    return 0 if all(outcome.caught for outcome in outcomes(kept.path).values()) else 1
+    found = outcomes(kept.path)
+    return 0 if all(name in found and found[name].caught for name in args.only or named) else 1
 
 
 if __name__ == "__main__":

@@ -42,6 +42,10 @@ class Outcome:
     commit: str
 
 
+class Unsure(Exception):
+    """A test fails without a mutation too, so that it says nothing of it."""
+
+
 class Copy:
     """A copy of what git tracks, or would, gone at the end; with a folder of its own for what Numba compiles."""
 
@@ -66,7 +70,10 @@ class Copy:
         self._scratch.cleanup()
 
     def tried(self, mutation: Mutation, mode: str) -> Outcome:
-        """Plant a mutation, run tests until one fails, take it out again. RuntimeError where pytest itself fails."""
+        """Plant a mutation, run tests until one fails, take it out again.
+
+        RuntimeError where pytest itself fails, Unsure where the test that failed does so without the mutation too.
+        """
         path = mutation.place(self.root)
         file = self.root / path
         before, times = file.read_bytes(), file.stat()
@@ -82,12 +89,13 @@ class Copy:
             os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # what Numba compiled of it before is good again
         seconds = round(time.perf_counter() - begin, 1)
         if test and test != HANGS and (without := self._first_failure([test])):
-            raise RuntimeError(f"mutation {mutation.name!r}: {without} fails without it too, and says nothing")
+            raise Unsure(f"mutation {mutation.name!r}: {without} fails without it too, and says nothing")
         return Outcome(mutation.name, mutation.kind, str(path), bool(test), test, ran, seconds, self.commit)
 
     def _first_failure(self, tests: Iterable[str]) -> str:
         """The first test that fails of some files (or of all, where none is named); empty where none does."""
         options = ["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-n", str(self._jobs), "--dist", "loadfile"]
+        options += ["-o", f"timeout={LONGEST / 3:.0f}"]  # of a test, which may wait for Numba
         environment = {
             **os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": str(self.root),
             "NUMBA_CACHE_DIR": str(self.root.parent / "numba"), "PYTHONDONTWRITEBYTECODE": "1",

@@ -95,7 +95,7 @@ GENERATORS = (
              ("test_codegen_cuda",)),
     Mutation("a copy too many under way", "generators", "CUDA: the wait for asynchronous copies leaves one more unfinished",
              "wait_for_copies<{plan.stages - 2}>", "wait_for_copies<{plan.stages - 1}>", ("test_codegen_cuda_pipeline",)),
-    Mutation("one thread past the output", "generators", "CUDA: the second kernel of a split reduction writes one element too many",
+    Mutation("one thread past the output", "generators", "CUDA: the second kernel of a split goes one element too far",
              "if (element >= {size}) return;", "if (element > {size}) return;", ("test_codegen_cuda",)),
     Mutation("a tail that runs over", "generators", "C: the vector part of a copy of columns goes on past the last whole vector",
              "for (; i + {w} <= count; i += {w}) transpose_{w}", "for (; i < count; i += {w}) transpose_{w}",
