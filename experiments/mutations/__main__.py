@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes that run tests")
     parser.add_argument("--only", nargs="*", help="names of mutations; default: all")
     parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--scratch", type=Path, help="folder for the copy, kept with what Numba compiles; default: a new one")
     args = parser.parse_args(arguments)
     named = [mutation.name for mutation in MUTATIONS]
     if unknown := set(args.only or ()) - set(named):
@@ -86,9 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--jobs {args.jobs}: expected 1 or more")
     kept, console = Kept(args.output / f"{args.label}.jsonl"), Console()
     known = {name for name, row in kept.rows.items() if row["caught"] or row["mode"] == "whole" or args.mode == "named"}
-    left = [mutation for mutation in MUTATIONS if mutation.name not in known and mutation.name in (args.only or named)]
+    asked = [next(mutation for mutation in MUTATIONS if mutation.name == name) for name in args.only or named]
+    left = [mutation for mutation in asked if mutation.name not in known]
     if left:
-        with Copy(ROOT, args.jobs) as copy:
+        with Copy(ROOT, args.jobs, args.scratch) as copy:
             for mutation in left:
                 try:
                     with console.status(mutation.name):
@@ -101,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_text(args.output / PAGE, page(args.output))
     console.print(f"The table is in {args.output / PAGE}", soft_wrap=True)
     found = outcomes(kept.path)
-    return 0 if all(name in found and found[name].caught for name in args.only or named) else 1
+    return 0 if all(each.name in found and found[each.name].caught for each in asked) else 1
 
 
 if __name__ == "__main__":

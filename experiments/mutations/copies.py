@@ -47,13 +47,15 @@ class Unsure(Exception):
 
 
 class Copy:
-    """A copy of what git tracks, or would, gone at the end; with a folder of its own for what Numba compiles."""
+    """A copy of what git tracks, or would, beside a folder for what Numba compiles; gone at the end unless it has a place."""
 
-    def __init__(self, root: Path, jobs: int) -> None:
-        """Copy the tree at `root`; `jobs` processes run tests."""
-        self._scratch = tempfile.TemporaryDirectory(prefix="mutations-")
+    def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
+        """Copy the tree at `root`; `jobs` processes run tests. What Numba compiled at a `place` before is used again."""
+        self._scratch = None if place else tempfile.TemporaryDirectory(prefix="mutations-")
         self._jobs = jobs
-        self.root = Path(self._scratch.name) / "tree"
+        self.root = (place.resolve() if place else Path(self._scratch.name)) / "tree"  # type: ignore[union-attr]
+        if self.root.exists():
+            shutil.rmtree(self.root)
         listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         for name in filter(None, listed.split("\0")):
             if (root / name).is_file():
@@ -67,7 +69,8 @@ class Copy:
 
     def __exit__(self, *_: object) -> None:
         """Delete the copy."""
-        self._scratch.cleanup()
+        if self._scratch:
+            self._scratch.cleanup()
 
     def tried(self, mutation: Mutation, mode: str) -> Outcome:
         """Plant a mutation, run tests until one fails, take it out again.
