@@ -73,9 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.house", description="Count folders, arrows and tests.")
     parser.add_argument("label", help="name of the state of the tree, such as before")
+    parser.add_argument("--tree", type=Path, default=ROOT, help="working tree of git that is counted; default: this one")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args(arguments)
-    write_text(args.output / f"{args.label}.json", json.dumps(count(ROOT), indent=1) + "\n")
+    write_text(args.output / f"{args.label}.json", json.dumps(count(args.tree.resolve()), indent=1) + "\n")
     write_text(args.output / PAGE, page(read_states(args.output)))
     Console().print(f"The page is {args.output / PAGE}", soft_wrap=True)
     return 0

@@ -121,7 +121,8 @@ WORKER = (
 STATISTICS = (
     Mutation("tails of one side", "statistics", "the interval of a paired ratio leaves out 5 percent on either side, not in all",
              "low, high = np.quantile(medians, [0.5 - confidence / 2, 0.5 + confidence / 2])",
-             "low, high = np.quantile(medians, [1 - confidence, confidence])", ("test_measure_numbers", "test_measure_verdict")),
+             "low, high = np.quantile(medians, [1 - confidence, confidence])",
+             ("test_measure_intervals", "test_measure_numbers", "test_measure_verdict")),
     Mutation("Holm out of order", "statistics", "an adjusted p value may be smaller than that of a smaller p value",
              "highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[at]))",
              "highest = min(1.0, (len(p_values) - rank) * p_values[at])", ("test_statistics",)),
