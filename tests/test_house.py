@@ -31,7 +31,8 @@ def found(folder: Path) -> list[Arrow]:
 def test_imports_are_found_once_and_by_their_kind(tmp_path: Path) -> None:
     assert list(map(str, found(tmp_path))) == [
         "high.top -> low.a", "high.top -> low.b", "high.top -> low.deep", "low.a -> low.b",
-        "low.a -> low.deep.c", "low.b -> low.a (lazy)", "low.deep -> low.deep.c", "low.deep.c -> high.top (type)", "low.deep.c -> low.b",
+        "low.a -> low.deep.c", "low.b -> low.a (lazy)",
+        "low.deep -> low.deep.c", "low.deep.c -> high.top (type)", "low.deep.c -> low.b",
     ]  # fmt: skip
     assert arrows_of(found(tmp_path), "low") == {"between modules": 5, "between rooms": 4}
 

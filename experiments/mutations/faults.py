@@ -29,7 +29,7 @@ class Mutation:
     old: str
     new: str
     tests: tuple[str, ...]
-    """Stems of the files of tests that are expected to catch it, the likeliest first."""
+    """Stems of the files of tests that are expected to catch it (`stem::test` for one test), the likeliest first."""
 
     def place(self, root: Path) -> Path:
         """The file below `root` that holds the text, relative to it; ValueError where it does not stand exactly once."""
@@ -44,8 +44,9 @@ class Mutation:
         return Change(self.name, ((str(self.place(root)), self.old, self.new),))
 
     def files(self, root: Path) -> list[str]:
-        """Its files of tests, relative to `root`; ValueError where one is not there exactly once."""
-        return [str(_only(root, stem).relative_to(root)) for stem in self.tests]
+        """Its tests as pytest takes them, relative to `root`; ValueError where a file is not there exactly once."""
+        parts = [name.partition("::") for name in self.tests]
+        return [f"{_only(root, stem).relative_to(root)}{mark}{test}" for stem, mark, test in parts]
 
 
 def sources(root: Path) -> list[Path]:
@@ -79,43 +80,49 @@ MODEL = (
     Mutation("parts of a split read once", "model", "the second kernel of a split reduction is charged half its bytes",
              "# partial sums have 4 bytes whatever the output has\n    partial = 2.0",
              "# partial sums have 4 bytes whatever the output has\n    partial = 1.0",
-             ("test_cost_gpu", "test_golden", "test_exact_optimum")),
+             ("test_cost_gpu::test_split_reductions_pay_for_their_second_kernel",
+              "test_exact_optimum::test_the_floor_is_below_every_completion")),
     Mutation("traffic of one step", "model", "bytes asked of L2 are those of a single step of the reduction",
-             "asked = per_step * steps * blocks", "asked = per_step * blocks", ("test_cost_gpu", "test_golden")),
+             "asked = per_step * steps * blocks", "asked = per_step * blocks",
+             ("test_golden::test_dynamics_are_those_of_the_version", "test_cost_gpu")),
     Mutation("cores never idle", "model", "tasks that do not divide by the cores cost nothing on a CPU",
-             "imbalance = math.ceil(tasks / units) * units / tasks", "imbalance = 1.0", ("test_cost_cpu", "test_golden")),
+             "imbalance = math.ceil(tasks / units) * units / tasks", "imbalance = 1.0", ("test_cost_cpu", "test_golden::test_dynamics_are_those_of_the_version")),
     Mutation("registers without partitions", "model", "occupancy hands out registers over the whole multiprocessor",
              "PARTITIONS * (registers_per_unit // PARTITIONS // per_warp) // warps)", "registers_per_unit // per_warp // warps)",
-             ("test_hardware", "test_graph_schedule")),
+             ("test_hardware::test_occupancy_on_hopper", "test_graph_schedule::test_resident_blocks_by_hand")),
 )  # fmt: skip
 
 GENERATORS = (
     Mutation("no barrier after a step", "generators", "CUDA: the next tiles are stored while other threads still read the last",
              "if copies and (plan.steps > 1 or plan.exchange_bytes):", "if copies and plan.exchange_bytes:",
-             ("test_codegen_cuda",)),
+             ("test_codegen_cuda::test_random_schedules_are_right",)),
     Mutation("a copy too many under way", "generators", "CUDA: the wait for asynchronous copies leaves one more unfinished",
-             "wait_for_copies<{plan.stages - 2}>", "wait_for_copies<{plan.stages - 1}>", ("test_codegen_cuda_pipeline",)),
+             "wait_for_copies<{plan.stages - 2}>", "wait_for_copies<{plan.stages - 1}>",
+             ("test_codegen_cuda_pipeline::test_pipelines_are_right",)),
     Mutation("one thread past the output", "generators", "CUDA: the second kernel of a split goes one element too far",
-             "if (element >= {size}) return;", "if (element > {size}) return;", ("test_codegen_cuda",)),
+             "if (element >= {size}) return;", "if (element > {size}) return;",
+             ("test_codegen_cuda::test_every_knob_value_is_right", "test_codegen_cuda::test_random_schedules_are_right")),
     Mutation("a tail that runs over", "generators", "C: the vector part of a copy of columns goes on past the last whole vector",
              "for (; i + {w} <= count; i += {w}) transpose_{w}", "for (; i < count; i += {w}) transpose_{w}",
-             ("test_codegen_c", "test_codegen_c_memory")),
+             ("test_codegen_c_memory::test_tensors_between_guard_pages", "test_codegen_c::test_random_schedules",
+              "test_codegen_c_memory::test_sanitizers_find_nothing")),
 )  # fmt: skip
 
 WORKER = (
     Mutation("NaN passes", "worker", "verification takes an output of NaN for right",
              "wrong = ~(np.abs(output.astype(np.float64) - self.reference) <= self.bound)",
              "wrong = np.abs(output.astype(np.float64) - self.reference) > self.bound",
-             ("test_measure_numbers", "test_measure_attacks")),
+             ("test_measure_worker::test_wrong_answers", "test_measure_attacks::test_attack_is_caught")),
     Mutation("a crash is OK", "worker", "a trial whose worker died is reported as a time",
              "return Measurement(loss.status, error=str(loss), digest=trial.kernel.digest)",
              "return Measurement(Status.OK, (1.0,), error=str(loss), digest=trial.kernel.digest)",
-             ("test_measure_worker", "test_measure_pool")),
+             ("test_measure_pool::test_faults_at_random", "test_measure_worker::test_lost_workers")),
     Mutation("a second writer", "worker", "two processes may write the journal of one folder at a time",
              "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)",
-             ("test_experiments_compare", "test_experiments_fine_tune_columns")),
+             ("test_experiments_compare::test_two_processes_do_not_write_to_one_folder",)),
     Mutation("one trial more", "worker", "a budget of n trials lets n + 1 through",
-             "if len(fresh) >= left:", "if len(fresh) > left:", ("test_measure_session",)),
+             "if len(fresh) >= left:", "if len(fresh) > left:",
+             ("test_measure_session::test_batch_is_cut_to_the_budget_and_the_next_call_raises",)),
 )  # fmt: skip
 
 STATISTICS = (
@@ -129,7 +136,7 @@ STATISTICS = (
     Mutation("tasks are not drawn", "statistics", "the bootstrap draws seeds alone, as if there were no other tasks",
              "task = rng.integers(0, tasks, size=(tasks, 1))", "task = np.arange(tasks)[:, None]", ("test_statistics",)),
     Mutation("a test of one side", "statistics", "Welch's test calls a kernel faster at twice the level it was given",
-             "t_quantile(1 - level / 2, freedom)", "t_quantile(1 - level, freedom)", ("test_agents_plain",)),
+             "t_quantile(1 - level / 2, freedom)", "t_quantile(1 - level, freedom)", ("test_agents_significance", "test_agents_plain::test_a_faster_kernel_is_told_from_noise")),
 )  # fmt: skip
 
 MUTATIONS = (*RULES, *MODEL, *GENERATORS, *WORKER, *STATISTICS)
