@@ -86,7 +86,8 @@ MODEL = (
              "asked = per_step * steps * blocks", "asked = per_step * blocks",
              ("test_golden::test_dynamics_are_those_of_the_version", "test_cost_gpu")),
     Mutation("cores never idle", "model", "tasks that do not divide by the cores cost nothing on a CPU",
-             "imbalance = math.ceil(tasks / units) * units / tasks", "imbalance = 1.0", ("test_cost_cpu", "test_golden::test_dynamics_are_those_of_the_version")),
+             "imbalance = math.ceil(tasks / units) * units / tasks", "imbalance = 1.0",
+             ("test_cost_cpu", "test_golden::test_dynamics_are_those_of_the_version")),
     Mutation("registers without partitions", "model", "occupancy hands out registers over the whole multiprocessor",
              "PARTITIONS * (registers_per_unit // PARTITIONS // per_warp) // warps)", "registers_per_unit // per_warp // warps)",
              ("test_hardware::test_occupancy_on_hopper", "test_graph_schedule::test_resident_blocks_by_hand")),
@@ -136,7 +137,8 @@ STATISTICS = (
     Mutation("tasks are not drawn", "statistics", "the bootstrap draws seeds alone, as if there were no other tasks",
              "task = rng.integers(0, tasks, size=(tasks, 1))", "task = np.arange(tasks)[:, None]", ("test_statistics",)),
     Mutation("a test of one side", "statistics", "Welch's test calls a kernel faster at twice the level it was given",
-             "t_quantile(1 - level / 2, freedom)", "t_quantile(1 - level, freedom)", ("test_agents_significance", "test_agents_plain::test_a_faster_kernel_is_told_from_noise")),
+             "t_quantile(1 - level / 2, freedom)", "t_quantile(1 - level, freedom)",
+             ("test_agents_significance", "test_agents_plain::test_a_faster_kernel_is_told_from_noise")),
 )  # fmt: skip
 
 MUTATIONS = (*RULES, *MODEL, *GENERATORS, *WORKER, *STATISTICS)
