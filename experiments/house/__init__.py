@@ -1,0 +1,1 @@
+"""The shape of the house: folders, statements, arrows of imports, circles, tests, counted from the source."""

@@ -1,0 +1,121 @@
+"""The graph of imports between the project's own modules, read from the source by `ast`; nothing is run.
+
+An import is `top` (run when the module is), `lazy` (inside a function) or `type` (for annotations alone, under
+`if TYPE_CHECKING`). Modules named in text, as registries of strategies do, are not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KINDS = ("top", "lazy", "type")
+
+
+@dataclass(frozen=True, order=True)
+class Arrow:
+    """A module that imports another."""
+
+    source: str
+    target: str
+    kind: str
+    """One of KINDS; an import that a module makes twice counts as the first of these."""
+
+    def __str__(self) -> str:
+        """As it is listed."""
+        return f"{self.source} -> {self.target}" + ("" if self.kind == "top" else f" ({self.kind})")
+
+
+def modules(root: Path, packages: Iterable[str]) -> dict[str, Path]:
+    """Files by dotted name; a package is the name of its folder."""
+    found = {}
+    for package in packages:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def arrows(files: Mapping[str, Path]) -> list[Arrow]:
+    """All imports between modules, each pair once."""
+    found: dict[tuple[str, str], int] = {}
+    for name, path in files.items():
+        inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for node, kind in _imports(ast.parse(path.read_text(encoding="utf-8")), "top"):
+            for target in _targets(node, inside, files):
+                if target != name:
+                    rank = KINDS.index(kind)
+                    found[name, target] = min(rank, found.get((name, target), rank))
+    return sorted(Arrow(source, target, KINDS[rank]) for (source, target), rank in found.items())
+
+
+def _imports(node: ast.AST, kind: str) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+    """Statements that import, with the kind that they are of."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, kind
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            for statement in child.body:
+                yield from ((each, "type") for each, _ in _imports(ast.Module([statement], []), kind))
+            yield from _imports(ast.Module(child.orelse, []), kind)
+        else:
+            yield from _imports(child, "lazy" if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else kind)
+
+
+def _targets(node: ast.Import | ast.ImportFrom, inside: str, files: Mapping[str, Path]) -> Iterator[str]:
+    """The project's modules that a statement imports; `inside` is the package it stands in."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in files)
+        return
+    base = node.module or ""
+    if node.level:
+        parts = inside.split(".")
+        base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [node.module])])
+    for alias in node.names:
+        whole = f"{base}.{alias.name}"
+        if whole in files or base in files:
+            yield whole if whole in files else base
+
+
+def circles(found: Iterable[Arrow], kinds: Iterable[str]) -> list[list[str]]:
+    """Modules that reach each other by imports of these kinds, a list for each set of them, in order."""
+    wanted = set(kinds)
+    after: dict[str, set[str]] = {}
+    for arrow in found:
+        if arrow.kind in wanted:
+            after.setdefault(arrow.source, set()).add(arrow.target)
+    reach = {name: _reached(name, after) for name in after}
+    together = {
+        tuple(sorted({name, *(other for other in reach[name] if name in reach.get(other, set()))})) for name in reach
+    }
+    return sorted(list(names) for names in together if len(names) > 1)
+
+
+def _reached(name: str, after: Mapping[str, set[str]]) -> set[str]:
+    """Modules that one arrow or more lead to."""
+    seen: set[str] = set()
+    left = list(after[name])
+    while left:
+        if (one := left.pop()) not in seen:
+            seen.add(one)
+            left += after.get(one, ())
+    return seen
+
+
+def upward(found: Iterable[Arrow], contracts: Iterable[Mapping[str, Any]]) -> list[Arrow]:
+    """Arrows from a layer to one above it, by the contracts of import-linter (`layers`, from the top, in `containers`)."""
+    orders = []
+    for contract in contracts:
+        for container in contract.get("containers", [""]):
+            prefix = f"{container}." if container else ""
+            layers = [[prefix + name.strip() for name in layer.split("|")] for layer in contract["layers"]]
+            orders.append({name: height for height, names in enumerate(reversed(layers)) for name in names})
+    return [arrow for arrow in found if any(_height(arrow.target, o) > _height(arrow.source, o, 1 << 30) for o in orders)]
+
+
+def _height(name: str, order: Mapping[str, int], otherwise: int = -1) -> int:
+    """The layer that a module is in; `otherwise` where it is in none."""
+    return next((height for layer, height in order.items() if f"{name}.".startswith(f"{layer}.")), otherwise)

@@ -1,0 +1,110 @@
+"""Plant each mutation in a copy of the tree and see which test catches it: `python -m experiments.mutations LABEL`.
+
+LABEL names the state of the tree, such as `before`: what is found stands in results/mutations/LABEL.jsonl, a line each, and
+is not looked for again; results/mutations/mutations.md sets all labels side by side. `--mode quick` runs the files of tests
+that a mutation names, and the whole suite where these pass; `named` leaves the whole suite out, `whole` runs nothing else.
+A test counts as having caught a mutation if it passes without it, in the same copy.
+
+Numba compiles anew for every mutation of rules and model: one to two minutes each.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from experiments.lines import Kept
+from experiments.mutations.copies import MODES, Copy, Outcome, Unsure
+from experiments.mutations.faults import KINDS, MUTATIONS
+from experiments.results import write_text
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUT = ROOT / "results" / "mutations"
+PAGE = "mutations.md"
+
+
+def outcomes(path: Path) -> dict[str, Outcome]:
+    """What a file of lines says, by mutation."""
+    rows = Kept(path).rows.values()
+    return {row["mutation"]: Outcome(**{name: value for name, value in row.items() if name != "key"}) for row in rows}
+
+
+def page(folder: Path) -> str:
+    """The table in Markdown, columns for every file of lines in the folder, `before` first."""
+    paths = sorted(folder.glob("*.jsonl"), key=lambda path: (path.stem != "before", path.stem))
+    labels = {path.stem: outcomes(path) for path in paths}
+    heads = " | ".join(f"{label}: caught by | s" for label in labels)
+    lines = [
+        "# Mutations", "",
+        "Each fault is planted in a copy of the tree, by itself; `python -m experiments.mutations LABEL`. The test named is the "
+        "first that fails, and passes without the fault; seconds are those until then, on one core, with what Numba compiles "
+        "anew. *In mode `named` only the files of tests that a mutation names are run.*",
+        "",
+        f"| mutation | what is wrong then | {heads} |", f"|---|---|{'---|---:|' * len(labels)}",
+    ]  # fmt: skip
+    for kind in KINDS:
+        lines.append(f"| **{kind}** | |{' | |' * len(labels)}")
+        for mutation in (each for each in MUTATIONS if each.kind == kind):
+            cells = [_cells(found.get(mutation.name)) for found in labels.values()]
+            lines.append(f"| {mutation.name} | {mutation.fault} | {' | '.join(cells)} |")
+    for label, found in labels.items():
+        caught = sum(outcome.caught for outcome in found.values())
+        modes = ", ".join(sorted({outcome.mode for outcome in found.values()}))
+        lines += ["", f"{label}: {caught} of {len(found)} caught, in mode {modes}, at commit {_commits(found)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(outcome: Outcome | None) -> str:
+    """Test and seconds."""
+    if outcome is None:
+        return " | "
+    return f"{f'`{outcome.test}`' if outcome.caught else f'**not caught** ({outcome.mode})'} | {outcome.seconds:.0f}"
+
+
+def _commits(found: dict[str, Outcome]) -> str:
+    """Commits that the lines were made at."""
+    return ", ".join(sorted({outcome.commit for outcome in found.values()}))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 1 where a mutation was not caught."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.mutations", description="See tests catch planted faults.")
+    parser.add_argument("label", help="name of the state of the tree, such as before")
+    parser.add_argument("--mode", choices=MODES, default="quick")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that run tests")
+    parser.add_argument("--only", nargs="*", help="names of mutations; default: all")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--scratch", type=Path, help="folder for the copy, kept with what Numba compiles; default: a new one")
+    args = parser.parse_args(arguments)
+    named = [mutation.name for mutation in MUTATIONS]
+    if unknown := set(args.only or ()) - set(named):
+        parser.error(f"no mutations {sorted(unknown)}; there are {named}")
+    if args.jobs < 1:
+        parser.error(f"--jobs {args.jobs}: expected 1 or more")
+    kept, console = Kept(args.output / f"{args.label}.jsonl"), Console()
+    known = {name for name, row in kept.rows.items() if row["caught"] or row["mode"] == "whole" or args.mode == "named"}
+    asked = [next(mutation for mutation in MUTATIONS if mutation.name == name) for name in args.only or named]
+    left = [mutation for mutation in asked if mutation.name not in known]
+    if left:
+        with Copy(ROOT, args.jobs, args.scratch) as copy:
+            for mutation in left:
+                try:
+                    with console.status(mutation.name):
+                        outcome = copy.tried(mutation, args.mode)
+                except Unsure as error:
+                    console.print(f"{error}; it is left out", soft_wrap=True)
+                    continue
+                kept.add({"key": mutation.name, **asdict(outcome)})
+                console.print(outcome, soft_wrap=True)
+    write_text(args.output / PAGE, page(args.output))
+    console.print(f"The table is in {args.output / PAGE}", soft_wrap=True)
+    found = outcomes(kept.path)
+    return 0 if all(each.name in found and found[each.name].caught for each in asked) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,123 @@
+"""A copy of the tree in which mutations are planted one after the other, and tests run over each."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.mutations.faults import Mutation
+from experiments.pool import ONE_THREAD
+
+MODES = ("quick", "named", "whole")
+PASSED, FAILED, STOPPED = 0, 1, 2
+"""Exit statuses of pytest: all passed; some failed; stopped by -x, or by a module that does not import."""
+LONGEST = 3600.0
+"""Seconds after which a run of tests counts as hanging, which is a way of being caught."""
+HANGS = "no test: the run hangs"
+_FIRST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a mutation."""
+
+    mutation: str
+    kind: str
+    module: str
+    """The file that was mutated."""
+    caught: bool
+    test: str
+    """The first test that failed; empty where none did."""
+    mode: str
+    """`named` or `whole`: which tests were run."""
+    seconds: float
+    commit: str
+
+
+class Unsure(Exception):
+    """A test fails without a mutation too, so that it says nothing of it."""
+
+
+class Copy:
+    """A copy of what git tracks, or would, beside a folder for what Numba compiles; gone at the end unless it has a place."""
+
+    def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
+        """Copy the tree at `root`; `jobs` processes run tests. What Numba compiled at a `place` before is used again."""
+        self._scratch = None if place else tempfile.TemporaryDirectory(prefix="mutations-")
+        self._jobs = jobs
+        self.root = (place.resolve() if place else Path(self._scratch.name)) / "tree"  # type: ignore[union-attr]
+        if self.root.exists():
+            shutil.rmtree(self.root)
+        listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        for name in filter(None, listed.split("\0")):
+            if (root / name).is_file():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, self.root / name)
+        self.commit = _git(root, "rev-parse", "--short", "HEAD").strip()
+
+    def __enter__(self) -> Copy:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Delete the copy."""
+        if self._scratch:
+            self._scratch.cleanup()
+
+    def tried(self, mutation: Mutation, mode: str) -> Outcome:
+        """Plant a mutation, run tests until one fails, take it out again.
+
+        RuntimeError where pytest itself fails, Unsure where the test that failed does so without the mutation too.
+        """
+        path = mutation.place(self.root)
+        file = self.root / path
+        before, times = file.read_bytes(), file.stat()
+        begin, test, ran = time.perf_counter(), "", "named"
+        mutation.change(self.root).plant(self.root)
+        try:
+            if mode != "whole":
+                test = self._first_failure(mutation.files(self.root))
+            if mode == "whole" or (mode == "quick" and not test):
+                test, ran = self._first_failure([]), "whole"
+        finally:
+            file.write_bytes(before)
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # what Numba compiled of it before is good again
+        seconds = round(time.perf_counter() - begin, 1)
+        if test and test != HANGS and (without := self._first_failure([test])):
+            raise Unsure(f"mutation {mutation.name!r}: {without} fails without it too, and says nothing")
+        return Outcome(mutation.name, mutation.kind, str(path), bool(test), test, ran, seconds, self.commit)
+
+    def _first_failure(self, tests: Iterable[str]) -> str:
+        """The first test that fails of some files (or of all, where none is named); empty where none does."""
+        options = ["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-n", str(self._jobs), "--dist", "loadfile"]
+        options += ["-o", f"timeout={LONGEST / 3:.0f}"]  # of a test, which may wait for Numba
+        environment = {
+            **os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": str(self.root),
+            "NUMBA_CACHE_DIR": str(self.root.parent / "numba"), "PYTHONDONTWRITEBYTECODE": "1",
+        }  # fmt: skip
+        command = [sys.executable, "-m", "pytest", *options, *tests]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, env=environment, check=False, cwd=self.root, timeout=LONGEST
+            )
+        except subprocess.TimeoutExpired:
+            return HANGS
+        if done.returncode == PASSED:
+            return ""
+        found = _FIRST.search(done.stdout)
+        if done.returncode not in (FAILED, STOPPED) or found is None:
+            raise RuntimeError(f"pytest, exit status {done.returncode}: {(done.stdout + done.stderr).strip()[-2000:]}")
+        return found[1]
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """What git says of the tree at `root`."""
+    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,144 @@
+"""The twenty mutations, written down before any test was moved: four of rules, model, generators, worker and statistics.
+
+A mutation is found by its text, which stands exactly once in the sources, and not by its path: so it survives that files
+move. The same is true of the tests that are expected to catch it, which are named by the stem of their file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.planted.changes import Change
+
+SOURCES = ("gensor_gym", "agents", "experiments")
+OWN = ("mutations", "planted")
+"""Packages that quote texts of others."""
+KINDS = ("rules", "model", "generators", "worker", "statistics")
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault: `old`, which stands once in the sources, becomes `new`."""
+
+    name: str
+    kind: str
+    """One of KINDS."""
+    fault: str
+    """What is wrong then, in words."""
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    """Stems of the files of tests that are expected to catch it (`stem::test` for one test), the likeliest first."""
+
+    def place(self, root: Path) -> Path:
+        """The file below `root` that holds the text, relative to it; ValueError where it does not stand exactly once."""
+        found = [path for path in sources(root) for _ in range(path.read_text(encoding="utf-8").count(self.old))]
+        if len(found) != 1:
+            where = ", ".join(str(path.relative_to(root)) for path in found) or "nowhere"
+            raise ValueError(f"mutation {self.name!r}: {self.old!r} stands {len(found)} times ({where}), expected once")
+        return found[0].relative_to(root)
+
+    def change(self, root: Path) -> Change:
+        """The mutation as a change of the tree at `root`."""
+        return Change(self.name, ((str(self.place(root)), self.old, self.new),))
+
+    def files(self, root: Path) -> list[str]:
+        """Its tests as pytest takes them, relative to `root`; ValueError where a file is not there exactly once."""
+        parts = [name.partition("::") for name in self.tests]
+        return [f"{_only(root, stem).relative_to(root)}{mark}{test}" for stem, mark, test in parts]
+
+
+def sources(root: Path) -> list[Path]:
+    """All modules of the project that may be mutated."""
+    paths = (path for package in SOURCES for path in sorted((root / package).rglob("*.py")))
+    return [path for path in paths if path.relative_to(root).parts[1] not in OWN]
+
+
+def _only(root: Path, stem: str) -> Path:
+    """The file of tests of that name."""
+    found = sorted((root / "tests").rglob(f"{stem}.py"))
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} files of tests are called {stem}.py, expected one")
+    return found[0]
+
+
+RULES = (
+    Mutation("a block of all threads", "rules", "a block with as many threads as the hardware allows is refused: off by one",
+             "if threads > ints[THREADS_BLOCK] or", "if threads >= ints[THREADS_BLOCK] or", ("test_graph_limits",)),
+    Mutation("a task tile of twice the room", "rules", "a CPU's task tile may be twice as large as the floor of its limit",
+             "max(ints[L3_BYTES] // ints[UNITS], 4 * ints[L2_BYTES])", "max(ints[L3_BYTES] // ints[UNITS], 8 * ints[L2_BYTES])",
+             ("test_graph_limits", "test_graph")),
+    Mutation("growth without shared memory", "rules", "the mask forgets that longer steps of a reduction take shared memory",
+             "risks = SHARED | SPLIT if reduces else SHARED | REGISTERS", "risks = SPLIT if reduces else SHARED | REGISTERS",
+             ("test_graph_masks", "test_graph")),
+    Mutation("virtual threads short of the tile", "rules", "virtual threads never reach the register tile: off by one",
+             "while 1 <= candidate <= tile:", "while 1 <= candidate < tile:", ("test_graph_masks", "test_graph")),
+)  # fmt: skip
+
+MODEL = (
+    Mutation("parts of a split read once", "model", "the second kernel of a split reduction is charged half its bytes",
+             "# partial sums have 4 bytes whatever the output has\n    partial = 2.0",
+             "# partial sums have 4 bytes whatever the output has\n    partial = 1.0",
+             ("test_cost_gpu::test_split_reductions_pay_for_their_second_kernel",
+              "test_exact_optimum::test_the_floor_is_below_every_completion")),
+    Mutation("traffic of one step", "model", "bytes asked of L2 are those of a single step of the reduction",
+             "asked = per_step * steps * blocks", "asked = per_step * blocks",
+             ("test_golden::test_dynamics_are_those_of_the_version", "test_cost_gpu")),
+    Mutation("cores never idle", "model", "tasks that do not divide by the cores cost nothing on a CPU",
+             "imbalance = math.ceil(tasks / units) * units / tasks", "imbalance = 1.0",
+             ("test_cost_cpu", "test_golden::test_dynamics_are_those_of_the_version")),
+    Mutation("registers without partitions", "model", "occupancy hands out registers over the whole multiprocessor",
+             "PARTITIONS * (registers_per_unit // PARTITIONS // per_warp) // warps)", "registers_per_unit // per_warp // warps)",
+             ("test_hardware_occupancy", "test_hardware", "test_graph_schedule::test_resident_blocks_by_hand")),
+)  # fmt: skip
+
+GENERATORS = (
+    Mutation("no barrier after a step", "generators", "CUDA: the next tiles are stored while other threads still read the last",
+             "if copies and (plan.steps > 1 or plan.exchange_bytes):", "if copies and plan.exchange_bytes:",
+             ("test_codegen_cuda::test_random_schedules_are_right",)),
+    Mutation("a copy too many under way", "generators", "CUDA: the wait for asynchronous copies leaves one more unfinished",
+             "wait_for_copies<{plan.stages - 2}>", "wait_for_copies<{plan.stages - 1}>",
+             ("test_codegen_cuda_pipeline::test_pipelines_are_right",)),
+    Mutation("one thread past the output", "generators", "CUDA: the second kernel of a split goes one element too far",
+             "if (element >= {size}) return;", "if (element > {size}) return;",
+             ("test_codegen_cuda::test_every_knob_value_is_right", "test_codegen_cuda::test_random_schedules_are_right")),
+    Mutation("a tail that runs over", "generators", "C: the vector part of a copy of columns goes on past the last whole vector",
+             "for (; i + {w} <= count; i += {w}) transpose_{w}", "for (; i < count; i += {w}) transpose_{w}",
+             ("test_codegen_c_memory::test_tensors_between_guard_pages", "test_codegen_c::test_random_schedules",
+              "test_codegen_c_memory::test_sanitizers_find_nothing")),
+)  # fmt: skip
+
+WORKER = (
+    Mutation("NaN passes", "worker", "verification takes an output of NaN for right",
+             "wrong = ~(np.abs(output.astype(np.float64) - self.reference) <= self.bound)",
+             "wrong = np.abs(output.astype(np.float64) - self.reference) > self.bound",
+             ("test_measure_worker::test_wrong_answers", "test_measure_attacks::test_attack_is_caught")),
+    Mutation("a crash is OK", "worker", "a trial whose worker died is reported as a time",
+             "return Measurement(loss.status, error=str(loss), digest=trial.kernel.digest)",
+             "return Measurement(Status.OK, (1.0,), error=str(loss), digest=trial.kernel.digest)",
+             ("test_measure_pool::test_faults_at_random", "test_measure_worker::test_lost_workers")),
+    Mutation("a second writer", "worker", "two processes may write the journal of one folder at a time",
+             "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)",
+             ("test_experiments_compare::test_two_processes_do_not_write_to_one_folder",)),
+    Mutation("one trial more", "worker", "a budget of n trials lets n + 1 through",
+             "if len(fresh) >= left:", "if len(fresh) > left:",
+             ("test_measure_session::test_batch_is_cut_to_the_budget_and_the_next_call_raises",)),
+)  # fmt: skip
+
+STATISTICS = (
+    Mutation("tails of one side", "statistics", "the interval of a paired ratio leaves out 5 percent on either side, not in all",
+             "low, high = np.quantile(medians, [0.5 - confidence / 2, 0.5 + confidence / 2])",
+             "low, high = np.quantile(medians, [1 - confidence, confidence])",
+             ("test_measure_intervals", "test_measure_numbers", "test_measure_verdict")),
+    Mutation("Holm out of order", "statistics", "an adjusted p value may be smaller than that of a smaller p value",
+             "highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[at]))",
+             "highest = min(1.0, (len(p_values) - rank) * p_values[at])", ("test_statistics",)),
+    Mutation("tasks are not drawn", "statistics", "the bootstrap draws seeds alone, as if there were no other tasks",
+             "task = rng.integers(0, tasks, size=(tasks, 1))", "task = np.arange(tasks)[:, None]", ("test_statistics",)),
+    Mutation("a test of one side", "statistics", "Welch's test calls a kernel faster at twice the level it was given",
+             "t_quantile(1 - level / 2, freedom)", "t_quantile(1 - level, freedom)",
+             ("test_agents_significance", "test_agents_plain::test_a_faster_kernel_is_told_from_noise")),
+)  # fmt: skip
+
+MUTATIONS = (*RULES, *MODEL, *GENERATORS, *WORKER, *STATISTICS)
