@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from agents import get_strategy
-from experiments import style
+from experiments.common import style
 from gensor_gym import ConstructionGraph, Schedule
 from gensor_gym.env.render import as_image
 

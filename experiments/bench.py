@@ -1,49 +1,5 @@
-"""Benchmarks of the project itself: `python -m experiments.bench suite=env`.
+"""`python -m experiments.bench`: see `experiments.benches.bench`."""
 
-The suites are env, construct, kernels, calls, measure, repeatability, replay, static and model; `suite=all` runs them all.
-"""
+from experiments.entry import run_as_main
 
-from __future__ import annotations
-
-import sys
-from importlib import import_module
-
-import hydra
-from omegaconf import DictConfig
-
-from experiments.benches.lines import Lines
-from experiments.commands import command_line
-from experiments.folders import make_folder
-
-SUITES = ("env", "construct", "kernels", "calls", "measure", "repeatability", "replay", "static", "model")
-"""Each is a module of `experiments.benches` and a file of conf/bench."""
-
-
-def bench(config: DictConfig) -> dict[str, Lines]:
-    """Run one suite or all; returns the lines by suite. ValueError for an unknown suite or a bad folder."""
-    if config.suite not in (*SUITES, "all"):
-        raise ValueError(f"suite {config.suite!r}: expected one of {', '.join(SUITES)}, all")
-    chosen = SUITES if config.suite == "all" else (config.suite,)
-    folder, lines = make_folder(config.output), {}
-    for suite in chosen:
-        lines[suite] = Lines(folder / f"{suite}.jsonl", suite)
-        import_module(f"experiments.benches.{suite}").run(config, lines[suite])
-    return lines
-
-
-@hydra.main(version_base="1.3", config_path="../conf", config_name="bench")
-def run(config: DictConfig) -> None:
-    """One configuration."""
-    try:
-        bench(config)
-    except ValueError as error:
-        sys.exit(str(error))
-
-
-def main() -> None:
-    """Command line, with operators as plain text."""
-    command_line(run)
-
-
-if __name__ == "__main__":
-    main()
+run_as_main(__name__, __spec__)

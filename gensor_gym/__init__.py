@@ -17,8 +17,8 @@ _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",
     "Schedule": "gensor_gym.graph.schedule",
     "build": "gensor_gym.codegen",
-    "load_space": "gensor_gym.measure.tuning",
-    "save_space": "gensor_gym.measure.tuning",
+    "load_space": "gensor_gym.spaces",
+    "save_space": "gensor_gym.spaces",
 }
 _MODULES = ("operators", "hardware", "graph", "cost", "codegen", "construction", "measure", "env")
 

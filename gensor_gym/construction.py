@@ -125,7 +125,7 @@ class ConstructionGraph:
         """Count evaluations of the model.
 
         `latency`, `latencies` and `terms` do so themselves; who runs compiled code that evaluates on `tables` charges for it.
-        For those who watch a search (`agents.watched`) it may say which of the evaluations, counted from 1, were the fastest
+        For those who watch a search (`agents.core.watched`) it may say which of the evaluations, counted from 1, were the fastest
         of them so far, and their seconds: `improvements` float64 [N, 2].
         """
         if self.meter is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.check_certificates import parts_of
+from experiments.certification.check_certificates import parts_of
 from experiments.planted import __main__ as planted
 from experiments.planted.changes import BEHAVIOUR, NOTHING, Change
 from gensor_gym import ConstructionGraph, hardware, operators

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents import STRATEGIES
-from agents.tune import STRATEGIES_OF_SPACES
+from agents.recorded.tune import STRATEGIES_OF_SPACES
 from tests.identical import searches, sections
 from tests.identical.digests import observed, of, reward, six
 from tests.identical.sections import QUICK, SLOW, Section

@@ -20,66 +20,80 @@ LAYERS = (
     ("exact",),
     ("codegen",),
     ("measure",),
+    ("spaces",),
     ("env",),
 )
 """Inside gensor_gym, from the bottom. Modules beside these are its face: nothing in a layer imports them."""
 TOP = {"numpy", "numba", "gymnasium"}
 """What gensor_gym may import at the top of a module, besides the standard library and itself."""
 LAZY = {
-    "gensor_gym/measure/cuda_device.py": {"cupy"},
-    "gensor_gym/measure/ray_pool.py": {"ray"},
+    "gensor_gym/measure/devices/cuda.py": {"cupy"},
+    "gensor_gym/measure/workers/ray_pool.py": {"ray"},
     "gensor_gym/env/sb3.py": {"stable_baselines3"},
 }
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
 HOMES: dict[str, tuple[str, ...]] = {
-    "cuda": ("gensor_gym/codegen/nvrtc.py", "gensor_gym/codegen/tensor_map.py"),
-    "cupy": ("gensor_gym/codegen/cuda_load.py", "gensor_gym/measure/cuda_device.py"),
-    "hydra": tuple(
-        f"experiments/{name}.py"
-        for name in (
-            "arguments", "bench", "compare", "fine_tune", "generalise", "learn_correction", "peers/tvm", "record", "reproduce",
-            "study", "sweep_table", "train", "train_recorded", "transfer", "transfer_recorded", "tune", "tune_evaluations",
-        )  # fmt: skip
+    "cuda": ("gensor_gym/codegen/cuda/nvrtc.py", "gensor_gym/codegen/cuda/tensor_map.py"),
+    "cupy": ("gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py"),
+    "hydra": (
+        "experiments/benches/bench.py",
+        "experiments/common/arguments.py",
+        "experiments/comparison/compare.py",
+        "experiments/fine_tuning/fine_tune.py",
+        "experiments/peers/tvm.py",
+        "experiments/recording/record.py",
+        "experiments/studies/generalise/generalise.py",
+        "experiments/studies/search/study.py",
+        "experiments/studies/transfer/transfer.py",
+        "experiments/studies/transfer_recorded/transfer_recorded.py",
+        "experiments/tables/reproduce.py",
+        "experiments/training/learn_correction.py",
+        "experiments/training/sweep_table.py",
+        "experiments/training/train.py",
+        "experiments/training/train_recorded.py",
+        "experiments/tuning/tune.py",
+        "experiments/tuning/tune_evaluations.py",
     ),
     "sb3_contrib": (
-        "agents/masked_a2c.py", "agents/masked_policy.py", "agents/masked_ppo.py", "agents/masked_q.py",
+        "agents/learners/masked_a2c.py", "agents/learners/masked_policy.py", "agents/learners/masked_ppo.py",
+        "agents/learners/masked_q.py",
         "experiments/benches/learning.py",
     ),  # fmt: skip
     "stable_baselines3": (
-        "agents/groups.py",
-        "agents/masked_q.py",
-        "agents/seen.py",
+        "agents/learners/groups.py",
+        "agents/learners/masked_q.py",
+        "agents/learners/seen.py",
         "experiments/benches/learning.py",
-        "experiments/checkpoints.py",
-        "experiments/fine_tune_walk.py",
-        "experiments/lessons.py",
-        "experiments/train_walk.py",
-        "experiments/watch.py",
+        "experiments/training/checkpoints.py",
+        "experiments/fine_tuning/walk.py",
+        "experiments/training/lessons.py",
+        "experiments/training/walk.py",
+        "experiments/training/watch.py",
     ),
     "torch": (
-        "agents/cloning.py",
-        "agents/column_learner.py",
-        "agents/column_network.py",
-        "agents/column_policy.py",
-        "agents/groups.py",
-        "agents/masked_a2c.py",
-        "agents/masked_policy.py",
-        "agents/masked_ppo.py",
-        "agents/masked_q.py",
-        "agents/networks.py",
-        "agents/tree_gru.py",
-        "agents/tree_gru_network.py",
+        "agents/learners/cloning.py",
+        "agents/columns/learner.py",
+        "agents/columns/network.py",
+        "agents/columns/policy.py",
+        "agents/learners/groups.py",
+        "agents/learners/masked_a2c.py",
+        "agents/learners/masked_policy.py",
+        "agents/learners/masked_ppo.py",
+        "agents/learners/masked_q.py",
+        "agents/learners/networks.py",
+        "agents/autotvm/tree_gru.py",
+        "agents/autotvm/tree_gru_network.py",
         "experiments/benches/learning.py",
-        "experiments/checkpoints.py",
-        "experiments/fine_tune_columns.py",
-        "experiments/lessons.py",
-        "experiments/train.py",
-        "experiments/train_columns.py",
-        "gensor_gym/measure/torch_baseline.py",
-        "gensor_gym/measure/torch_cuda.py",
-        "gensor_gym/measure/torch_prepacked.py",
+        "experiments/training/checkpoints.py",
+        "experiments/fine_tuning/columns.py",
+        "experiments/training/lessons.py",
+        "experiments/training/train.py",
+        "experiments/training/columns.py",
+        "gensor_gym/measure/baselines/torch.py",
+        "gensor_gym/measure/baselines/torch_cuda.py",
+        "gensor_gym/measure/baselines/torch_prepacked.py",
     ),
-    "xgboost": ("agents/correction.py", "agents/score_model.py", "agents/tree_model.py"),
+    "xgboost": ("agents/hybrids/correction.py", "agents/ansor/score_model.py", "agents/autotvm/tree_model.py"),
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 
@@ -214,7 +228,7 @@ def test_the_checks_see_what_they_should() -> None:
         return against_the_layers(Path(path), ast.parse(text))
 
     assert wrong("gensor_gym/graph/a.py", "from gensor_gym.operators import x\nfrom gensor_gym.graph.b import y") == []
-    assert wrong("gensor_gym/graph/a.py", "def f():\n    import gensor_gym.measure.trial")
+    assert wrong("gensor_gym/graph/a.py", "def f():\n    import gensor_gym.measure.workers.trial")
     assert wrong("gensor_gym/graph/a.py", "import gensor_gym")
     assert wrong("gensor_gym/graph/a.py", "from gensor_gym import build")
     assert wrong("gensor_gym/graph/a.py", "from ..cost import model")

@@ -10,7 +10,8 @@ from statistics import NormalDist, mean, stdev
 
 import pytest
 
-from experiments import generalise_report, transfer_recorded_report
+from experiments.studies.generalise import report as generalise_report
+from experiments.studies.transfer_recorded import report as transfer_recorded_report
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERALISE = ("generalise", "generalise/test_columns", "generalise/validation_columns")

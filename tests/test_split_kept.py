@@ -12,9 +12,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from agents import get_strategy
-from experiments.arguments import compose
-from experiments.settings import ROOT
-from experiments.tune import score, tasks_of
+from experiments.common.arguments import compose
+from experiments.common.settings import ROOT
+from experiments.tuning.tune import score, tasks_of
 from gensor_gym import operators
 from gensor_gym.cost.calibration import shipped_fits
 from gensor_gym.cost.constants import CPU_CONSTANTS, constant_values, shipped_constants

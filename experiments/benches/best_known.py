@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.columns import Columns
-from experiments.results import write_text
+from agents.core.columns import Columns
+from experiments.common.results import write_text
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.enumeration import count_schedules

@@ -17,11 +17,11 @@ from omegaconf import DictConfig
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.benches import kernels_prepacked
-from experiments.benches.kernels_overall import overall
-from experiments.benches.kernels_twin import float32_twin, over_float32
+from experiments.benches.kernel_sets.overall import overall
+from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
-from experiments.retime import TORCH, Comparison, Retimer
-from experiments.summary import interval, ratio
+from experiments.comparison.retime import TORCH, Comparison, Retimer
+from experiments.comparison.summary import interval, ratio
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
@@ -32,7 +32,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.session import Budget, Session, Task
-from gensor_gym.measure.verdict import verdict
+from gensor_gym.measure.stats.verdict import verdict
 from gensor_gym.operators.types import Operator
 
 Winners = dict[str, tuple[Schedule, float]]
@@ -67,7 +67,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         return
     emit(kind="all", shapes=len(rows), timed=len(timed), **overall(timed))
     if config.figures:
-        from experiments.benches.kernels_figure import draw
+        from experiments.benches.kernel_sets.figure import draw
 
         draw(timed, folder / "kernels.png")
 

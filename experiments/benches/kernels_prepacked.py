@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.benches.lines import Steal
-from experiments.summary import interval, ratio
+from experiments.comparison.summary import interval, ratio
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.knobs import KNOB_INDEX
@@ -24,8 +24,8 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend
-from gensor_gym.measure.process import WorkerLost
 from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.operators.types import Operator
 
 CANDIDATES = 10

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments.settings import code_digest
+from experiments.common.settings import code_digest
 from gensor_gym.hardware.cache import VARIABLE
-from gensor_gym.measure.cpu_device import processor_name
-from gensor_gym.measure.intervals import median_interval
+from gensor_gym.measure.devices.cpu import processor_name
+from gensor_gym.measure.stats.intervals import median_interval
 
 LOOP = 200_000
 

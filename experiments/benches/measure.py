@@ -20,7 +20,7 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
-from gensor_gym.measure.requests import Built
+from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators.types import Operator
 
 CHOICES = 10

@@ -11,11 +11,11 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
 
-from experiments.benches import ranking
-from experiments.benches.fit import COEFFICIENTS, CONSTANTS, Parameters, Sample, fit, loss
+from experiments.benches.fitting import ranking
+from experiments.benches.fitting.fit import COEFFICIENTS, CONSTANTS, Parameters, Sample, fit, loss
+from experiments.benches.fitting.ranks import spearman, top_k_regret
+from experiments.benches.fitting.timings import Plan, Timings
 from experiments.benches.lines import Lines, machine
-from experiments.benches.ranks import spearman, top_k_regret
-from experiments.benches.timings import Plan, Timings
 from gensor_gym import hardware, operators
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.graph.knobs import KNOBS

@@ -25,13 +25,13 @@ from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.builders import build_c
-from gensor_gym.measure.compare import ANCHOR
-from gensor_gym.measure.intervals import quiet_ratio_interval, ratio_interval
 from gensor_gym.measure.native import make_kernel
-from gensor_gym.measure.process import WorkerProcess
-from gensor_gym.measure.requests import CompareRequest
-from gensor_gym.measure.verdict import Verdict, verdict_of
+from gensor_gym.measure.stats.intervals import quiet_ratio_interval, ratio_interval
+from gensor_gym.measure.stats.verdict import Verdict, verdict_of
+from gensor_gym.measure.workers.builders import build_c
+from gensor_gym.measure.workers.compare import ANCHOR
+from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.requests import CompareRequest
 
 ITERATIONS = 20
 """Calls of the kernel in an entry; one more makes five percent."""

@@ -14,11 +14,11 @@ from omegaconf import DictConfig
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.benches.lines import Lines, empty_cache, machine
-from experiments.summary import geometric_mean
+from experiments.comparison.summary import geometric_mean
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
-from gensor_gym.measure.recorded import open_recorded
+from gensor_gym.measure.records.backend import open_recorded
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.types import Operator
 

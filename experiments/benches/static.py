@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from agents.markov import MarkovExtended
+from agents.gensor.markov import MarkovExtended
 from experiments.benches.lines import Lines, machine
 from gensor_gym import operators
-from gensor_gym.codegen import generate, nvrtc, sass
+from gensor_gym.codegen import generate
+from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import resident_blocks
 from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, slot_of

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.common.settings import ROOT
 from experiments.evidence import correctness, device_searches, index, libraries, model, searches
 from experiments.evidence.facts import read_facts
 from experiments.evidence.tables import write_tables
-from experiments.settings import ROOT
 from gensor_gym.hardware.described import RECORDINGS
 
 FOLDER = ROOT / "results" / "h100"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.device.context import read_rows
+from experiments.device.stages.correctness import ANSWERED
 from experiments.evidence.facts import RAW, Facts
-from experiments.gpu_stages.context import read_rows
-from experiments.gpu_stages.correctness import ANSWERED
-from experiments.study_report import table
+from experiments.studies.search.report import table
 from gensor_gym import operators
 from gensor_gym.measure.measurement import Status
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.device.context import read_rows
+from experiments.device.report import contest_lines
+from experiments.device.stages.standings import standings
 from experiments.evidence.facts import RAW, Facts
-from experiments.gpu_stages.context import read_rows
-from experiments.gpu_stages.report import contest_lines
-from experiments.gpu_stages.standings import standings
 from gensor_gym import operators
 
 COMPARE, POLICIES = "results.jsonl.gz", "policies.jsonl.gz"

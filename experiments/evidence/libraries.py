@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benches.ranks import spearman
+from experiments.benches.fitting.ranks import spearman
+from experiments.device.context import read_rows
 from experiments.evidence import profile
 from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.tables import OPERATORS
-from experiments.gpu_stages.context import read_rows
-from experiments.study_report import table
+from experiments.studies.search.report import table
 from gensor_gym import hardware, operators
 from gensor_gym.graph.schedule import Schedule
 

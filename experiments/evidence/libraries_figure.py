@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from experiments import style
+from experiments.common import style
 
 CLOSE = 0.9
 """Of the library's rate, from which a bar is of the better colour."""

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benches.fit import COEFFICIENTS
-from experiments.benches.ranks import spearman
+from experiments.benches.fitting.fit import COEFFICIENTS
+from experiments.benches.fitting.ranks import spearman
+from experiments.device.context import read_rows
 from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.pack import write_rows
 from experiments.evidence.tables import OPERATORS, RECORDED, drift_of
-from experiments.gpu_stages.context import read_rows
-from experiments.study_report import table
+from experiments.studies.search.report import table
 from experiments.tables.recorded import Recorded, regret_of_random, tables_of
 from experiments.tables.sim_to_real import FASTEST, TOP, Score, score
 from gensor_gym.graph.schedule import Schedule

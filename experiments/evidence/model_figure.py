@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from experiments import style
+from experiments.common import style
 from experiments.tables.recorded import regret_of_first, regret_of_random
 from experiments.tables.sim_to_real_figure import AFTER, BEFORE, TIED, panels
 

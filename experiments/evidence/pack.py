@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.gpu_stages.context import read_rows
+from experiments.device.context import read_rows
 from gensor_gym.measure.measurement import Status
 
 

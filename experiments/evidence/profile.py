@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from experiments.evidence.facts import RAW, Facts
-from experiments.study_report import table
+from experiments.studies.search.report import table
 
 FILE = "profile.txt.gz"
 FIGURES = {

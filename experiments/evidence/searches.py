@@ -14,21 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from experiments import statistics, study_figures, study_report
+from experiments.common import statistics
+from experiments.common.jobs import DONE, Outcome
+from experiments.device.context import read_rows
 from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.pack import write_rows
-from experiments.gpu_stages.context import read_rows
-from experiments.jobs import DONE, Outcome
-from experiments.study_report import table
-from experiments.study_scores import Curves, Scores, summarise
+from experiments.studies.search import figures as study_figures
+from experiments.studies.search import report as study_report
+from experiments.studies.search.report import table
+from experiments.studies.search.scores import Curves, Scores, summarise
+from experiments.studies.search.truth import Truth
 from experiments.tables.table import Stamp
-from experiments.truth import Truth
 from gensor_gym import hardware, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.analytic import program_key
-from gensor_gym.measure.recorded import RecordedBackend
-from gensor_gym.measure.tables import file_name, read_table
+from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.measure.records.tables import file_name, read_table
 
 FILE, FOLDER, PAGE = "searches.jsonl.gz", "searches", "summary.md"
 MODEL = "exhaustive"

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from experiments.device.context import read_rows
+from experiments.device.stages.recording import SPACE
 from experiments.evidence.facts import RAW, Facts
-from experiments.gpu_stages.context import read_rows
-from experiments.gpu_stages.recording import SPACE
-from experiments.passes import Plan, schedules_of
-from experiments.record_table import Content, write
+from experiments.recording.passes import Plan, schedules_of
+from experiments.recording.record_table import Content, write
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import FILE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.store import Record
-from gensor_gym.measure.tables import read_table
+from gensor_gym.measure.records.store import Record
+from gensor_gym.measure.records.tables import read_table
 
 RECORDED, OPERATORS = "recorded.jsonl.gz", "operators.jsonl.gz"
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.common.results import write_text
 from experiments.house.counting import MANY, SOURCE, count
-from experiments.results import write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "results" / "house"

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.lines import Kept
+from experiments.common.lines import Kept
+from experiments.common.results import write_text
 from experiments.mutations.copies import MODES, Copy, Outcome, Unsure
 from experiments.mutations.faults import KINDS, MUTATIONS
-from experiments.results import write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "results" / "mutations"

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.common.pool import ONE_THREAD
 from experiments.mutations.faults import Mutation
-from experiments.pool import ONE_THREAD
 
 MODES = ("quick", "named", "whole")
 PASSED, FAILED, STOPPED = 0, 1, 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.settings import short_hash
+from experiments.common.settings import short_hash
 
 OURS, TVM = "ours", "tvm"
 

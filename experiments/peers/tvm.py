@@ -23,23 +23,24 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.benches.lines import machine
-from experiments.commands import command_line, refusals
-from experiments.folders import make_folder
+from experiments.common.arguments import CONF
+from experiments.common.commands import command_line, refusals
+from experiments.common.folders import make_folder
+from experiments.common.results import write_text
+from experiments.common.settings import ROOT, code_digest
+from experiments.comparison.retime import Comparison, Retimer
+from experiments.comparison.wording import seconds_text
 from experiments.peers import tvm_report
 from experiments.peers.ours import WARM_UP
 from experiments.peers.processes import Stopped, run_process
 from experiments.peers.runs import OURS, TVM, Plan, Run, Runs
 from experiments.peers.tvm_environment import PACKAGE, TvmEnvironment, compilers, environment, requirements
 from experiments.peers.tvm_kernel import tvm_kernel
-from experiments.results import write_text
-from experiments.retime import Comparison, Retimer
-from experiments.settings import ROOT, code_digest
-from experiments.wording import seconds_text
 from gensor_gym import hardware, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
-from gensor_gym.measure.machine_lock import lock_path
+from gensor_gym.measure.workers.machine_lock import lock_path
 from gensor_gym.operators.types import Operator
 
 WORKER = Path(__file__).with_name("tvm_worker.py")
@@ -224,7 +225,7 @@ def compare(study: Study, console: Console) -> list[str]:
     return wrong
 
 
-@hydra.main(version_base="1.3", config_path="../../conf", config_name="peers")
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="peers")
 def run(config: DictConfig) -> None:
     """One configuration. Exit code 1 when a search failed, 2 when nothing could run."""
     console = Console()

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.folders import make_folder
+from experiments.common.folders import make_folder
+from experiments.common.results import write_text
 from experiments.peers.processes import Stopped, run_process
-from experiments.results import write_text
 
 REQUIREMENTS = Path(__file__).with_name("tvm_requirements.txt")
 MADE = "made.txt"

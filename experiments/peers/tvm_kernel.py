@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gensor_gym.codegen.kernel import Kernel, Launch
-from gensor_gym.codegen.runtime import ARCH
+from gensor_gym.codegen.runtime.threads import ARCH
 from gensor_gym.operators.types import Operator
 
 ENTRY = "gg_tvm"

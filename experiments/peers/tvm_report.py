@@ -12,12 +12,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from experiments.common.statistics import bootstrap
+from experiments.comparison.retime import TORCH, Comparison
+from experiments.comparison.summary import geometric_mean, interval, ratio
+from experiments.comparison.wording import BUSY, seconds_text, spread
 from experiments.peers.runs import Run
-from experiments.retime import TORCH, Comparison
-from experiments.statistics import bootstrap
-from experiments.summary import geometric_mean, interval, ratio
-from experiments.wording import BUSY, seconds_text, spread
-from gensor_gym.measure.verdict import Verdict, verdict
+from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
 
 FASTEST, SHARE = 1.0, 0.2

@@ -23,11 +23,11 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.check_certificates import parts_of
+from experiments.certification.check_certificates import parts_of
+from experiments.common.pool import ONE_THREAD
+from experiments.common.results import write_text
 from experiments.planted import worker
 from experiments.planted.changes import BEHAVIOUR, NOTHING, Change
-from experiments.pool import ONE_THREAD
-from experiments.results import write_text
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, read_certificates
 from gensor_gym.exact.shipped import folder

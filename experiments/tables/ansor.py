@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments import statistics
-from experiments.tables import ansor_reach, ansor_tasks, studies_figure
-from experiments.tables.studies import RESAMPLES, Study, speeds, study_of, with_interval
+from experiments.common import statistics
+from experiments.tables.searchers import ansor_reach, ansor_tasks, studies_figure
+from experiments.tables.searchers.studies import RESAMPLES, Study, speeds, study_of, with_interval
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 
@@ -35,7 +35,7 @@ FIGURE_7 = (
     "Published (figure 7): last convolution of ResNet-50, batch 16, Intel CPU, measured, median of five runs over trials, "
     "speed over the best program's. Order at the end: full Ansor first, and both the large space and fine-tuning are needed; "
     "values are in an image and not at hand.",
-    "The paper names no numbers for the limited space and the beam: see `agents.sketches` and `agents.beam_of_sketches`.",
+    "The paper names no numbers for the limited space and the beam: see `sketches` and `beam_of_sketches` of `agents.ansor`.",
 )
 
 

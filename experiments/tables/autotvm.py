@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.tables import studies_figure
-from experiments.tables.studies import Study, speeds, study_of, with_interval
+from experiments.tables.searchers import studies_figure
+from experiments.tables.searchers.studies import Study, speeds, study_of, with_interval
 from experiments.tables.table import Cell, Table
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.store import Record
-from gensor_gym.measure.tables import write_table
+from gensor_gym.measure.records.store import Record
+from gensor_gym.measure.records.tables import write_table
 
 PUBLISHED = {
     "random": ("autotvm", "behind (figure alone)"),

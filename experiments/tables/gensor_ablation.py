@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.tables import gensor_published as published
+from experiments.tables.gensor import published
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Found, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.speeds import mean_text
+from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.gensor_gemm import profile
-from experiments.tables.searches import LIVE, MODEL, Contender, Found, Searches, seeds_of, tiers_of
-from experiments.tables.speeds import mean_text
-from experiments.tables.stand_in import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.table import Cell, Table
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

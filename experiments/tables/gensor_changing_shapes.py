@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.retime import TORCH
-from experiments.tables import gensor_published as published
+from experiments.comparison.retime import TORCH
+from experiments.tables.gensor import published
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.speeds import Speeds, rates, speeds_of
 from experiments.tables.gensor_operators import differ
-from experiments.tables.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
-from experiments.tables.speeds import Speeds, rates, speeds_of
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 
@@ -171,7 +171,7 @@ def _draw(
     searches: Searches, spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int, folder: Path
 ) -> str:
     """Total seconds over the calls of every shape."""
-    from experiments.tables.gensor_figures import draw_curves
+    from experiments.tables.gensor.figures import draw_curves
 
     grid = np.geomspace(1, max(1e6, 10.0 * calls), 25)
     curves = {name: (grid, spent[name].sum() + grid * run[name].sum()) for name in spent}

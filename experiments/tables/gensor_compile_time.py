@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.jobs import DONE
-from experiments.tables import gensor_published as published
-from experiments.tables.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.common.jobs import DONE
+from experiments.tables.gensor import published
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 from gensor_gym.operators.types import Operator
@@ -171,7 +171,7 @@ def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
 
 def _draw(searches: Searches, ops: dict[int, Operator], seconds: dict[str, np.ndarray], folder: Path) -> str:
     """Ours and the published, side by side."""
-    from experiments.tables.gensor_figures import draw_curves
+    from experiments.tables.gensor.figures import draw_curves
 
     sizes = np.array(list(ops))
     ours = {name: (sizes, np.median(times, axis=1)) for name, times in seconds.items()}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from experiments.tables import gensor_published as published
-from experiments.tables.searches import MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.tables.gensor import published
+from experiments.tables.gensor.searches import MODEL, Contender, Searches, seeds_of, tiers_of
 from experiments.tables.table import Stamp, Table
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.retime import TORCH
-from experiments.tables import gensor_published as published
-from experiments.tables.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
-from experiments.tables.speeds import Speeds, mean_text, rates, speeds_of
-from experiments.tables.stand_in import HOST, NAMED, ORIN, RTX_4090, stand_in
+from experiments.comparison.retime import TORCH
+from experiments.tables.gensor import published
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.speeds import Speeds, mean_text, rates, speeds_of
+from experiments.tables.gensor.stand_in import HOST, NAMED, ORIN, RTX_4090, stand_in
 from experiments.tables.table import Cell, Table
 
 FIGURES = (
@@ -68,7 +68,7 @@ def _compare(
     notes = (*conditions(searches, found, seeds, config.rounds), NAMED, f"Published: {figure} of {published.SOURCE}")
     pictures: tuple[str, ...] = ()
     if config.figures:
-        from experiments.tables.gensor_figures import draw_operators
+        from experiments.tables.gensor.figures import draw_operators
 
         pictures = (draw_operators(speeds, ansor.name, paper, figure, folder / f"gensor_operators_{searches.hardware.name}.png"),)
     title = f"Gensor, {figure}, on {searches.device}"

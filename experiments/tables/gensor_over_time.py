@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.tables import gensor_published as published
-from experiments.tables.searches import LIVE, MODEL, Contender, Found, Searches, seeds_of, tiers_of
-from experiments.tables.speeds import speeds_of
-from experiments.tables.stand_in import HOST, NAMED, RTX_4090, stand_in
+from experiments.tables.gensor import published
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Found, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.speeds import speeds_of
+from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.table import Cell, Table
 from gensor_gym.operators.types import Operator
 
@@ -131,7 +131,7 @@ def _draw(
     folder: Path,
 ) -> str:  # fmt: skip
     """Arithmetic mean over searches of the speed so far, 0 before the first kernel; the published beside it."""
-    from experiments.tables.gensor_figures import draw_curves
+    from experiments.tables.gensor.figures import draw_curves
 
     ends = [of.outcome.elapsed_s for of in ended.values()]
     firsts = [at[0] for of in ended.values() if len(at := _best(of.rows)[0])]

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.benches.fit import Sample
-from experiments.benches.ranks import spearman
-from experiments.statistics import expected_best
+from experiments.benches.fitting.fit import Sample
+from experiments.benches.fitting.ranks import spearman
+from experiments.common.statistics import expected_best
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.optimum import Optimum, find_optimum
-from gensor_gym.measure.recorded import passes_of
-from gensor_gym.measure.store import Record
-from gensor_gym.measure.tables import read_table
+from gensor_gym.measure.records.backend import passes_of
+from gensor_gym.measure.records.optimum import Optimum, find_optimum
+from gensor_gym.measure.records.store import Record
+from gensor_gym.measure.records.tables import read_table
 
 STAGES = "recorded.jsonl"
 """What `make gpu` writes, beside a summary.json that names the machine."""

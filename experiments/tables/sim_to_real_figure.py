@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from experiments import style
-from experiments.benches.fit import COEFFICIENTS
+from experiments.benches.fitting.fit import COEFFICIENTS
+from experiments.common import style
 from experiments.tables.recorded import Recorded, regret_of_first, regret_of_random
 
 BEFORE, AFTER, TIED = style.PALETTE[7], style.PALETTE[0], style.PALETTE[1]

@@ -20,12 +20,12 @@ def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware, prepack
     machine = hardware.get(hw)
     program = lower(operators.resolve_one(op), schedule, machine)
     if machine.kind == "cpu":
-        from gensor_gym.codegen.c_codegen import generate_c
+        from gensor_gym.codegen.c.codegen import generate_c
 
         return generate_c(program, prepacked)
     if prepacked:
         raise ValueError(f"prepacked kernels are generated for CPUs, got {machine.name!r}")
-    from gensor_gym.codegen.cuda_codegen import generate_cuda
+    from gensor_gym.codegen.cuda.codegen import generate_cuda
 
     return generate_cuda(program)
 
@@ -46,7 +46,7 @@ def build(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> Kernel:
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")
     kernel = generate(op, schedule, machine)
     if kernel.language == "c":
-        from gensor_gym.codegen.compile import compile_c
+        from gensor_gym.codegen.runtime.compile import compile_c
 
         compile_c(kernel)
     return kernel

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from gensor_gym.codegen.tensor_map import TensorMap
+from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.operators.types import Operator
 
 LAYOUT, FINISH = "_layout", "_finish"
@@ -76,6 +76,6 @@ class Kernel:
 
     def __call__(self, *inputs: np.ndarray) -> np.ndarray:
         """Run on host arrays and return the output. Compiles and loads into this process at the first call."""
-        from gensor_gym.codegen.load import load
+        from gensor_gym.codegen.runtime.load import load
 
         return load(self)(*inputs)

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 
 from gensor_gym.env.settings import TextSpec, check_process
-from gensor_gym.measure.tuning.files import load_space
-from gensor_gym.measure.tuning.moves import STOP, Moves, moves_of
-from gensor_gym.measure.tuning.space import TIMINGS, TuningSpace
+from gensor_gym.spaces.files import load_space
+from gensor_gym.spaces.moves import STOP, Moves, moves_of
+from gensor_gym.spaces.space import TIMINGS, TuningSpace
 
 NUM_FACTS = 6
 """Features beside places and mask: see `RecordedEnv`."""

@@ -3,7 +3,7 @@
 `apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `transition` puts the two
 together: an action is legal when the space has it, it changes the schedule, and the result fits. There is no second
 rulebook: `fill_mask` gives the same answer for all actions of a row at once, leaving out only work whose outcome is sure.
-With NUMBA_DISABLE_JIT=1 the same text runs as plain Python; `tests/oracle.py` is an independent one.
+With NUMBA_DISABLE_JIT=1 the same text runs as plain Python; `tests/support/oracle.py` is an independent one.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def _cpu() -> Backend:
 
 
 def _cuda() -> Backend:
-    from gensor_gym.measure.cuda_presence import absence_of_cuda
+    from gensor_gym.measure.devices.presence import absence_of_cuda
     from gensor_gym.measure.native import cuda_backend
 
     reason = absence_of_cuda()
@@ -75,7 +75,7 @@ def _cuda() -> Backend:
 
 
 def _emulated() -> Backend:
-    from gensor_gym.measure.emulated import EmulatedBackend
+    from gensor_gym.measure.emulator.backend import EmulatedBackend
 
     return EmulatedBackend()
 
@@ -107,7 +107,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
             raise ValueError(f"no backend {backend!r}; accepted: a Backend, {_names()}")
         return backend
     if re.match(r"recorded(?![^:?])", backend):
-        from gensor_gym.measure.recorded import open_recorded
+        from gensor_gym.measure.records.backend import open_recorded
 
         return open_recorded(backend, hw)
     name = _auto(hw) if backend == "auto" else backend
@@ -130,7 +130,7 @@ def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backe
     if backend not in ("auto", name):
         raise ValueError(f"backend {backend!r} over Ray: expected auto or {name} for {hw.name}")
     try:
-        from gensor_gym.measure.ray_pool import RayPool
+        from gensor_gym.measure.workers.ray_pool import RayPool
     except ModuleNotFoundError as error:
         raise ValueError(f"measure.pool=ray needs Ray: pip install 'gensor_gym[ray]' ({error})") from error
     from gensor_gym.measure.native import cpu_backend, cuda_backend
@@ -155,7 +155,7 @@ def _auto(hw: Hardware) -> str:
     """Name of the backend that times on the hardware itself."""
     if hw.kind == "cpu":
         return "cpu"
-    from gensor_gym.measure.cuda_presence import absence
+    from gensor_gym.measure.devices.presence import absence
 
     reason = absence(hw)
     if reason:

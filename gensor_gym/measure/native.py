@@ -10,14 +10,14 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.host import doubt
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.builders import build_c
-from gensor_gym.measure.floor import MARGIN, warm_floor
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.pool import Compile, LocalPool, Pool, timed
-from gensor_gym.measure.process import WorkerProcess
-from gensor_gym.measure.requests import Built, Comparison, Trial
-from gensor_gym.measure.timing import TimingRules
+from gensor_gym.measure.stats.floor import MARGIN, warm_floor
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.builders import build_c
+from gensor_gym.measure.workers.pool import Compile, LocalPool, Pool, timed
+from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.requests import Built, Comparison, Trial
 from gensor_gym.operators.types import Operator
 
 _REMEMBERED = 4096
@@ -163,7 +163,7 @@ def cpu_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
     """The `cpu` backend: C kernels on the processor this runs on, or those of the pool."""
-    from gensor_gym.measure.cpu_device import processor_name
+    from gensor_gym.measure.devices.cpu import processor_name
 
     return NativeBackend("cpu", build_c, lambda hw: f"{processor_name()} x{hw.units}", rules, worker=worker, pool=pool)
 
@@ -172,7 +172,7 @@ def cuda_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
     """The `cuda` backend: CUDA kernels on the GPU of this machine, or those of the pool."""
-    from gensor_gym.measure.compile_pool import CompilePool
-    from gensor_gym.measure.cuda_presence import device_name
+    from gensor_gym.measure.devices.presence import device_name
+    from gensor_gym.measure.workers.compile_pool import CompilePool
 
     return NativeBackend("cuda", CompilePool(), device_name, rules or TimingRules(warmup=GPU_WARMUP), worker=worker, pool=pool)

@@ -19,7 +19,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.store import Store
+from gensor_gym.measure.records.store import Store
 from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.identical.digests import observed, of, reward
 from tests.identical.files import found
-from tests.tuning_files import CACHE
+from tests.support.tuning_files import CACHE
 
 CONSTRUCT, RECORDED = "gensor_gym/Construct-v0", "gensor_gym/Recorded-v0"
 STEPS = 40

@@ -13,8 +13,8 @@ import numpy as np
 from gensor_gym import ConstructionGraph, codegen
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
-from tests.graph_walks import SPACES, TENSOR
 from tests.identical.digests import of
+from tests.support.graph_walks import SPACES, TENSOR
 
 OPERATORS = (
     "gemm(m=64, n=48, k=40)",

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from agents import STRATEGIES, optimize, tune
-from agents.tune import STRATEGIES_OF_SPACES
+from agents.recorded.tune import STRATEGIES_OF_SPACES
 from gensor_gym import ConstructionGraph
 from gensor_gym.exact import certify
 from gensor_gym.measure.session import TraceRow
 from tests.identical.digests import of, six
-from tests.tuning_files import CACHE
+from tests.support.tuning_files import CACHE
 
 TASKS = (("gemm(m=64, n=48, k=40)", "h200"), ("reduce_sum(m=64, k=400)", "cascade_lake"))
 TRIALS = 6
@@ -27,7 +27,8 @@ SMALLER: dict[str, dict[str, Any]] = {
 """Arguments that keep a search short."""
 OF_SPACES: dict[str, dict[str, Any]] = {"elsewhere": {"spaces": (str(CACHE),)}}
 NEEDS_A_POLICY = ("a2c", "dqn", "qrdqn", "policy")
-"""Strategies that no policy ships for; `tests/test_agents_learners.py` and `tests/test_recorded_policies.py` train some."""
+"""Strategies that no policy ships for; `tests/agents/test_agents_learners.py` and `tests/spaces/test_recorded_policies.py`
+train some."""
 CERTIFIED = (("gemm(m=64, n=48, k=40)", "h200", "gensor"), ("gemv(m=100, k=333)", "h200", "gensor"),
              ("reduce_sum(m=64, k=400)", "cascade_lake", "gensor"))  # fmt: skip
 

@@ -1,0 +1,166 @@
+"""Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned model.
+
+Its analytic model of the gym is not asked. Numbers are those of the authors' code (TVM v0.8) where the paper gives none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.ansor.beam_of_sketches import BeamOfSketches
+from agents.ansor.evolution import Evolution, Population, Settings
+from agents.ansor.score_model import ScoreModel
+from agents.ansor.sketches import derive_sketches
+from agents.ansor.statement_features import statement_features
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.session import Session
+
+TUNINGS = ("evolution", "beam", "none")
+
+
+@dataclass(frozen=True)
+class Ansor:
+    """Measure batches until the budget is spent or nothing new is found.
+
+    A batch: programs at random and the best measured ones are evolved under the model, and the best new programs are
+    measured, some replaced by random ones; then the model is fitted anew. Until `warmup` programs are measured scores are
+    random numbers, as in the authors' code: this is the setting of the papers.
+    """
+
+    space: str = "extended"
+    batch: int = 64
+    epsilon: float = 0.05
+    """Share of a batch that is random; rounded down."""
+    warmup: int = 100
+    population: int = 2048
+    generations: int = 4
+    random_generations: int = 2
+    """Generations while scores are random numbers."""
+    measured: float = 0.2
+    """Share of the first population that the best measured programs may take."""
+    mutation: float = 0.85
+    crossover: float = 0.05
+    shrinkage: float = 1.0
+    """Penalty on leaves of the model's trees."""
+    max_innermost: int = 64
+    """Bound on the innermost factor of an axis."""
+    beyond: bool = True
+    """Whether sketches take algorithms and knobs that Ansor has no word for (see `agents.ansor.sketches`)."""
+    limited: bool = False
+    """The paper's ablation: sketches whose tiles and locations are limited to what a template has."""
+    tuning: str = "evolution"
+    """Or one of the paper's ablations: `beam` drops incomplete programs by the model, `none` measures random programs."""
+    patience: int = 5
+    """Batches in a row without a new trial, after which the space counts as exhausted."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Batch after batch."""
+        rounds = self.rounds(session, rng, self.model())
+        idle = 0
+        while idle < self.patience:
+            idle = 0 if rounds.advance(self.batch) else idle + 1
+
+    def model(self) -> ScoreModel:
+        """A model that knows nothing yet."""
+        return ScoreModel(self.warmup, self.shrinkage)
+
+    def rounds(self, session: Session, rng: np.random.Generator, model: ScoreModel) -> Rounds:
+        """A search that is advanced batch by batch, with a model that several tasks may share."""
+        if self.batch < 1 or self.population < 1 or not 0 <= self.epsilon <= 1 or not 0 <= self.measured <= 1:
+            raise ValueError(
+                f"batch={self.batch}, population={self.population}, epsilon={self.epsilon}, measured={self.measured}: "
+                "expected the first two to be 1 or more, the others within [0, 1]"
+            )
+        if self.tuning not in TUNINGS:
+            raise ValueError(f"tuning {self.tuning!r}: expected one of {', '.join(TUNINGS)}")
+        return Rounds(self, session, rng, model)
+
+
+@dataclass(frozen=True)
+class AnsorSmall(Ansor):
+    """A variant of ours for budgets of tens of trials: batches of 8, and the model predicts after the first of them.
+
+    Without the penalty on leaves: the weights of a few slow programs are too small beside it for any tree to grow.
+    """
+
+    batch: int = 8
+    epsilon: float = 0.125
+    warmup: int = 8
+    population: int = 512
+    shrinkage: float = 0.0
+
+
+class Rounds:
+    """The state of a search between batches."""
+
+    def __init__(self, settings: Ansor, session: Session, rng: np.random.Generator, model: ScoreModel) -> None:
+        """Derive the sketches."""
+        self.settings, self.session, self.rng, self.model = settings, session, rng, model
+        sketches = derive_sketches(session.graph, settings.beyond, settings.max_innermost, settings.limited)
+        numbers = Settings(settings.population, settings.generations, settings.mutation, settings.crossover)
+        self.evolution = Evolution(session.graph, sketches, numbers)
+        self.beam = BeamOfSketches(session.graph, sketches)
+        self._task = f"{session.task.operator} {session.task.hardware.name}"
+        self._measured = Population(session.graph.stack([]), np.empty(0, dtype=np.int64))
+        self._seconds = np.empty(0)
+        self._seen: set[bytes] = set()
+
+    def advance(self, limit: int) -> int:
+        """Measure one batch of at most `limit` programs; how many of them were new trials."""
+        before = self.session.trials
+        chosen = self._choose(min(limit, self.settings.batch))
+        if len(chosen) == 0:
+            return 0
+        answers = self.session.measure([Schedule(row) for row in chosen.rows])
+        chosen = chosen.take(np.arange(len(answers)))
+        seconds = np.array([answer.seconds for answer in answers])
+        self._measured, self._seconds = self._measured.joined(chosen), np.concatenate([self._seconds, seconds])
+        self._seen.update(row.tobytes() for row in chosen.rows)
+        if self.settings.tuning != "none":
+            self.model.add(self._task, statement_features(self.session.graph, chosen.rows), seconds)
+            self.model.fit()
+        return self.session.trials - before
+
+    def _choose(self, count: int) -> Population:
+        """The best new programs that are found under the model, and a share of random ones."""
+        settings = self.settings
+        kept = self._best_measured(int(settings.population * settings.measured))
+        random = self.evolution.sample(self.rng, settings.population - len(kept))
+        ranked = self._new(self._ranked(random, kept))
+        greedy = ranked.take(np.arange(min(len(ranked), count - int(settings.epsilon * count))))
+        fresh = self._new(random.take(self.rng.permutation(len(random))))
+        return _distinct(greedy.joined(fresh).joined(ranked), count)
+
+    def _ranked(self, random: Population, kept: Population) -> Population:
+        """Programs to measure, the best first: what evolution meets, or an ablation of it."""
+        if self.settings.tuning == "none":
+            return random.take(np.arange(0))
+        if self.settings.tuning == "beam":
+            return self.beam.construct(self._score, self.rng)
+        generations = self.settings.generations if self.model.ready else self.settings.random_generations
+        return self.evolution.evolve(random.joined(kept), self._score, generations, self.rng)
+
+    def _best_measured(self, count: int) -> Population:
+        """The fastest programs that ran."""
+        order = np.argsort(self._seconds, kind="stable")[:count]
+        return self._measured.take(order[np.isfinite(self._seconds[order])])
+
+    def _score(self, rows: np.ndarray) -> np.ndarray:
+        """Scores of rows: the model's, or random numbers while it has none."""
+        if not self.model.ready:
+            return self.rng.random(len(rows))
+        return self.model.predict(statement_features(self.session.graph, rows))
+
+    def _new(self, population: Population) -> Population:
+        """Programs that were not measured."""
+        return population.take(np.flatnonzero([row.tobytes() not in self._seen for row in population.rows]))
+
+
+def _distinct(population: Population, count: int) -> Population:
+    """The first `count` different programs."""
+    first: dict[bytes, int] = {}
+    for i, row in enumerate(population.rows):
+        first.setdefault(row.tobytes(), i)
+    return population.take(np.fromiter(first.values(), dtype=np.int64, count=len(first))[:count])

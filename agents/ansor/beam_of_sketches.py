@@ -1,0 +1,84 @@
+"""Beam search over incomplete programs on a learned model: what Ansor compares its evolution with (its figure 7).
+
+A program is built decision by decision, first the tiles of every axis, then the knobs; what is not decided yet stands at its
+smallest. After each decision the incomplete programs that the model rates lowest are dropped, although the model learned
+from complete ones: Ansor's authors name that as the fault of the method. Order, width and branches are our reconstruction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.ansor.evolution import Population, Score
+from agents.ansor.sketches import Sketch, set_chains
+from gensor_gym.construction import ConstructionGraph
+
+WIDTH = 128
+"""Incomplete programs that are kept."""
+BRANCHES = 16
+"""Values that are tried for a decision of one program; with WIDTH as many programs are rated as in an evolution's generation."""
+
+Decision = tuple[int, np.ndarray, bool]
+"""Axis and its chains [C, levels + 1] (True), or place in the row and its values (False)."""
+
+
+class BeamOfSketches:
+    """Builds programs of the sketches of a graph."""
+
+    def __init__(self, graph: ConstructionGraph, sketches: list[Sketch]) -> None:
+        """List the decisions of each sketch."""
+        self.graph = graph
+        self._decisions = [_decisions(sketch) for sketch in sketches]
+        self._first = np.stack([_smallest(sketch) for sketch in sketches])
+
+    def construct(self, score: Score, rng: np.random.Generator) -> Population:
+        """Distinct complete programs that the last decision led to, the best first; those of sketches with fewer too."""
+        beam = Population(self._first, np.arange(len(self._first)))
+        for step in range(max(map(len, self._decisions))):
+            rows, numbers = [], []
+            for row, number in zip(beam.rows, beam.sketches.tolist(), strict=True):
+                after = self._decided(row, number, step, rng)
+                rows.append(after)
+                numbers.append(np.full(len(after), number))
+            beam = self._legal(Population(np.concatenate(rows), np.concatenate(numbers)))
+            if not len(beam):
+                break
+            scores = score(beam.rows)
+            last = step + 1 == max(map(len, self._decisions))
+            order = np.argsort(-scores, kind="stable")
+            beam = beam.take(order if last else order[:WIDTH])
+        return self._legal(beam)
+
+    def _decided(self, row: np.ndarray, number: int, step: int, rng: np.random.Generator) -> np.ndarray:
+        """The row with some values of its next decision [B, ROW]; itself where there is none left."""
+        if step >= len(self._decisions[number]):
+            return row[None]
+        place, values, tiles = self._decisions[number][step]
+        drawn = values[rng.permutation(len(values))[:BRANCHES]]
+        rows = np.repeat(row[None], len(drawn), axis=0)
+        if tiles:
+            set_chains(rows, place, drawn)
+        else:
+            rows[:, place] = drawn
+        return rows
+
+    def _legal(self, population: Population) -> Population:
+        """Different programs that fit the hardware, in order."""
+        first: dict[bytes, int] = {}
+        for i in np.flatnonzero(self.graph.fits(population.rows)):
+            first.setdefault(population.rows[i].tobytes(), int(i))
+        return population.take(np.fromiter(first.values(), dtype=np.int64, count=len(first)))
+
+
+def _decisions(sketch: Sketch) -> list[Decision]:
+    """What a sketch leaves open, tiles first."""
+    tiles = [(axis, chains, True) for axis, chains in enumerate(sketch.chains) if len(chains) > 1]
+    return [*tiles, *((place, values, False) for place, values in sketch.knobs)]
+
+
+def _smallest(sketch: Sketch) -> np.ndarray:
+    """The row [ROW] with the smallest tiles of every axis."""
+    row = sketch.base.copy()[None]
+    for axis, chains in enumerate(sketch.chains):
+        set_chains(row, axis, chains[np.argmin(chains.astype(np.int64).sum(axis=1))][None])
+    return row[0]

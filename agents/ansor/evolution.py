@@ -1,0 +1,205 @@
+"""Ansor's evolutionary search on a learned model (section 5.1): mutation, crossover, selection by score.
+
+Probabilities are those of the authors' code (weights of mutations of TVM v0.8); the paper names the operators and gives no
+numbers. Crossover there takes each stage of a program from one of two parents. Our programs are one stage, so each axis and
+each knob comes from one of two parents of the same sketch: a reconstruction.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.ansor.sketches import LOCATIONS, Sketch, set_chains
+from agents.ansor.thread_binding import binds
+from agents.ansor.tile_moves import TileMoves, pick
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE, VTHREAD
+from gensor_gym.graph.tables import IS_CPU, NUM_LEVELS
+
+TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
+WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}
+"""How often tiles, parallel granularity, unrolling and vectorisation, computation location are mutated (TVM v0.8)."""
+FACTORS = ("thread_split", "reduce_threads", "split_k")
+"""Knobs that are factors of a reduction: mutated as tiles are."""
+
+LEAST = 50
+"""Random programs that a first population should have (TVM v0.8: sample_init_min_population)."""
+ROUNDS = 500
+"""Rounds of drawing for it."""
+DRAWS = 5
+"""Random numbers that one child takes."""
+
+Score = Callable[[np.ndarray], np.ndarray]
+"""Predicted scores float64 [B] of rows [B, ROW]; larger is better."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Numbers of the search: TVM v0.8, and for the crossover ratio, which that version lacks, an explicit fork of it."""
+
+    population: int = 2048
+    generations: int = 4
+    mutation: float = 0.85
+    crossover: float = 0.05
+    tries: int = 10
+    """Rounds of drawing until a generation is full; what children are then missing are copies of parents."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """Rows [P, ROW] and the number of each one's sketch [P]."""
+
+    rows: np.ndarray
+    sketches: np.ndarray
+
+    def __len__(self) -> int:
+        """Programs."""
+        return len(self.rows)
+
+    def take(self, indices: np.ndarray) -> Population:
+        """Some of them."""
+        return Population(self.rows[indices], self.sketches[indices])
+
+    def joined(self, other: Population) -> Population:
+        """These and others."""
+        return Population(np.concatenate([self.rows, other.rows]), np.concatenate([self.sketches, other.sketches]))
+
+
+class Evolution:
+    """Makes programs of the sketches of a graph and breeds them."""
+
+    def __init__(self, graph: ConstructionGraph, sketches: list[Sketch], settings: Settings) -> None:
+        """Work out which mutations each sketch has."""
+        self.graph, self.sketches, self.settings = graph, sketches, settings
+        ints = graph.tables.ints
+        levels = int(ints[NUM_LEVELS])
+        self._weights = WEIGHTS["cpu" if ints[IS_CPU] else "gpu"]
+        self._moves = [[TileMoves(chains, levels) for chains in sketch.chains] for sketch in sketches]
+        self._axes = [[a for a, chains in enumerate(sketch.chains) if len(chains) > 1] for sketch in sketches]
+        self._knobs = [self._by_kind(sketch) for sketch in sketches]
+        self._kinds = [self._chances(number) for number in range(len(sketches))]
+
+    def sample(self, rng: np.random.Generator, count: int) -> Population:
+        """Up to `count` programs at random, legal and of bound threads, sketches being equally likely.
+
+        Fewer where few draws are such: after `tries` rounds LEAST are enough, and after ROUNDS whatever there is.
+        """
+        found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
+        for turn in range(ROUNDS):
+            if len(found) >= (count if turn < self.settings.tries else min(count, LEAST)):
+                break
+            ids = rng.integers(len(self.sketches), size=count)
+            rows = np.repeat(self.sketches[0].base[None], count, axis=0)
+            for number, sketch in enumerate(self.sketches):
+                mine = ids == number
+                rows[mine] = sketch.sample(rng, int(mine.sum()))
+            kept = np.flatnonzero(self.graph.fits(rows) & binds(self.graph, rows))
+            found = found.joined(Population(rows[kept], ids[kept]))
+        return found.take(np.arange(min(count, len(found))))
+
+    def evolve(self, first: Population, score: Score, generations: int, rng: np.random.Generator) -> Population:
+        """All distinct programs met over the generations, the best first; equals in the order they were met."""
+        scores: dict[bytes, float] = {}
+        met, now = first.take(np.arange(0)), first
+        for generation in range(generations + 1):
+            met = met.joined(self._rate(now, scores, score))
+            if generation < generations and len(now):
+                rated = np.array([scores[row.tobytes()] for row in now.rows])
+                now = self._breed(now, rated, rng)
+        order = np.argsort([-scores[row.tobytes()] for row in met.rows], kind="stable")
+        return met.take(order)
+
+    def _rate(self, population: Population, scores: dict[bytes, float], score: Score) -> Population:
+        """Score what is new and enter it into `scores`; gives the new programs."""
+        new: dict[bytes, int] = {}
+        for i, row in enumerate(population.rows):
+            key = row.tobytes()
+            if key not in scores:
+                new.setdefault(key, i)
+        fresh = population.take(np.fromiter(new.values(), dtype=np.int64, count=len(new)))
+        if len(fresh):
+            scores.update(zip(new, score(fresh.rows).tolist(), strict=True))
+        return fresh
+
+    def _breed(self, parents: Population, scores: np.ndarray, rng: np.random.Generator) -> Population:
+        """The next generation: parents drawn with chances by their score, clipped at 0."""
+        chances = np.maximum(scores, 0.0)
+        chances = chances / chances.sum() if chances.sum() > 0 else np.full(len(chances), 1.0 / len(chances))
+        wanted = min(self.settings.population, len(parents))
+        children = parents.take(np.arange(0))
+        for _ in range(self.settings.tries):
+            need = wanted - len(children)
+            drawn = parents.take(rng.choice(len(parents), size=need, p=chances))
+            mates = parents.take(rng.choice(len(parents), size=need, p=chances))
+            rows = self._children(drawn, mates, rng)
+            kept = np.flatnonzero(self.graph.fits(rows))
+            children = children.joined(Population(rows[kept], drawn.sketches[kept]))
+            if len(children) == wanted:
+                return children
+        return children.joined(parents.take(rng.choice(len(parents), size=wanted - len(children), p=chances)))
+
+    def _children(self, parents: Population, mates: Population, rng: np.random.Generator) -> np.ndarray:
+        """One child of every parent, rows [B, ROW], legal or not: a mutant, a cross with the mate, or a copy."""
+        rows = parents.rows.copy()
+        draws = rng.random((len(rows), DRAWS))
+        crossed = self.settings.mutation + self.settings.crossover
+        for i, sketch in enumerate(parents.sketches.tolist()):
+            if draws[i, 0] < self.settings.mutation:
+                self._mutate(rows[i], sketch, draws[i, 1:].tolist())
+            elif draws[i, 0] < crossed and mates.sketches[i] == sketch:
+                self._cross(rows[i], mates.rows[i], sketch, rng)
+        return rows
+
+    def _by_kind(self, sketch: Sketch) -> dict[int, list[tuple[int, np.ndarray]]]:
+        """Free knobs of a sketch by the mutation that changes them. Kinds without a knob of their own are pragmas."""
+        factors, locations = ([KNOB + KNOB_INDEX[n] for n in names] for names in (FACTORS, LOCATIONS))
+        kinds: dict[int, list[tuple[int, np.ndarray]]] = {TILES: [], PRAGMA: [], LOCATION: []}
+        for place, values in sketch.knobs:
+            kinds[TILES if place in factors else LOCATION if place in locations else PRAGMA].append((place, values))
+        return kinds
+
+    def _chances(self, sketch: int) -> list[float]:
+        """Cumulated chances of the kinds of mutation that a sketch has; all zero where it has no choice."""
+        knobs, axes = self._knobs[sketch], self._axes[sketch]
+        there = [bool(axes or knobs[TILES]), bool(axes), bool(knobs[PRAGMA]), bool(knobs[LOCATION])]
+        weights = np.where(there, self._weights, 0.0)
+        return (np.cumsum(weights) / max(weights.sum(), 1e-300)).tolist()  # type: ignore[no-any-return]
+
+    def _mutate(self, row: np.ndarray, sketch: int, draws: list[float]) -> None:
+        """Change a row in place by one mutation, chosen by four draws from [0, 1); nothing where there is no choice."""
+        kind = bisect_right(self._kinds[sketch], draws[0])
+        if kind > LOCATION:
+            return
+        axes, knobs = self._axes[sketch], self._knobs[sketch].get(kind, [])
+        movable = len(axes) if kind in (TILES, GRANULARITY) else 0
+        chosen = int(draws[1] * (movable + len(knobs)))
+        if chosen < movable:
+            self._move_tile(row, sketch, axes[chosen], kind == GRANULARITY, draws)
+            return
+        place, values = knobs[chosen - movable]
+        others = values[values != row[place]]
+        row[place] = others[int(draws[2] * len(others))]
+
+    def _move_tile(self, row: np.ndarray, sketch: int, axis: int, granularity: bool, draws: list[float]) -> None:
+        """Move a factor of an axis, in place."""
+        chain = np.append(row[TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES], row[VTHREAD + axis])
+        moved = pick(self._moves[sketch][axis].groups(chain, granularity), draws[2], draws[3])
+        if moved is not None:
+            set_chains(row[None], axis, moved[None])
+
+    def _cross(self, row: np.ndarray, mate: np.ndarray, sketch: int, rng: np.random.Generator) -> None:
+        """Take each axis and each knob of the mate with an even chance, in place."""
+        for axis in self._axes[sketch]:
+            if rng.random() < 0.5:
+                row[TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = mate[
+                    TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES
+                ]
+                row[VTHREAD + axis] = mate[VTHREAD + axis]
+        for place, _ in self.sketches[sketch].knobs:
+            if rng.random() < 0.5:
+                row[place] = mate[place]

@@ -1,0 +1,126 @@
+"""The front door to many tasks: fast kernels for several operators of networks, under one budget of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.ansor.ansor import Ansor, Rounds
+from agents.ansor.task_scheduler import GradientScheduler, Objective, Progress, Scheduler, total_latency
+from agents.optimize import Result
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
+from gensor_gym.operators.types import Operator
+
+
+@dataclass(frozen=True)
+class TasksResult:
+    """What a search over several tasks found."""
+
+    results: tuple[Result | None, ...]
+    """One for every operator, None where no kernel ran well."""
+    order: tuple[int, ...]
+    """Task of every batch."""
+    objective: tuple[float, ...]
+    """The objective after every batch, infinite until every task has a program."""
+    trials: tuple[int, ...]
+    """Trials spent after every batch, in all."""
+
+
+def optimize_tasks(
+    operators: Sequence[Operator | str],
+    hardware: Hardware | str = "host",
+    trials: int = 512,
+    weights: Sequence[float] | np.ndarray | None = None,
+    objective: Objective | None = None,
+    strategy: Ansor | None = None,
+    scheduler: Callable[[Objective], Scheduler] = GradientScheduler,
+    early_stopping: int | None = None,
+    seed: int = 0,
+    backend: str | Backend = "auto",
+    store: str | None = None,
+) -> TasksResult:
+    """Search several operators with `trials` distinct trials in all, one model for all of them.
+
+    `weights` says how often each appears, [n] or [networks, n] (1 each if None); `objective` is one of
+    `agents.ansor.task_scheduler`, by default the total latency with these weights. A task without a gain in `early_stopping`
+    trials gets no more. ValueError for operators that are none, unknown or given twice, and bad numbers.
+    """
+    chosen = strategy or Ansor()
+    tasks = [Task.of(operator, hardware, backend, chosen.space) for operator in operators]
+    _check(tasks, trials, early_stopping)
+    table = np.ones(len(tasks)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if table.shape[-1] != len(tasks):
+        raise ValueError(f"weights of {table.shape[-1]} tasks for {len(tasks)} operators")
+    aim = objective or total_latency(table)
+    searches = _searches(chosen, tasks, trials, seed, store)
+    order, curve, spent = _spend(searches, scheduler(aim), aim, trials, early_stopping, np.random.default_rng(seed))
+    return TasksResult(tuple(_result(search.session) for search in searches), tuple(order), tuple(curve), tuple(spent))
+
+
+def _check(tasks: list[Task], trials: int, early_stopping: int | None) -> None:
+    """See `optimize_tasks`."""
+    names = [str(task.operator) for task in tasks]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"operators {names}: expected one or more, each once (weights say how often it appears)")
+    if trials < len(names):
+        raise ValueError(f"{trials} trials for {len(names)} tasks: expected at least one each")
+    if early_stopping is not None and early_stopping < 1:
+        raise ValueError(f"early_stopping={early_stopping}: expected 1 or more trials, or None")
+
+
+def _searches(chosen: Ansor, tasks: list[Task], trials: int, seed: int, store: str | None) -> list[Rounds]:
+    """One search for every task, with one model."""
+    model = chosen.model()
+    seeds = np.random.SeedSequence(seed).spawn(len(tasks))
+    sessions = [Session(task, Budget(trials=trials), store) for task in tasks]
+    return [chosen.rounds(s, np.random.default_rng(own), model) for s, own in zip(sessions, seeds, strict=True)]
+
+
+def _spend(
+    searches: list[Rounds],
+    scheduler: Scheduler,
+    aim: Objective,
+    trials: int,
+    early_stopping: int | None,
+    rng: np.random.Generator,
+) -> tuple[list[int], list[float], list[int]]:
+    """Give batches to tasks until the trials are spent or all tasks are dead: (tasks chosen, objective, trials after each)."""
+    operators = [search.session.task.operator for search in searches]
+    progress = [Progress(float(op.flops), op.name) for op in operators]
+    unit = max(1, min(searches[0].settings.batch, trials // len(searches)))
+    order: list[int] = []
+    curve: list[float] = []
+    spent: list[int] = []
+    while (left := trials - sum(search.session.trials for search in searches)) > 0:
+        number = scheduler.choose(progress, rng)
+        if number is None:
+            break
+        new = _advance(searches[number], min(unit, left))
+        best = searches[number].session.best
+        progress[number].record(np.inf if best is None else best[1].seconds, new, early_stopping)
+        latencies = np.array([task.latency for task in progress])
+        order.append(number)
+        curve.append(aim(latencies) if np.isfinite(latencies).all() else np.inf)
+        spent.append(sum(search.session.trials for search in searches))
+    return order, curve, spent
+
+
+def _advance(search: Rounds, limit: int) -> int:
+    """New trials of one batch."""
+    before = search.session.trials
+    try:
+        search.advance(limit)
+    except BudgetSpent:
+        return search.session.trials - before
+    return search.session.trials - before
+
+
+def _result(session: Session) -> Result | None:
+    """The best program of a task."""
+    if session.best is None:
+        return None
+    return Result(*session.best, tuple(session.trace), session.task)

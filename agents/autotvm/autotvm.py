@@ -1,0 +1,189 @@
+"""AutoTVM's search: a learned cost model proposes, annealing explores it, the batch is measured, the model is fitted anew.
+
+After Chen et al., NeurIPS 2018, Algorithm 1, with the numbers of the authors' released tuner. The template is our space
+(`agents.autotvm.template`), its features are ours (`agents.autotvm.loop_features`). The analytic model of this repository is
+never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.autotvm.annealing_on_model import AnnealingOnModel
+from agents.autotvm.diversity import diverse_pick
+from agents.autotvm.program_features import FEATURES, program_features
+from agents.autotvm.template import Template, keys_of
+from agents.autotvm.transfer import GlobalModel, labels_of
+from agents.autotvm.tree_gru import TreeGru
+from agents.autotvm.tree_model import CostModel, Ensemble, TreeModel
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.session import Session
+
+MEMBERS = 6
+"""Models of an ensemble, as in the authors' study."""
+IDLE_BATCHES = 20
+"""Batches in a row whose kernels were all known under another configuration, after which the space counts as exhausted."""
+
+
+@dataclass(frozen=True)
+class AutoTvm:
+    """Search by a statistical cost model. The defaults are setting `paper`; `small` is a labelled variant of ours."""
+
+    space: str = "extended"
+    batch: int = 64
+    """Programs proposed by one fit (the authors' plan size)."""
+    warm_up: int = 64
+    """Random programs measured before the first fit; at least one batch, since nothing can be learned before."""
+    epsilon: float = 0.05
+    """Share of every batch that is random."""
+    model: str = "trees"
+    """`trees` or `treegru`."""
+    objective: str = "rank"
+    """`rank` or `regression`."""
+    features: str = "loops"
+    """`loops`, `curve` or `knobs` (the paper's study of representations)."""
+    acquisition: str = ""
+    """Empty for one model; `mean`, `ucb` or `ei` for an ensemble on random subsets, with objective `regression`."""
+    diversity: int = 1
+    """Lambda: candidates per program measured, of which a diverse batch is picked; 1 takes the best."""
+    alpha: float = 1.0
+    """What a new value of a knob in the batch counts for, in units of the model's score; infinite: scores do not count."""
+    chains: int = 128
+    steps: int = 500
+    patience: int = 50
+    history: str = ""
+    """Store, table or folder of tables with trials of earlier tasks, from which a global model is fitted; empty for none."""
+
+    def __post_init__(self) -> None:
+        """ValueError for what is out of range."""
+        for name in ("batch", "diversity", "chains", "steps", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: expected 1 or more")
+        if not 0.0 <= self.epsilon <= 1.0 or self.warm_up < 0:
+            raise ValueError(f"epsilon={self.epsilon}, warm_up={self.warm_up}: expected a share, and 0 or more")
+        if self.model not in ("trees", "treegru") or self.features not in FEATURES:
+            raise ValueError(
+                f"model {self.model!r}, features {self.features!r}: expected trees or treegru, and one of {FEATURES}"
+            )
+        if self.model == "treegru" and (self.features != "loops" or self.acquisition):
+            raise ValueError("model 'treegru' takes features 'loops' and no acquisition")
+        if self.acquisition and self.objective != "regression":
+            raise ValueError(f"acquisition {self.acquisition!r} needs objective 'regression', got {self.objective!r}")
+        if self.acquisition and self.history:
+            raise ValueError(f"acquisition {self.acquisition!r} is for searches without history")
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Propose, measure, learn, until the budget is spent or no program is new."""
+        tuner, idle = Tuner(self, session, rng), 0
+        while idle < IDLE_BATCHES:
+            before = session.trials
+            if not tuner.propose_and_measure():
+                return
+            idle = 0 if session.trials > before else idle + 1
+
+
+class Tuner:
+    """One search: what was tried, with which result, and the chains on the model."""
+
+    def __init__(self, settings: AutoTvm, session: Session, rng: np.random.Generator) -> None:
+        """Nothing is tried yet."""
+        self.settings, self.session, self.rng = settings, session, rng
+        self.template = Template(session.graph)
+        self.annealing = AnnealingOnModel(self.template, settings.chains, settings.steps, patience=settings.patience)
+        self.tried: set[bytes] = set()
+        self.points: list[np.ndarray] = []
+        self.seconds: list[float] = []
+        seed = int(rng.integers(2**31))
+        self.model = make_model(settings, seed)
+        self.earlier: GlobalModel | None = None
+        if settings.history:
+            kind, objective = settings.features, settings.objective
+            self.earlier = GlobalModel(settings.history, session.graph, kind, objective, settings.batch, seed)
+        listed = self.template.listed
+        self._listed_features = None if listed is None else self.features(listed)
+
+    def propose_and_measure(self) -> bool:
+        """One batch; whether anything was left to try."""
+        plan = self._plan()
+        if not len(plan):
+            return False
+        measured = self.session.measure([self.session.graph.schedule(row) for row in self.template.rows(plan)])
+        for point, result in zip(plan, measured, strict=False):  # a batch beyond the budget is cut
+            self.points.append(point)
+            self.seconds.append(result.seconds if result.status is Status.OK else np.inf)
+        return True
+
+    def _plan(self) -> np.ndarray:
+        """Configurations of the next batch, each new; they count as tried from now on."""
+        batch, chosen = self.settings.batch, np.empty((0, len(self.template.sizes)), dtype=np.int64)
+        learned = len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any()
+        if learned or self.earlier:
+            if at_model := batch - int(self.settings.epsilon * batch):
+                chosen = self._by_model(at_model)
+            self.tried.update(keys_of(chosen))
+        return np.concatenate([chosen, self._random(batch - len(chosen))])
+
+    def _by_model(self, count: int) -> np.ndarray:
+        """Fit, explore, pick."""
+        if np.isfinite(self.seconds).any():
+            features = self.features(np.array(self.points))
+            self.model.fit(features, labels_of(np.array(self.seconds)), self._margin(features))
+        wide = count * self.settings.diversity
+        found, scores = self.annealing.best(self._score(), wide, self.tried, self.rng)
+        if self.settings.diversity == 1:
+            return found
+        return found[diverse_pick(found, scores, count, self.settings.alpha)]
+
+    def _random(self, count: int) -> np.ndarray:
+        """At most so many new configurations, uniform."""
+        listed = self.template.listed
+        if listed is not None:
+            new = [i for i, key in enumerate(keys_of(listed)) if key not in self.tried]
+            found = listed[self.rng.permutation(new)[:count]] if new else listed[:0]
+        else:
+            drawn = self.template.random(2 * count, self.rng)
+            fresh = [i for i, key in enumerate(keys_of(drawn)) if key not in self.tried]
+            found = np.unique(drawn[fresh], axis=0)
+            found = self.rng.permutation(found)[:count]
+        self.tried.update(keys_of(found))
+        return found
+
+    def features(self, points: np.ndarray) -> np.ndarray:
+        """What the model sees of configurations."""
+        return program_features(self.settings.features, self.session.graph, self.template.rows(points))
+
+    def _score(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The model as a function of configurations; a table of all of them where the space is listed."""
+        listed = self.template.listed
+        if listed is None or self._listed_features is None:
+            return lambda points: self._predict(self.features(points))
+        table = np.full(int(np.prod(self.template.sizes)), -np.inf)
+        table[self.template.numbers(listed)] = self._predict(self._listed_features)
+        return lambda points: table[self.template.numbers(points)]
+
+    def _predict(self, features: np.ndarray) -> np.ndarray:
+        """Scores of the local model on the global one's margin."""
+        return self.model.predict(features, self._margin(features))
+
+    def _margin(self, features: np.ndarray) -> np.ndarray | None:
+        """What earlier tasks say; None where there are none or they no longer count."""
+        return None if self.earlier is None else self.earlier.margin(features, len(self.seconds))
+
+
+def make_model(settings: AutoTvm, seed: int) -> CostModel:
+    """The cost model of the settings."""
+    if settings.model == "treegru":
+        return TreeGru(settings.objective, seed=seed)
+    trees = [TreeModel(settings.objective, settings.batch, seed=seed + i) for i in range(MEMBERS)]
+    return Ensemble(trees, settings.acquisition, seed=seed) if settings.acquisition else trees[0]
+
+
+@dataclass(frozen=True)
+class AutoTvmSmall(AutoTvm):
+    """A variant of ours for few trials: batches of 8, learned from after the first of them."""
+
+    batch: int = 8
+    warm_up: int = 0

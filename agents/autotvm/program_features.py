@@ -1,0 +1,63 @@
+"""The representations of a program that AutoTVM's study compares: loops in context, relation curves, and knobs alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.autotvm.loop_features import (
+    COUNT,
+    KNOBS_AT,
+    LENGTH,
+    LOOP_FIELDS,
+    REUSE,
+    TOPDOWN,
+    TOUCH_FIELDS,
+    loop_blocks,
+    loop_features,
+)
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import LEVEL, MAX_TENSORS, ROW
+
+FEATURES = ("loops", "curve", "knobs")
+SAMPLES = 20
+"""Thresholds of a curve, 2^0 to 2^19, as in the authors' tuner."""
+_RELATIONS = ((COUNT, REUSE), (REUSE, COUNT), (COUNT, -1), (-1, COUNT))
+"""Which field is read off against which; -1 is the product of lengths from the root."""
+
+
+def program_features(kind: str, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+    """Features float32 [B, F] of rows int32 [B, ROW], of a kind in FEATURES; ValueError for another."""
+    if kind == "loops":
+        return loop_features(graph, rows)
+    if kind == "curve":
+        return curve_features(loop_features(graph, rows))
+    if kind == "knobs":
+        kept = [place for place in range(ROW) if place != LEVEL]
+        return np.log2(rows[:, kept] + 1.0).astype(np.float32)
+    raise ValueError(f"features {kind!r}: expected one of {FEATURES}")
+
+
+def curve_features(features: np.ndarray) -> np.ndarray:
+    """Relations between touched elements, reuse and position that need no fixed nest, float32 [B, F'].
+
+    For every tensor and each of four pairs of fields (x, y): both are listed over the loops longer than 1, with a 0 in front,
+    and sorted; for thresholds i = 0 .. 19 the columns hold the y at the last x <= i, and i - x (Chen et al., section 3.1 and
+    the authors' extractor, whose sorting of either list by itself is kept). The columns of knobs and task follow.
+    """
+    blocks = loop_blocks(features)
+    touches = blocks[:, :, len(LOOP_FIELDS) :].reshape(*blocks.shape[:2], MAX_TENSORS, len(TOUCH_FIELDS))
+    turns = blocks[:, :, LENGTH] > 1.0  # log2(1 + length)
+    position = np.where(turns, blocks[:, :, TOPDOWN], 0.0)
+    parts = []
+    for tensor in range(MAX_TENSORS):
+        lists = {field: np.where(turns, touches[:, :, tensor, field], 0.0) for field in (COUNT, REUSE)} | {-1: position}
+        ordered = {field: np.sort(np.pad(values, ((0, 0), (1, 0))), axis=1) for field, values in lists.items()}
+        parts += [_curve(ordered[x], ordered[y]) for x, y in _RELATIONS]
+    return np.concatenate([*parts, features[:, KNOBS_AT:]], axis=1).astype(np.float32)
+
+
+def _curve(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Y at the last x <= i, and i - x, for every threshold [B, 2 * SAMPLES]; x and y [B, LOOPS + 1] are sorted."""
+    thresholds = np.arange(SAMPLES, dtype=np.float64)
+    at = (x[:, None, :] <= thresholds[:, None]).sum(axis=2) - 1
+    return np.concatenate([np.take_along_axis(y, at, axis=1), thresholds - np.take_along_axis(x, at, axis=1)], axis=1)

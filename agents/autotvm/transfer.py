@@ -1,0 +1,81 @@
+"""What earlier tasks taught: a global model under the local one (Chen et al., NeurIPS 2018, section 4).
+
+The prediction is global(x) + local(x): the local model is boosted on top of the global model's margin. As more is measured the
+margin counts less, half for every 64 trials, and from under 5 % on it is dropped (numbers of the authors' released tuner). The
+representation must mean the same for other operators: `curve` is made for that, `loops` has the same columns for all here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from agents.autotvm.program_features import program_features
+from agents.autotvm.tree_model import TreeModel
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.records.store import Record
+from gensor_gym.measure.records.tables import read_table
+
+LEAST_RECORDS = 500
+"""Trials of other tasks below which there is no global model."""
+MOST_OF_A_TASK = 2000
+"""Trials of one task that are learned from at most, spread over its records."""
+HALF, DROPPED = 64, 0.05
+
+
+class GlobalModel:
+    """Trees fitted to trials of other operators on the same hardware; pairs are compared within an operator."""
+
+    def __init__(self, path: str, graph: ConstructionGraph, kind: str, objective: str, recall_of: int, seed: int) -> None:
+        """Read, compute features, fit. ValueError where there is no such file or too little in it."""
+        tasks = _tasks(_records(Path(path)), graph)
+        parts = [(program_features(kind, other, rows), labels_of(seconds)) for other, rows, seconds in tasks]
+        count = sum(len(labels) for _, labels in parts)
+        if count < LEAST_RECORDS:
+            raise ValueError(f"history={path!r}: {count} trials of other operators in this space, {LEAST_RECORDS} needed")
+        self.model = TreeModel(objective, 2 * recall_of, seed=seed)
+        features, labels = np.concatenate([f for f, _ in parts]), np.concatenate([y for _, y in parts])
+        self.model.fit(features, labels, groups=[len(y) for _, y in parts])
+
+    def margin(self, features: np.ndarray, trials: int) -> np.ndarray | None:
+        """What the global model adds to the score after so many trials of this task, [B]; None when it is dropped."""
+        share = 0.5 ** (trials / HALF)
+        return share * self.model.predict(features) if share >= DROPPED else None
+
+
+def labels_of(seconds: np.ndarray) -> np.ndarray:
+    """Throughput over the best one's, float64 [B]; 0 for what failed (infinite seconds), also where all failed."""
+    best = np.min(seconds)
+    return np.where(np.isfinite(seconds), best / seconds, 0.0) if np.isfinite(best) else np.zeros(len(seconds))
+
+
+def _records(path: Path) -> Iterable[Record]:
+    """Records of a store, a table or a folder of tables."""
+    if not path.exists():
+        raise ValueError(f"history={str(path)!r}: no such file or folder; expected a store, a table or a folder of tables")
+    if path.is_dir():
+        return [record for file in sorted(path.glob("*.parquet")) for record in read_table(file).records]
+    return read_table(path).records
+
+
+def _tasks(
+    records: Iterable[Record], graph: ConstructionGraph
+) -> list[tuple[ConstructionGraph, np.ndarray, np.ndarray]]:
+    """(graph, rows [N, ROW], seconds [N], infinite where it failed) of every other operator in the records."""
+    by_operator: dict[str, list[Record]] = {}
+    for record in records:
+        if record.operator != str(graph.operator):
+            by_operator.setdefault(record.operator, []).append(record)
+    found = []
+    for operator, trials in sorted(by_operator.items()):
+        other = ConstructionGraph(operator, graph.hardware, graph.space)
+        chosen = trials[:: -(-len(trials) // MOST_OF_A_TASK)]
+        parsed = [(Schedule.parse(record.schedule), record.measurement) for record in chosen]
+        legal = [(s.row, m.seconds if m.status is Status.OK else np.inf) for s, m in parsed if other.is_legal(s)]
+        if legal:
+            found.append((other, np.array([row for row, _ in legal]), np.array([seconds for _, seconds in legal])))
+    return found

@@ -1,0 +1,1 @@
+"""Searches that learn no policy: random, local, annealing, genetic, Droplet, TPE, FlexTensor, Roller, Welder, beams, trees."""

@@ -1,0 +1,80 @@
+"""Beam search over the construction graph on the analytic model; then the best programs found are measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import chain, count
+
+import numpy as np
+
+from agents.core.ranking import Construction, measure_rankings, ranked
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Of all successors not seen before, the `width` fastest by the model are gone on from.
+
+    Successors may be slower than where they come from, so that moves that change no program (a level opened) do not end the
+    search; it ends when for `patience` steps no faster program came. Everything seen is ranked, and measured in that order.
+    The first search begins at the unscheduled program, those after it, when all that was seen is measured, at random ones.
+    """
+
+    space: str = "extended"
+    width: int = 32
+    patience: int = 12
+    per_register_tile: int = 2
+    """Programs of one register tile that are measured before others (see `agents.core.ranking.diverse`)."""
+
+    def __post_init__(self) -> None:
+        """ValueError for a beam of nothing."""
+        if self.width < 1 or self.patience < 1:
+            raise ValueError(f"width={self.width}, patience={self.patience}: expected 1 or more for both")
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Construct, measure down the ranking, again until the budget is spent or nothing new is seen."""
+        starts = chain([session.graph.initial()], (session.graph.random_schedule(rng) for _ in count()))
+        measure_rankings(lambda graph, _: self.grow(graph, next(starts)), session, rng, self.per_register_tile)
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The first search. Nothing in it is random."""
+        return self.grow(graph, graph.initial())
+
+    def grow(self, graph: ConstructionGraph, start: Schedule) -> Construction:
+        """All programs that a search from `start` sees, by the model."""
+        begin = time.perf_counter()
+        beam = start.row[None]
+        rows, seconds = [beam], [graph.latencies(beam)]
+        seen = {beam[0].tobytes()}
+        best, idle = float(seconds[0][0]), 0
+        while len(beam) and idle < self.patience:
+            after = np.array([row for row in successors(graph, beam) if not _known(row, seen)]).reshape(-1, beam.shape[1])
+            after = after.astype(np.int32)
+            times = graph.latencies(after)
+            rows.append(after)
+            seconds.append(times)
+            beam = after[np.argsort(times, kind="stable")[: self.width]]
+            improved = len(times) > 0 and times.min() < best
+            best, idle = (float(times.min()), 0) if improved else (best, idle + 1)
+        schedules, latencies = ranked(np.concatenate(rows), np.concatenate(seconds), graph)
+        return Construction(schedules, latencies, len(seen), len(seen), time.perf_counter() - begin)
+
+
+def successors(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+    """All that one legal action makes of any of the rows [B, ROW], int32 [N, ROW]."""
+    masks = graph.action_masks(rows)
+    masks[:, STOP] = False
+    parents, actions = np.divmod(np.flatnonzero(masks), NUM_ACTIONS)
+    return graph.transitions(np.ascontiguousarray(rows[parents]), actions)[0]
+
+
+def _known(row: np.ndarray, seen: set[bytes]) -> bool:
+    """Whether the row was seen; now it is."""
+    key = row.tobytes()
+    known = key in seen
+    seen.add(key)
+    return known

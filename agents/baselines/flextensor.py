@@ -1,0 +1,144 @@
+"""Q-learning with simulated annealing: our reconstruction of FlexTensor's exploration (Zheng et al., ASPLOS 2020).
+
+The paper's text was not available to us; from descriptions of it we know: starting points are drawn among measured points
+with a probability that falls exponentially with their distance to the best; from each a direction is chosen by a network
+that estimates the value of every direction, trained by Q-learning every few trials; the reward is the relative gain of
+performance; no point is measured twice. Everything else here is our reconstruction: directions (one number up or down in one
+place of a column, see `agents.core.programs`), features, sizes, epsilon, how many random programs come first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.baselines.q_network import QNetwork, Transition
+from agents.core.ledger import Ledger
+from agents.core.programs import Direction, Programs
+from gensor_gym.measure.session import Session
+
+LARGEST_REWARD = 2.0
+"""Rewards are cut there: leaving a very slow program says little about the direction."""
+
+
+@dataclass(frozen=True)
+class FlexTensor:
+    """The exploration. No model is asked."""
+
+    space: str = "extended"
+    warm_up: int = 8
+    """Random programs measured first."""
+    starting_points: int = 4
+    """Drawn each round, among measured programs that have a direction left."""
+    gamma: float = 4.0
+    """A program with half the best performance is drawn with exp(-gamma / 2) of the best's probability."""
+    epsilon: float = 0.15
+    """Share of directions chosen at random."""
+    discount: float = 0.7
+    train_every: int = 5
+    """New trials between trainings of the network."""
+    train_steps: int = 20
+    """Steps of a training, each on `batch` transitions."""
+    batch: int = 32
+    width: int = 64
+    """Of the network's hidden layers."""
+    rate: float = 0.003
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Rounds until the budget is spent or every program measured."""
+        exploration = _Exploration(self, Ledger(session), rng)
+        exploration.start(self.warm_up)
+        while exploration.round():
+            pass
+
+
+@dataclass
+class _Point:
+    """A measured program: its vector, performance (1 / s, zero where it failed) and directions not gone yet."""
+
+    vector: np.ndarray
+    performance: float
+    left: np.ndarray
+
+
+class _Exploration:
+    """State of one search."""
+
+    def __init__(self, settings: FlexTensor, ledger: Ledger, rng: np.random.Generator) -> None:
+        """Nothing is known."""
+        self.settings, self.ledger, self.rng = settings, ledger, rng
+        self.programs: Programs = ledger.programs
+        self.directions: list[Direction] = [(c, p, s) for c, p in self.programs.places for s in (1, -1)]
+        places = self.programs.places
+        self.network = QNetwork(len(places), max(1, len(self.directions)), settings.width, settings.rate, rng)
+        self.points: dict[bytes, _Point] = {}
+        self.memory: list[Transition] = []
+        self.trained = 0
+
+    def start(self, count: int) -> bool:
+        """Measure so many new random programs; False where there are none."""
+        drawn = self.ledger.walked(self.rng, count)
+        for schedule, measurement in zip(drawn, self.ledger.measure(drawn), strict=False):
+            vector = self.programs.vector(schedule)
+            if vector is not None:
+                self._add(vector, measurement.seconds)
+        return bool(drawn)
+
+    def round(self) -> bool:
+        """One direction from each of some starting points; False when the space is exhausted."""
+        moved = [self._go(point) for point in self._starting_points()]
+        if not any(moved):
+            return self.start(1)
+        if len(self.memory) - self.trained >= self.settings.train_every:
+            self.trained = len(self.memory)
+            for _ in range(self.settings.train_steps):
+                picked = self.rng.integers(0, len(self.memory), size=self.settings.batch)
+                self.network.train([self.memory[i] for i in picked], self.settings.discount)
+        return True
+
+    def _starting_points(self) -> list[_Point]:
+        """Drawn without replacement, with probabilities exp(-gamma (E* - E) / E*)."""
+        points = [point for point in self.points.values() if point.left.any()]
+        if not points:
+            return []
+        performance = np.array([point.performance for point in points])
+        best = max(point.performance for point in self.points.values())
+        chances = np.exp(-self.settings.gamma * (best - performance) / best) if best > 0 else np.ones(len(points))
+        count = min(self.settings.starting_points, len(points))
+        picked = self.rng.choice(len(points), size=count, replace=False, p=chances / chances.sum())
+        return [points[i] for i in picked]
+
+    def _go(self, point: _Point) -> bool:
+        """Along the direction of most value (or a random one) that leads to a new legal program; False without any."""
+        values = self.network.values(self._features(point.vector))[0] + 1e-6 * self.rng.random(len(self.directions))
+        while point.left.any():
+            left = np.flatnonzero(point.left)
+            random = self.rng.random() < self.settings.epsilon
+            move = int(self.rng.choice(left) if random else left[np.argmax(values[left])])
+            point.left[move] = False
+            vector = self.programs.moved(point.vector, self.directions[move])
+            if vector is None or not self.programs.legal(vector[None])[0]:
+                continue
+            schedule = self.programs.schedule(vector)
+            if schedule in self.ledger:
+                continue
+            after = self._add(vector, self.ledger.seconds(schedule))
+            gain = (after.performance - point.performance) / point.performance if point.performance else LARGEST_REWARD
+            reward = min(gain, LARGEST_REWARD)
+            self.memory.append(Transition(self._features(point.vector), move, reward, self._features(vector)))
+            return True
+        return False
+
+    def _add(self, vector: np.ndarray, seconds: float) -> _Point:
+        """A new measured point."""
+        point = _Point(vector, 1.0 / seconds, np.ones(len(self.directions), dtype=np.bool_))
+        self.points[vector.tobytes()] = point
+        return point
+
+    def _features(self, vector: np.ndarray) -> np.ndarray:
+        """The number in every place, from 0 for the smallest to 1 for the largest, float64 [F]."""
+        logs = self.programs.logs
+        return np.array(
+            [(logs[c][vector[c], p] - logs[c][:, p].min()) / np.ptp(logs[c][:, p]) for c, p in self.programs.places]
+        )

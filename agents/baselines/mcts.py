@@ -1,0 +1,156 @@
+"""Monte-Carlo tree search over the construction graph, with the analytic model as value (UCT, Kocsis and Szepesvari 2006).
+
+A node is a program, an edge an action; children are added by progressive widening (Coulom 2007; Chaslot et al. 2008).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.baselines.beam import successors
+from agents.core.ranking import Construction, measure_rankings, ranked
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class Mcts:
+    """Simulations from the unscheduled program; all programs seen are ranked by the model, and measured in that order.
+
+    A simulation descends by upper confidence bounds, adds a child, walks at random from there and then to the best
+    neighbour while that gains. Its value is the log of the best latency on the way, on a scale from 0 (the unscheduled
+    program) to 1 (the best so far); a node has the mean of its simulations.
+    """
+
+    space: str = "extended"
+    simulations: int = 400
+    """Before anything is measured, and again when all that was seen is measured."""
+    exploration: float = 0.5
+    """Weight of the confidence bound."""
+    widening: float = 2.0
+    """A node visited n times has at most widening x n^exponent children."""
+    exponent: float = 0.5
+    walk: int = 16
+    """Actions of the random part of a rollout, at most."""
+    climb: int = 12
+    """Steps of its greedy part, at most."""
+    per_register_tile: int = 2
+    """Programs of one register tile that are measured before others."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Simulate, measure, again until the budget is spent or nothing new is seen."""
+        measure_rankings(self.construct, session, rng, self.per_register_tile)
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """All programs seen in a tree of its own, by the model."""
+        begin, before = time.perf_counter(), graph.evaluations
+        search = Search(self, graph, rng)
+        for _ in range(self.simulations):
+            search.simulate()
+        rows = np.frombuffer(b"".join(search.seen), dtype=np.int32).reshape(len(search.seen), -1)
+        schedules, latencies = ranked(rows, np.fromiter(search.seen.values(), float), graph)
+        return Construction(schedules, latencies, len(rows), graph.evaluations - before, time.perf_counter() - begin)
+
+
+@dataclass
+class Node:
+    """A place in the tree. `untried` holds successors in the order in which they become children, the last first."""
+
+    row: np.ndarray
+    low: float = math.inf
+    """Log of the latency in seconds: of the program, or of the best known near it."""
+    prior: float = 1.0
+    depth: int = 0
+    untried: list[Node] | None = None
+    children: list[Node] = field(default_factory=list)
+    visits: int = 0
+    total: float = 0.0
+
+
+class Search:
+    """One tree. Another search may order children, bound and value them in its own way (see `agents.policies.policy_mcts`)."""
+
+    def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
+        """A root."""
+        self.settings, self.graph, self.rng = settings, graph, rng
+        self.seen: dict[bytes, float] = {}
+        """Seconds by row."""
+        self.root = Node(graph.initial().row)
+        self.tree = {self.root.row.tobytes()}
+        self.root.low = self.first_low()
+        self.worst = self.best = self.root.low
+
+    def simulate(self) -> None:
+        """Descend, add a child, roll out, give the value back along the way."""
+        path = [self.root]
+        while True:
+            child, added = self._next(path[-1])
+            if child is None:
+                break
+            path.append(child)
+            if added:
+                break
+        low = min(self.leaf(path[-1]), *(node.low for node in path))
+        self.best = min(self.best, low)
+        for node in path:
+            node.visits += 1
+            node.total += low
+
+    def _next(self, node: Node) -> tuple[Node | None, bool]:
+        """(a child, whether it is new); None where no successor is left that the tree does not hold elsewhere."""
+        if node.untried is None:
+            node.untried = self.expand(node)
+            self.tree.update(child.row.tobytes() for child in node.untried)
+        limit = self.settings.widening * max(1, node.visits) ** self.settings.exponent
+        if node.untried and len(node.children) < limit:
+            node.children.append(node.untried.pop())
+            return node.children[-1], True
+        if not node.children:
+            return None, False
+        return max(node.children, key=lambda child: self.bound(node, child)), False
+
+    def first_low(self) -> float:
+        """`low` of the root."""
+        return math.log(self._latencies(self.root.row[None])[0])
+
+    def expand(self, node: Node) -> list[Node]:
+        """Successors that the tree does not hold, those to become children early last: by the model, blurred."""
+        rows = successors(self.graph, node.row[None])
+        fresh = [row for row in rows if row.tobytes() not in self.tree]
+        lows = np.log(self._latencies(np.array(fresh, dtype=np.int32).reshape(len(fresh), rows.shape[1])))
+        order = np.argsort(-(lows + 0.3 * self.rng.standard_normal(len(fresh))), kind="stable")
+        return [Node(fresh[i], float(lows[i]), depth=node.depth + 1) for i in order]
+
+    def bound(self, node: Node, child: Node) -> float:
+        """Upper confidence bound of a child's value."""
+        if not child.visits:
+            return math.inf
+        return self.value(child) + self.settings.exploration * math.sqrt(math.log(node.visits) / child.visits)
+
+    def value(self, node: Node) -> float:
+        """Mean of the simulations, from 0 for the root's program to 1 for the best so far."""
+        return (self.worst - node.total / node.visits) / max(self.worst - self.best, 1e-9)
+
+    def leaf(self, node: Node) -> float:
+        """Log of the best latency of a rollout: a random walk, then steps to the best neighbour while that gains."""
+        steps = int(self.rng.integers(0, self.settings.walk + 1))
+        now = self.graph.random_schedule(self.rng, steps, Schedule(node.row)).row[None]
+        best = float(self._latencies(now)[0])
+        for _ in range(self.settings.climb):
+            after = successors(self.graph, now)
+            times = self._latencies(after)
+            if not len(after) or times.min() > best:
+                break
+            now, best = after[[int(np.argmin(times))]], float(times.min())
+        return math.log(best)
+
+    def _latencies(self, rows: np.ndarray) -> np.ndarray:
+        """Model seconds [B], remembered."""
+        seconds = self.graph.latencies(rows)
+        self.seen.update(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
+        return seconds

@@ -1,0 +1,28 @@
+"""Random search: legal programs of the space, each as likely as any other, none twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.core.ledger import Ledger
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """Measure programs drawn uniformly without replacement, until the budget is spent or the space exhausted.
+
+    Its expectation has a closed form on a recorded table: `experiments.common.statistics.expected_best`.
+    """
+
+    space: str = "extended"
+    batch: int = 8
+    """Programs measured at a time."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Draw, measure."""
+        ledger = Ledger(session)
+        while drawn := ledger.fresh(rng, self.batch):
+            ledger.measure(drawn)

@@ -1,0 +1,106 @@
+"""Bayesian optimisation by Optuna's tree-structured Parzen estimators (Bergstra et al., NeurIPS 2011)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import optuna
+from optuna.distributions import IntDistribution
+
+from agents.core.ledger import Ledger
+from agents.core.programs import nearest
+from gensor_gym.measure.session import Session
+
+REPEATS = 6
+"""Proposals in a row that were illegal or measured before, after which a random program takes their place."""
+
+
+@dataclass(frozen=True)
+class Tpe:
+    """A parameter for each place of a column: which of its numbers. A proposal is the nearest chains of sizes to it.
+
+    Illegal proposals are told as infinitely slow, those measured before are drawn again. No model of ours is asked.
+    """
+
+    space: str = "extended"
+    start: int = 10
+    """Random programs before the first proposal."""
+    candidates: int = 24
+    """Drawn from the good programs' density; the one most unlike the bad is proposed."""
+    multivariate: bool = True
+    """One density over all parameters; otherwise each parameter by itself."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Propose and measure until the budget is spent or every program measured."""
+        ledger = Ledger(session)
+        study, space = self._study(int(rng.integers(2**31))), _distributions(ledger)
+        initial = ledger.walked(rng, self.start)
+        for schedule, found in zip(initial, ledger.measure(initial), strict=False):
+            _tell(study, space, _numbers(ledger, ledger.programs.vector(schedule)), found.seconds)
+        while True:
+            vector = self._propose(ledger, study, space) if space else None
+            if vector is None:
+                schedules = ledger.fresh(rng)
+                if not schedules:
+                    return
+                vector = ledger.programs.vector(schedules[0])
+            else:
+                schedules = [ledger.programs.schedule(vector)]
+            _tell(study, space, _numbers(ledger, vector), ledger.seconds(schedules[0]))
+
+    def _study(self, seed: int) -> optuna.Study:
+        """A study without a log."""
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(
+                n_startup_trials=0, n_ei_candidates=self.candidates, multivariate=self.multivariate, seed=seed
+            )
+        return optuna.create_study(sampler=sampler)
+
+    def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
+        """The vector of a legal program that was not measured; None where proposals do not come to one."""
+        for _ in range(REPEATS):
+            trial = study.ask({**space})
+            vector = _vector(ledger, [trial.params[name] for name in space])
+            if not ledger.programs.legal(vector[None])[0]:
+                study.tell(trial, np.inf)
+                continue
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # what is measured is told with the numbers it came to
+            if ledger.programs.schedule(vector) not in ledger:
+                return vector
+        return None
+
+
+def _distributions(ledger: Ledger) -> dict[str, IntDistribution]:
+    """A parameter for each place: the rank of its number."""
+    logs = ledger.programs.logs
+    return {f"{c}.{p}": IntDistribution(0, len(np.unique(logs[c][:, p])) - 1) for c, p in ledger.programs.places}
+
+
+def _vector(ledger: Ledger, ranks: list[int]) -> np.ndarray:
+    """The vector whose chains are nearest to the numbers of these ranks."""
+    programs = ledger.programs
+    wanted = [logs[0].copy() for logs in programs.logs]
+    for (column, place), rank in zip(programs.places, ranks, strict=True):
+        wanted[column][place] = np.unique(programs.logs[column][:, place])[rank]
+    return np.array([nearest(logs, w) for logs, w in zip(programs.logs, wanted, strict=True)])
+
+
+def _numbers(ledger: Ledger, vector: np.ndarray | None) -> list[int] | None:
+    """The ranks of a vector's numbers."""
+    if vector is None:
+        return None
+    logs = ledger.programs.logs
+    return [int(np.searchsorted(np.unique(logs[c][:, p]), logs[c][vector[c], p])) for c, p in ledger.programs.places]
+
+
+def _tell(study: optuna.Study, space: dict[str, IntDistribution], numbers: list[int] | None, seconds: float) -> None:
+    """A measured program."""
+    if numbers is not None:
+        parameters = dict(zip(space, numbers, strict=True))
+        study.add_trial(
+            optuna.trial.create_trial(params=parameters, distributions=dict(space), value=float(np.log(seconds)))
+        )

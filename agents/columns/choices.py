@@ -1,0 +1,124 @@
+"""What a policy sees that chooses a program column by column: features of every choice, of the columns, of the task.
+
+A column is the whole chain of tiles and virtual threads of an axis, or one knob (`agents.core.programs`). Nothing that is seen
+here
+asks the analytic model: a choice is described by its sizes alone, so that a program costs one evaluation when it is complete.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from agents.core.programs import Programs
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
+
+SEES = 2
+"""Version of what a policy sees, and of its network: raised whenever the one or the other changes, so that no old one is used."""
+_MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
+"""Level, and numbers of which the tile there is a multiple or not: vectors, transactions and warps."""
+_SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
+COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
+"""Of a column: whether spatial, extent; for two reads and the write whether the axis moves it, and contiguously; of a window how
+far a step moves it, and its extent without the axis; knob one-hot."""
+CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
+"""Of a choice: of an axis its sizes, of a knob its index; then those of its column."""
+TASK_FEATURES = 3
+
+
+class Choices:
+    """The columns of a graph, knobs first: what kind of program it is decides what tiles are good."""
+
+    def __init__(self, graph: ConstructionGraph) -> None:
+        """List and describe them."""
+        self.graph, self.programs = graph, Programs(graph)
+        moves = self.programs.moves
+        self.order = np.array(sorted(range(len(moves)), key=lambda c: (moves[c][0] < KNOB, c)), dtype=np.int64)
+        """Column of `programs` that is chosen first, second, .. [K]."""
+        self.counts = [len(moves[c][2]) for c in self.order]
+        """How many choices each has."""
+        ints, floats = graph.tables.ints, graph.tables.floats
+        columns = [_column(moves[c][0], ints) for c in self.order]
+        parts = [_described(moves[c][0], moves[c][2], column, ints) for c, column in zip(self.order, columns, strict=True)]
+        self.features = np.concatenate([np.empty((0, CHOICE_FEATURES), dtype=np.float32), *parts])
+        """Of all choices, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
+        self.columns = np.array(columns, dtype=np.float32).reshape(-1, COLUMN_FEATURES)
+        """Float32 [K, COLUMN_FEATURES]."""
+        flops, size = floats[FLOPS], floats[BYTES]
+        self.task = np.array([np.log2(flops) / 32, np.log2(size) / 32, np.log2(flops / size) / 8], dtype=np.float32)
+        """Float32 [TASK_FEATURES]: logarithms of operations, compulsory bytes, and of their ratio."""
+
+    def rows(self, chosen: np.ndarray) -> np.ndarray:
+        """Programs int32 [N, ROW], legal or not, of choices int64 [N, K] in the order of the columns here."""
+        vectors = np.empty_like(chosen)
+        vectors[:, self.order] = chosen
+        return self.programs.rows(vectors)
+
+
+def is_joint(graph: ConstructionGraph) -> bool:
+    """Whether several axes are to be tiled together; of one alone (a map) a walk finds the best."""
+    ints = graph.tables.ints
+    return int((ints[EXTENT : EXTENT + MAX_AXES] > 1).sum()) > 1
+
+
+choices_of = lru_cache(maxsize=4)(Choices)
+"""The choices of a graph, kept for the next round."""
+
+
+def _column(start: int, ints: np.ndarray) -> np.ndarray:
+    """COLUMN_FEATURES of the column that begins at a place of the row."""
+    found = np.zeros(COLUMN_FEATURES)
+    if start >= KNOB:
+        found[COLUMN_FEATURES - len(KNOBS) + start - KNOB] = 1.0
+        return found
+    axis, write = start - TILE, int(ints[NUM_READS])
+    strides = [ints[STRIDE + t * MAX_AXES + axis] if t < write else 0 for t in (0, 1)] + [ints[STRIDE + write * MAX_AXES + axis]]
+    found[:2] = axis < SPATIAL_SLOTS, np.log2(ints[EXTENT + axis]) / 8
+    found[2:8] = [*(stride != 0 for stride in strides), *(stride == 1 for stride in strides)]
+    found[8:10] = np.log2(_window(axis, ints)) / (2, 8)
+    return found
+
+
+def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
+    """(elements that one step along the axis moves a read's window, those that the window has without it); (1, 1) of none."""
+    extents = ints[EXTENT : EXTENT + MAX_AXES]
+    for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
+        moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]
+        own, covered = abs(int(moves[axis])), np.abs(moves) * (extents - 1)
+        others = int(covered.sum() - covered[axis])
+        if own > 1 or (own and others):
+            return own, 1 + others
+    return 1, 1
+
+
+def _described(start: int, values: np.ndarray, column: np.ndarray, ints: np.ndarray) -> np.ndarray:
+    """CHOICE_FEATURES of the values of a column, int32 [C, MAX_LEVELS + 1] of an axis or [C, 1] of a knob; float32."""
+    own = np.zeros((len(values), _SIZES + 1))
+    if start >= KNOB:
+        own[:, -1] = values[:, 0] / max(1, len(KNOBS[start - KNOB].values) - 1)
+    else:
+        axis = start - TILE
+        own[:, :-1] = _sizes(values.astype(np.float64), float(ints[EXTENT + axis]), *_window(axis, ints))
+    return np.concatenate([own, np.repeat(column[None], len(values), axis=0)], axis=1).astype(np.float32)
+
+
+def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
+    """Of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
+
+    Logarithms of tiles and of their ratios, padding, how much more than its tiles a window reads that moves by `step` and covers
+    `others` beside, flags.
+    """
+    inner, block, outer, virtual = chains[:, 0], chains[:, 1], chains[:, MAX_LEVELS - 1], chains[:, MAX_LEVELS]
+    trips = np.ceil(extent / outer)
+    logs = [
+        np.log2(inner) / 4, np.log2(block) / 8, np.log2(outer) / 8, np.log2(block / inner) / 4, np.log2(outer / block) / 4,
+        np.log2(trips) / 8, np.log2(virtual) / 2, np.log2(inner / virtual) / 4, 4 * np.log2(trips * outer / extent),
+        *(np.log2(((tile - 1) * step + others) / (tile * step)) / 4 for tile in (inner, block, outer)),
+    ]  # fmt: skip
+    flags = [inner == 1, outer == 1, trips == 1]
+    flags += [chains[:, level] % number == 0 for level, numbers in _MULTIPLES for number in numbers]
+    return np.column_stack([*logs, *flags])

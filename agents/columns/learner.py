@@ -1,0 +1,122 @@
+"""How a policy learns to write programs column by column: by what rank its programs have among those of the same task.
+
+REINFORCE (Williams 1992) after every batch: several programs for each of a few tasks, and a program's weight is its rank among
+those of its task, nothing below the best share of them, less the mean. So the best are made more probable and not the average:
+a policy is asked for several programs, of which the fastest counts (risk-seeking policy gradients, Petersen et al. 2021). Ranks
+need no scale, no optimum and no value function. Programs that do not fit rank last. Entropy of the chances is rewarded, less and
+less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from agents.columns.choices import Choices, is_joint
+from agents.columns.given import Given
+from agents.columns.network import ColumnNetwork
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.roofline import CAP_OVER_FLOOR
+
+_CLIP = 1.0
+
+
+class ColumnLearner:
+    """A network with its training on the analytic model of some tasks.
+
+    Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
+        """For so many programs in all. ValueError names a setting that is out of range."""
+        for name, least in (("width", 1), ("tasks", 1), ("programs", 2)):
+            if type(settings[name]) is not int or settings[name] < least:
+                raise ValueError(f"agent.{name} is {settings[name]!r}; expected a whole number, {least} or more")
+        if not 0.0 < settings["best"] <= 1.0:
+            raise ValueError(f"agent.best is {settings['best']!r}; expected a share above 0, at most 1")
+        self.settings, self.steps, self.num_timesteps = dict(settings), steps, 0
+        self.choices = [Choices(graph) for graph in graphs if is_joint(graph)]
+        if not self.choices:
+            raise ValueError(f"operators {[str(graph.operator) for graph in graphs][:3]}: expected one with several axes")
+        self.rewards: list[float] = []
+        """Of the batches since the last point of the learning curve."""
+        self.rng = np.random.default_rng(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = ColumnNetwork(settings["width"])
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings["learning_rate"])
+
+    def advance(self) -> float:
+        """One batch of programs, and a step down the gradient; the mean reward of the programs, 0 for those that do not fit."""
+        tasks, programs = self.settings["tasks"], self.settings["programs"]
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._now("learning_rate")
+        self.optimizer.zero_grad()
+        rewards = []
+        for number in self.rng.integers(len(self.choices), size=tasks).tolist():
+            loss, reward = self._loss(self.choices[number], programs)
+            (loss / tasks).backward()
+            rewards.append(reward)
+        nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
+        self.optimizer.step()
+        self.num_timesteps += tasks * programs
+        return float(np.mean(rewards))
+
+    def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
+        """Of programs for one task: what to descend on, and their mean reward."""
+        given = self.given(choices)
+        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))), room=given)
+        seconds = self.seconds(choices, choices.rows(chosen))
+        weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
+        drawn = seconds[len(given.chosen) :] if given else seconds
+        rewards = np.log(np.maximum(1.0, CAP_OVER_FLOOR * choices.graph.floor / drawn))
+        return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
+
+    def given(self, choices: Choices) -> Given | None:
+        """Programs that stand in the place of the first ones drawn for a task; none."""
+        return None
+
+    def seconds(self, choices: Choices, rows: np.ndarray) -> np.ndarray:
+        """By what programs int32 [N, ROW] of a task are ranked: latencies float64 [N], infinite where one does not fit."""
+        return choices.graph.latencies(rows)
+
+    def _now(self, name: str) -> float:
+        """A setting that falls to its `final_` value on a straight line over the training."""
+        first, last = float(self.settings[name]), float(self.settings[f"final_{name}"])
+        return first + (last - first) * min(1.0, self.num_timesteps / self.steps)
+
+    def save(self, path: Path) -> None:
+        """Write the network alone."""
+        torch.save({"network": self.network.state_dict()}, path)
+
+    def state(self) -> dict[str, Any]:
+        """All that the rest of the training depends on, for `restore`."""
+        return {
+            "network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(),
+            "rng": self.rng.bit_generator.state, "steps": self.num_timesteps, "rewards": list(self.rewards),
+        }  # fmt: skip
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state` of a learner that was made alike."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.rewards = list(state["rewards"])
+        self.rng.bit_generator.state, self.num_timesteps = state["rng"], state["steps"]
+
+
+def weights_of(seconds: np.ndarray, best: float) -> np.ndarray:
+    """Weights float32 [N], of mean 0, of programs with these latencies, infinite where one does not fit.
+
+    By rank: 2 for the fastest, falling to 0 at the share `best` and beyond, less the mean. Equal latencies have equal ranks;
+    where all are equal there is nothing to learn, and all weights are 0.
+    """
+    _, inverse, counts = np.unique(seconds, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - (counts + 1) / 2  # mean rank of equals, 0 the fastest
+    place = middle[inverse] / max(1, len(seconds) - 1)
+    weights = 2.0 * np.maximum(0.0, 1.0 - place / best) * np.isfinite(seconds)
+    return np.asarray(weights - weights.mean(), dtype=np.float32)

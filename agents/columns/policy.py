@@ -1,0 +1,165 @@
+"""A learned policy that writes programs down column by column: each whole, and one evaluation of the model when it is complete.
+
+A walk on the construction graph asks the model about every program on its way, and a policy that looks ahead about every
+neighbour of these. Here an episode is as many decisions as there are columns, and its program alone is evaluated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain, islice, repeat
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agents.columns.choices import SEES, Choices, choices_of
+from agents.columns.room import Room
+from agents.core.ranking import Construction, ranked
+from agents.policies.learned import POLICY, Learned, checked_card
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import ROW
+
+BLOCK, FEW = 256, 4
+"""Programs drawn at a time; a block is idle with fewer than FEW new legal ones."""
+KNOWN, BARREN = 16, 256
+"""Idle blocks in a row after which no more is drawn: where most legal draws are known, and where hardly any draw is legal."""
+FRESH, WARMER = (0.25, 0.75), 1.25
+"""Shares of a block's legal programs: with fewer new ones than the first the temperature rises by this factor, with more than the
+second it falls again."""
+HOTTEST = 40
+"""How often the temperature rises at most: 1.25 to the power of 40 makes all chances equal."""
+
+
+@dataclass
+class Memory:
+    """What a search has written, and the temperature of its next draws, never below the first."""
+
+    first: float
+    seen: set[bytes] = field(default_factory=set)
+    narrow: bool = False
+    """Whether choices are kept to those that leave room, since a block had fewer than FEW legal programs."""
+    warmer: int = 0
+    """How often the temperature has risen, less how often it has fallen."""
+
+    @property
+    def temperature(self) -> float:
+        """Of the next draws."""
+        return self.first * WARMER**self.warmer
+
+    def adapt(self, new: int, legal: int) -> None:
+        """After a block with so many legal programs, so many of them new."""
+        if new < FRESH[0] * legal:
+            self.warmer = min(HOTTEST, self.warmer + 1)
+        elif new > FRESH[1] * legal:
+            self.warmer = max(0, self.warmer - 1)
+
+
+@dataclass(frozen=True)
+class ColumnWriter(Learned):
+    """Programs of a policy that `agent=columns` learned: the most probable one, then draws."""
+
+    space: str = "gensor"
+    episodes: int = 64
+    """Legal programs at a time, all different."""
+    temperature: float = 1.0
+    """Of the first draws: above 1 the policy tries more. It rises where draws come back to programs that were written before."""
+    agent: ClassVar[str] = "columns"
+
+    def __post_init__(self) -> None:
+        """ValueError for no episodes, or a temperature that is not above 0."""
+        if self.episodes < 1 or self.temperature <= 0:
+            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """As many programs as `episodes` says; no measurement."""
+        return self.written(graph, self.episodes, Memory(self.temperature), rng)
+
+    def written(self, graph: ConstructionGraph, count: int, memory: Memory, rng: np.random.Generator) -> Construction:
+        """At most `count` legal programs that were not written before; fewer where few are left to draw."""
+        begin = time.perf_counter()
+        rows = write(load_columns(str(self.folder(graph))), choices_of(graph), count, memory, rng)
+        seconds = graph.latencies(rows)
+        schedules, latencies = ranked(rows, seconds, graph)
+        return Construction(schedules, latencies, len(rows), len(rows), time.perf_counter() - begin)
+
+
+@dataclass(frozen=True)
+class Columns(ColumnWriter):
+    """Draws that never come back to a program, more and more of them."""
+
+    def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
+        """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where hardly any is left to draw."""
+        memory = Memory(self.temperature)
+        growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
+        for count in chain([1], growing, repeat(self.episodes)):
+            found = self.written(graph, count, memory, rng)
+            if not found.schedules:
+                return
+            yield found
+
+
+def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.random.Generator) -> np.ndarray:
+    """At most `count` legal programs that were not written before, rows int32 [N, ROW]: the most probable one of all, then draws.
+
+    Programs that do not fit are drawn again: whether one fits is no question to the model. Where the most probable one does not,
+    the most probable that does of the first block stands in its place. Where hardly any draw fits, choices are kept to those that
+    leave room.
+    """
+    found: list[np.ndarray] = []
+    room, known, barren = Room(choices, rng), 0, 0
+    if not memory.seen and count > 0 and choices.counts:
+        found.extend(_legal(network, choices, None, memory))
+        memory.seen.update(row.tobytes() for row in found)
+    while len(found) < count and known < KNOWN and barren < BARREN and choices.counts:
+        legal = _legal(network, choices, rng.random((BLOCK, len(choices.counts))), memory, room if memory.narrow else None)
+        new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
+        kept = dict(islice(new.items(), count - len(found) if memory.seen else 1))
+        memory.seen.update(kept)
+        found.extend(kept.values())
+        memory.adapt(len(new), len(legal))
+        memory.narrow = memory.narrow or len(legal) < FEW
+        if len(new) >= FEW:
+            known = barren = 0
+        elif len(new) < FRESH[0] * len(legal):
+            known += 1
+        else:
+            barren += 1
+    return np.array(found, dtype=np.int32).reshape(-1, ROW)
+
+
+def _legal(
+    network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory, room: Room | None = None
+) -> np.ndarray:
+    """Legal programs of some draws, or the most probable one; before any is known the most probable comes first."""
+    import torch
+
+    with torch.no_grad():
+        chosen, chances, _ = network(choices, draws, memory.temperature, room)
+    rows = choices.rows(chosen)
+    fitting = choices.graph.fits(rows)
+    order = slice(None) if memory.seen else np.argsort(-chances.numpy()[fitting], kind="stable")
+    return rows[fitting][order]
+
+
+@lru_cache(maxsize=8)
+def load_columns(folder: str) -> Any:
+    """The network of a checkpoint folder; errors and a warning as of `agents.policies.learned.checked_card`."""
+    import torch
+
+    from agents.columns.network import ColumnNetwork
+
+    card = checked_card(Path(folder))
+    if card["agent"] != "columns":
+        raise ValueError(f"policy {folder} was learned by agent {card['agent']!r}: expected columns")
+    if card.get("sees") != SEES:
+        raise ValueError(
+            f"policy {folder} sees what version {card.get('sees')} of agent columns sees, this is version {SEES}; train another "
+            "with: python -m experiments.train agent=columns output=FOLDER"
+        )
+    network = ColumnNetwork(card["config"]["agent"]["width"])
+    network.load_state_dict(torch.load(Path(folder) / POLICY, weights_only=True)["network"])
+    return network.eval()

@@ -1,0 +1,1 @@
+"""What strategies share: rankings, programs as coordinates, what was measured, threads."""

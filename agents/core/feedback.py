@@ -1,0 +1,132 @@
+"""Measuring down a ranking of the model, and learning from what is measured how far the model is off, structure by structure.
+
+The model errs alike on programs that are built alike: those that leave an operand unpacked, say, all suffer from the same
+cache sets. So a program's predicted time is the model's times the mean ratio measured / model of its structure so far. Two
+rules keep the trials apart: at most so many of one register tile, among programs that are predicted to be near the best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.core.columns import Columns
+from agents.core.ranking import STRUCTURE, Construction, tile_of, until_nothing_new
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.session import Session
+
+FAILED = math.log(4.0)
+"""What a trial that failed says of its structure: four times slower than predicted."""
+SLACK = 1.03
+"""Neighbours of the best that the model calls slower than so many times the best are not measured."""
+TRIES = 20
+"""Neighbours drawn until one is new."""
+PRIOR = 0.5
+"""Trials that the best structure's ratio counts for: one measurement moves a structure's prediction two thirds of the way."""
+
+
+def structure_of(schedule: Schedule) -> bytes:
+    """What programs of one structure have in common."""
+    return schedule.row[STRUCTURE].tobytes()
+
+
+@dataclass
+class Feedback:
+    """Mean log of measured / model by structure. Only ratios between structures matter: the scale of all cancels."""
+
+    sums: dict[bytes, float] = field(default_factory=dict)
+    counts: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, schedule: Schedule, model: float, measured: float) -> None:
+        """One trial; `measured` is infinite where it failed."""
+        key = structure_of(schedule)
+        ratio = math.log(measured / model) if math.isfinite(measured) else self.scale() + FAILED
+        self.sums[key] = self.sums.get(key, 0.0) + ratio
+        self.counts[key] = self.counts.get(key, 0) + 1
+
+    def scale(self) -> float:
+        """The smallest mean of a structure: what the model is off where it is right about the rest; 0 before any trial."""
+        return min((self.sums[key] / self.counts[key] for key in self.sums), default=0.0)
+
+    def corrected(self, schedule: Schedule, model: float) -> float:
+        """Predicted seconds, on the scale of what was measured."""
+        key, scale = structure_of(schedule), self.scale()
+        count = self.counts.get(key, 0)
+        off = (self.sums.get(key, 0.0) + PRIOR * scale) / (count + PRIOR)
+        return model * math.exp(off)
+
+
+def measure_with_feedback(
+    construct: Callable[[ConstructionGraph, np.random.Generator], Construction],
+    session: Session,
+    rng: np.random.Generator,
+    per_register_tile: int,
+    near: float,
+) -> None:
+    """Construct and measure, again and again, until the budget is spent or nothing new comes."""
+    trials = Trials(session, rng, per_register_tile, near)
+    until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
+
+
+class Trials:
+    """Which program to measure next: from the ranking, or, every other time, beside the best one measured.
+
+    Of the programs of the ranking whose prediction is within `near` times the best's, those come first of whose register
+    tile fewer than `per_register_tile` were measured; when there are none, the bound on a register tile grows by as many.
+    A neighbour differs in one column (`agents.core.columns`); it is drawn from those that the model calls no slower than SLACK.
+    """
+
+    def __init__(self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float) -> None:
+        """Nothing is measured yet. ValueError where no program could ever be chosen."""
+        if per_register_tile < 1 or not near >= 1.0:
+            raise ValueError(f"per_register_tile={per_register_tile}, near={near}: expected 1 or more for both")
+        self.session, self.rng, self.per_tile, self.near = session, rng, per_register_tile, near
+        self.feedback = Feedback()
+        self.columns = Columns(session.graph)
+        self.bound = per_register_tile
+        self.tiles: dict[bytes, int] = {}
+        self.seen: set[Schedule] = set()
+
+    def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
+        """Measure every new program of a construction, whose seconds are the model's, neighbours among them."""
+        left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.seen}
+        while left:
+            chosen = self._from_ranking(left)
+            self._try(chosen, left.pop(chosen))
+            if len(self.seen) % 2 == 0 and (found := self._neighbour()):
+                left.pop(found[0], None)
+                self._try(*found)
+
+    def _from_ranking(self, left: dict[Schedule, float]) -> Schedule:
+        """See the class."""
+        predicted = {schedule: self.feedback.corrected(schedule, seconds) for schedule, seconds in left.items()}
+        limit = self.near * min(predicted.values())
+        close = [schedule for schedule, seconds in predicted.items() if seconds <= limit]
+        while not (fresh := [s for s in close if self.tiles.get(tile_of(s), 0) < self.bound]):
+            self.bound += self.per_tile
+        return min(fresh, key=predicted.__getitem__)
+
+    def _neighbour(self) -> tuple[Schedule, float] | None:
+        """A new program beside the best measured one, and the model's seconds for it; None where there is none."""
+        if self.session.best is None:
+            return None
+        best = self.session.best[0]
+        rows, seconds = self.columns.neighbours(best.row)
+        close = np.flatnonzero(seconds <= SLACK * self.session.graph.latency(best))
+        for at in self.rng.permutation(close)[:TRIES]:
+            schedule = Schedule(rows[at])
+            if schedule not in self.seen:
+                return schedule, float(seconds[at])
+        return None
+
+    def _try(self, schedule: Schedule, model: float) -> None:
+        """One trial."""
+        (measured,) = self.session.measure([schedule])
+        self.feedback.add(schedule, model, measured.seconds if measured.status is Status.OK else math.inf)
+        self.tiles[tile_of(schedule)] = self.tiles.get(tile_of(schedule), 0) + 1
+        self.seen.add(schedule)

@@ -1,0 +1,87 @@
+"""What a search has measured, program by program, and what it has not measured yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from agents.core.programs import Programs
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.analytic import program_key
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.session import Session
+
+REPEATS = 1000
+"""Draws in a row that were all measured before, after which a space too large to list counts as exhausted."""
+
+WALKS = 8
+"""Walks for each program wanted, before uniform draws take their place."""
+
+
+class Ledger:
+    """Measurements by program. What was asked for once is answered from here."""
+
+    def __init__(self, session: Session) -> None:
+        """Nothing is measured."""
+        self.session = session
+        self.programs = Programs(session.graph)
+        self._known: dict[bytes, Measurement] = {}
+        self._left: list[np.ndarray] | None = None
+
+    def __contains__(self, schedule: Schedule) -> bool:
+        """Whether the program was measured."""
+        return program_key(schedule) in self._known
+
+    def __len__(self) -> int:
+        """Programs measured."""
+        return len(self._known)
+
+    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """Measurements in order, fewer than were asked for where the budget ends within; BudgetSpent as the session's."""
+        new = list({program_key(s): s for s in schedules if s not in self}.values())
+        if new:
+            self._known.update((program_key(s), m) for s, m in zip(new, self.session.measure(new), strict=False))
+        answers = [self._known.get(program_key(s)) for s in schedules]
+        return [m for m in answers[: answers.index(None) if None in answers else None] if m is not None]
+
+    def seconds(self, schedule: Schedule) -> float:
+        """Median seconds of one program, infinite where it failed."""
+        return self.measure([schedule])[0].seconds
+
+    def fresh(self, rng: np.random.Generator, count: int = 1) -> list[Schedule]:
+        """Different programs that were not measured, each as likely as any other; fewer where there are no more."""
+        if self._left is None and (rows := self.programs.listed()) is not None:
+            self._left = list(rng.permutation(rows))
+        found: dict[bytes, Schedule] = {}
+        if self._left is not None:
+            while self._left and Schedule(self._left[-1]) in self:
+                self._left.pop()
+            unseen = (schedule for row in reversed(self._left) if (schedule := Schedule(row)) not in self)
+            return list(islice(unseen, count))
+        repeats = 0
+        while len(found) < count and repeats < REPEATS:
+            schedule = self.programs.uniform(rng)
+            repeats = repeats + 1 if schedule in self or program_key(schedule) in found else 0
+            if not repeats:
+                found[program_key(schedule)] = schedule
+        return list(found.values())
+
+    def walked(self, rng: np.random.Generator, count: int) -> list[Schedule]:
+        """Different programs that were not measured, ends of random walks where these are new, else as `fresh`.
+
+        Walks grow tiles more often than they shrink them: their ends are faster than uniform draws, and a search that
+        begins there is ahead.
+        """
+        found: dict[bytes, Schedule] = {}
+        for _ in range(WALKS * count):
+            if len(found) == count:
+                break
+            schedule = self.session.graph.random_schedule(rng)
+            if schedule not in self:
+                found.setdefault(program_key(schedule), schedule)
+        for schedule in self.fresh(rng, count) if len(found) < count else []:
+            if len(found) < count:
+                found.setdefault(program_key(schedule), schedule)
+        return list(found.values())

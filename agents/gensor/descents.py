@@ -1,0 +1,40 @@
+"""Descents by the model from the best programs of a search: the end of Gensor's walk, at temperature zero."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.core.parts import in_parts
+from agents.core.ranking import REGISTER_TILE, best_of_each
+from agents.gensor.walk import descents, improvements, new_trace
+from gensor_gym.construction import ConstructionGraph
+
+LIMIT = 112
+"""Steps of one descent, at most."""
+
+
+def descended(
+    graph: ConstructionGraph,
+    rows: np.ndarray,
+    seconds: np.ndarray,
+    count: int,
+    limit: int = LIMIT,
+    ints: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Programs [P, ROW] with their seconds [P], the ends of descents from the best `count` register tiles added.
+
+    `ints` is a table of the task in which some moves are not allowed.
+    """
+    ends = best_of_each(REGISTER_TILE, rows, seconds)[:count].copy()
+    if not len(ends):
+        return rows, seconds
+    tables, reached = graph.tables, np.empty(len(ends))
+    moves = tables.ints if ints is None else ints
+
+    def descend(at: slice) -> tuple[int, np.ndarray]:
+        trace = new_trace()
+        return descents(ends[at], moves, tables.floats, tables.sizes, limit, reached[at], trace), trace
+
+    for evaluations, trace in in_parts(descend, len(ends)):
+        graph.charge(evaluations, improvements(trace))
+    return np.concatenate([rows, ends]), np.concatenate([seconds, reached])

@@ -1,0 +1,187 @@
+"""The traverser as the Markov chain it is: transition matrices, distributions and hitting times without sampling error.
+
+The benefit of `cache` grows with the steps spent at a level, so the chain's state is a program and that number. One round
+of annealed walks is followed (`agents.gensor.walk`), from one start; rounds that begin where others ended are searches, not
+chains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import linalg
+
+from agents.gensor import walk
+from agents.gensor.markov import Markov
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact.states import StateGraph, explore
+from gensor_gym.graph.actions import CACHE, UNCACHE
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """The walk of a task under `options` (float64 [NUM_OPTIONS] of `agents.gensor.walk`) from state `start`."""
+
+    states: StateGraph
+    gains: np.ndarray
+    """Logarithm of every edge's benefit just after a level was opened or closed, float64 [E]."""
+    options: np.ndarray
+    start: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Steps of a walk."""
+        return int(self.options[walk.STEPS])
+
+    def temperatures(self) -> np.ndarray:
+        """Temperature of every step, falling geometrically, float64 [steps]."""
+        begin, end = self.options[walk.START], self.options[walk.FINISH]
+        cooling = (end / begin) ** (1.0 / max(1, self.steps - 1))
+        return begin * cooling ** np.arange(self.steps)
+
+    def matrix(self, temperature: float, at_level: int = 0) -> sparse.csr_array:
+        """Chances [S, S] of going from state to state after `at_level` steps at the level; rows add up to 1.
+
+        A state without a legal action stays. ValueError for a temperature that is not positive.
+        """
+        if not temperature > 0:
+            raise ValueError(f"temperature is {temperature!r}: expected a positive number")
+        parts, caching = self._weights(temperature), self._ripeness(temperature, at_level + 1)[at_level]
+        whole = parts.moves + parts.closes + parts.opens * caching
+        totals = np.asarray(whole.sum(axis=1)).ravel()
+        stuck = totals == 0
+        scale = sparse.diags_array(1.0 / np.where(stuck, 1.0, totals))
+        return (scale @ whole + sparse.diags_array(stuck.astype(float))).tocsr()
+
+    def _ripeness(self, temperature: float, count: int) -> np.ndarray:
+        """Factor of the weight of `cache` after 0, 1, .. steps at a level, float64 [count]."""
+        return np.arange(1, count + 1) ** (self.options[walk.CACHE_GROWTH] / temperature)
+
+    def _weights(self, temperature: float) -> _Weights:
+        """Weights of all edges, relative to the largest of their state."""
+        states, count = self.states, len(self.states.rows)
+        top = np.full(count, -np.inf)
+        np.maximum.at(top, states.source, self.gains)
+        weights = np.exp((self.gains - top[states.source]) / temperature)
+
+        def part(chosen: np.ndarray) -> sparse.csr_array:
+            entries = (weights[chosen], (states.source[chosen], states.target[chosen]))
+            return sparse.coo_array(entries, shape=(count, count)).tocsr()
+
+        opens, closes = states.action == CACHE, states.action == UNCACHE
+        return _Weights(part(~opens & ~closes), part(opens), part(closes))
+
+    def distributions(self, absorbing: np.ndarray | None = None) -> np.ndarray:
+        """Chance of being in every state after 0, 1, .. steps, float64 [steps + 1, S].
+
+        Of states in `absorbing` (bool [S]) it is the chance of having come there first at that step; walks end in them.
+        """
+        count = len(self.states.rows)
+        ending = np.zeros(count, dtype=bool) if absorbing is None else absorbing
+        now = np.zeros((self.steps + 1, count))
+        now[0, self.start] = 1.0
+        found = np.zeros((self.steps + 1, count))
+        found[0] = now.sum(axis=0)
+        for step, temperature in enumerate(self.temperatures()):
+            now[:, ending] = 0.0
+            now = self._advance(now, float(temperature))
+            found[step + 1] = now.sum(axis=0)
+        return found
+
+    def _advance(self, now: np.ndarray, temperature: float) -> np.ndarray:
+        """One step of chances [steps at the level, S]."""
+        parts = self._weights(temperature)
+        ripeness = self._ripeness(temperature, len(now))[:, None]
+        moves, opens, closes = (np.asarray(part.sum(axis=1)).ravel() for part in (parts.moves, parts.opens, parts.closes))
+        totals = moves + closes + opens * ripeness
+        stuck = totals == 0
+        shares = np.where(stuck, 0.0, now / np.where(stuck, 1.0, totals))
+        after = np.zeros_like(now)
+        after[1:] = (parts.moves.T @ shares[:-1].T).T
+        after[0] = parts.opens.T @ (shares * ripeness).sum(axis=0) + parts.closes.T @ shares.sum(axis=0)
+        return after + np.where(stuck, now, 0.0)
+
+    def final(self) -> np.ndarray:
+        """Chance of every state being where a walk ends, float64 [S]."""
+        return self.distributions()[-1]
+
+    def hitting(self, targets: np.ndarray) -> np.ndarray:
+        """Chance that a walk has been in one of `targets` (bool [S]) after 0, 1, .. steps, float64 [steps + 1]."""
+        return np.cumsum(self.distributions(targets)[:, targets].sum(axis=1))
+
+    def seen(self) -> tuple[np.ndarray, np.ndarray]:
+        """(seconds, chance that a walk's best program takes exactly so long), as `agents.gensor.walk.walk` keeps it.
+
+        A walk evaluates all successors of where it is, of its last state none.
+        """
+        least = self.states.seconds.copy()
+        np.minimum.at(least, self.states.source, self.states.seconds[self.states.target])
+        levels = np.unique(least)
+        within = [self.distributions(least <= level)[:-1][:, least <= level].sum() for level in levels]
+        return levels, np.diff(within, prepend=0.0)
+
+    def mean_hitting_times(self, targets: np.ndarray, temperature: float, at_level: int = 0) -> np.ndarray:
+        """Mean steps from every state to `targets` in the chain of `matrix(temperature, at_level)`, float64 [S].
+
+        Infinite where a state may end up where no target can be reached from.
+        """
+        chain = self.matrix(temperature, at_level)
+        reverse = (chain > 0).T.tocsr()
+        lost = ~_reached(reverse, targets)
+        lost = _reached(reverse, lost, through=~targets)
+        times = np.where(lost, np.inf, 0.0)
+        inside = np.flatnonzero(~lost & ~targets)
+        if len(inside):
+            rest = sparse.eye_array(len(inside)) - chain[inside][:, inside]
+            times[inside] = linalg.spsolve(rest.tocsc(), np.ones(len(inside)))
+        return times
+
+
+@dataclass(frozen=True, eq=False)
+class _Weights:
+    """Weights of edges [S, S] that stay at a level, open one, close one."""
+
+    moves: sparse.csr_array
+    opens: sparse.csr_array
+    closes: sparse.csr_array
+
+
+def chain_of(graph: ConstructionGraph, strategy: Markov | None = None, states: StateGraph | None = None) -> Chain:
+    """The chain of a strategy's first round from the unscheduled program. ValueError where the task has too many states.
+
+    ValueError too for a strategy without backtracking, whose graph is another one.
+    """
+    strategy = strategy or Markov()
+    if not strategy.backtracking:
+        raise ValueError("the chain is that of walks with inverse primitives: backtracking=False is not followed")
+    states = states or explore(graph)
+    options = strategy.options(strategy.steps, strategy.start_temperature)
+    gains = np.empty(len(states.source))
+    walk.fill_gains(
+        states.rows, states.seconds, states.source, states.action, states.target, graph.tables.ints, graph.tables.floats,
+        options, gains,
+    )  # fmt: skip
+    return Chain(states, gains, options)
+
+
+def expected_best(seconds: np.ndarray, chances: np.ndarray, count: int) -> float:
+    """Mean of the least of `count` independent draws of `seconds` [N] with `chances` [N]. ValueError below one draw."""
+    if count < 1:
+        raise ValueError(f"count is {count!r}: expected one draw or more")
+    order = np.argsort(seconds, kind="stable")
+    left = np.clip(1.0 - np.concatenate([[0.0], np.cumsum(chances[order])]), 0.0, 1.0) ** count
+    left[-1] = 0.0
+    return float((seconds[order] * (left[:-1] - left[1:])).sum())
+
+
+def _reached(edges: sparse.csr_array, start: np.ndarray, through: np.ndarray | None = None) -> np.ndarray:
+    """States that edges [S, S] lead to from `start` (bool [S]), by way of states in `through` alone; `start` among them."""
+    found = start.copy()
+    frontier = found
+    while frontier.any():
+        onwards = np.asarray(edges.T @ frontier.astype(np.int64)).ravel() > 0
+        frontier = onwards & ~found & (True if through is None else through)
+        found = found | frontier
+    return found

@@ -1,0 +1,205 @@
+"""Gensor's traverser: an annealed walk whose transition probabilities are normalised benefits (arXiv 2502.11407).
+
+Many walkers construct at once; the programs they visit are ranked by the analytic model and the top-k measured. `Markov`
+belongs to space `gensor`; `MarkovExtended` is our extension to the knobs of the extended space, and is not called Gensor.
+What the sources leave open (benefit exponents, annealing, retention, top-k) is a field here: our reconstruction (see
+`agents/gensor/benefits.py`; how the values were chosen, and on which shapes, stands in `docs/design.md`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from agents.core.columns import Columns
+from agents.core.feedback import measure_with_feedback
+from agents.core.parts import in_parts
+from agents.core.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, measure_rankings, ranked
+from agents.gensor import walk
+from agents.gensor.descents import descended
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.actions import ACTIONS
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
+from gensor_gym.graph.rules import fits
+from gensor_gym.graph.starts import starts as starts_of
+from gensor_gym.graph.tables import ALLOWED
+from gensor_gym.measure.session import Session
+
+Form = Literal["ratio", "difference"]
+FORMS = get_args(Form)
+_LEAST = {
+    1: ("walkers", "steps", "refine_steps", "retain", "per_register_tile"),
+    0: ("refiners", "descents", "columns", "traffic", "footprint", "model", "cache", "cache_growth", "conflict"),
+}
+"""Smallest values of fields."""
+
+
+@dataclass(frozen=True)
+class Markov:
+    """The traverser. Exponents of 0 switch a part of a benefit off."""
+
+    space: str = "gensor"
+    walkers: int = 64
+    steps: int = 112
+    """Steps of one walk; the paper reports convergence after the order of 100 iterations."""
+    traffic: float = 2.0
+    footprint: float = 0.25
+    form: Form = "ratio"
+    """Of a tiling's benefit in traffic Q and footprint F: Q(T) / Q(T') and F(T) / F(T'), each with its exponent, or Roller's
+    difference (Q(T) - Q(T')) / (F(T') - F(T)) in shares of both, with the exponent of traffic."""
+    model: float = 2.0
+    cache: float = 0.5
+    cache_growth: float = 2.0
+    conflict: float = 1.0
+    start_temperature: float = 2.0
+    final_temperature: float = 0.2
+    refiners: int = 40
+    """Walkers of a second, cooler round, which start from the register tiles of the best programs of the first."""
+    refine_steps: int = 96
+    refine_temperature: float = 0.25
+    descents: int = 24
+    """Best programs from which the walk goes on at temperature zero."""
+    columns: int = 0
+    """Best programs, of different structures, from which coordinate descent over whole columns goes on."""
+    retain: int = 4
+    """Best programs kept of each walk."""
+    per_register_tile: int = 2
+    """Programs of one register tile among those measured: neighbours of the best are nearly the best again."""
+    backtracking: bool = True
+    """Whether walks may take inverse primitives; without them the graph is a tree, as Roller's is."""
+
+    def __post_init__(self) -> None:
+        """ValueError for a form that there is not, and for numbers and temperatures that are too small."""
+        if self.form not in FORMS:
+            raise ValueError(f"form {self.form!r}: expected one of {FORMS}")
+        for least, names in _LEAST.items():
+            for name in names:
+                if getattr(self, name) < least:
+                    raise ValueError(f"{name} is {getattr(self, name)!r}; expected {least} or more")
+        for name in ("start_temperature", "final_temperature", "refine_temperature"):
+            if not getattr(self, name) > 0.0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Construct, measure the top of the ranking; construct anew when all of it was tried."""
+        measure_rankings(self.construct, session, rng, self.per_register_tile)
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """Walk with the model alone; no measurement."""
+        begin, before = time.perf_counter(), graph.evaluations
+        starts = np.resize(starts_of(graph.tables, graph.initial().row), (self.walkers, ROW))
+        rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
+        if self.refiners > 0:
+            starts = self._register_tiles(graph, rows, seconds)
+            more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
+            rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
+            visited += more[2]
+        rows, seconds = descended(graph, rows, seconds, self.descents, self.steps, self._moves(graph))
+        if self.columns > 0:
+            rows, seconds = self._descend_columns(graph, rows, seconds)
+        schedules, latencies = ranked(rows, seconds, graph)
+        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+
+    def _descend_columns(
+        self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `descended`, by whole columns (`agents.core.columns`), from the best program of each structure, which stays."""
+        columns = Columns(graph, STRUCTURE)
+        ends = [columns.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
+        found, reached = zip(*ends, strict=True)
+        return np.concatenate([rows, found]), np.concatenate([seconds, reached])
+
+    def _register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        """Where the second round starts: the register tiles of the best programs, nothing built on them yet.
+
+        Knobs stay as they are, unless the bare register tile does not fit with them (threads that share a reduction need
+        a longer block tile): then they are those of the unscheduled program, from which the walk starts if need be.
+        """
+        best = best_of_each(REGISTER_TILE, rows, seconds)[: self.refiners].copy()
+        best[:, LEVEL] = 0
+        for level in range(1, MAX_LEVELS):
+            best[:, TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] = best[:, TILE : TILE + MAX_AXES]
+        first, ints = graph.initial().row, graph.tables.ints
+        for row in best:
+            if not fits(row, ints):
+                row[KNOB:] = first[KNOB:]
+            if not fits(row, ints):
+                row[:] = first
+        return np.resize(best, (self.refiners, ROW))
+
+    def _walk(
+        self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """(best programs [<= W * R, ROW], their seconds, states visited) of walks, on all threads.
+
+        A walk on a small graph visits fewer programs than it may keep; places that none filled are left out.
+        """
+        rows = np.empty((len(starts), self.retain, ROW), dtype=np.int32)
+        seconds = np.empty((len(starts), self.retain))
+        seeds = rng.integers(0, 2**63, size=len(starts), dtype=np.uint64)
+        tables, ints, options = graph.tables, self._moves(graph), self.options(steps, temperature)
+
+        def part(at: slice) -> tuple[tuple[int, int], np.ndarray]:
+            trace, of = walk.new_trace(), (ints, tables.floats, tables.sizes, options)
+            return walk.walks(starts[at], seeds[at], *of, rows[at], seconds[at], trace), trace
+
+        visited = 0
+        for (states, evaluations), trace in in_parts(part, len(starts)):
+            graph.charge(evaluations, walk.improvements(trace))
+            visited += states
+        filled = np.isfinite(seconds)
+        return rows[filled], seconds[filled], visited
+
+    def _moves(self, graph: ConstructionGraph) -> np.ndarray:
+        """The table of whole numbers that walks go by; without backtracking no inverse primitive is allowed in it."""
+        ints = graph.tables.ints
+        if not self.backtracking:
+            ints = ints.copy()
+            for number, action in enumerate(ACTIONS):
+                if action.primitive.startswith("inverse_"):
+                    ints[ALLOWED + number] = 0
+        return ints
+
+    def options(self, steps: int, temperature: float) -> np.ndarray:
+        """Settings of a walk in the form that the compiled one takes, float64 [`agents.gensor.walk.NUM_OPTIONS`]."""
+        options = np.zeros(walk.NUM_OPTIONS)
+        options[walk.TRAFFIC], options[walk.FOOTPRINT], options[walk.MODEL] = self.traffic, self.footprint, self.model
+        options[walk.CACHE_WEIGHT], options[walk.CACHE_GROWTH], options[walk.CONFLICT] = (
+            self.cache,
+            self.cache_growth,
+            self.conflict,
+        )
+        options[walk.DIFFERENCE] = self.form == "difference"
+        options[walk.START], options[walk.FINISH], options[walk.STEPS] = temperature, self.final_temperature, steps
+        return options
+
+
+@dataclass(frozen=True)
+class MarkovExtended(Markov):
+    """The traverser with knob moves; a knob's benefit is the ratio of the model's latencies."""
+
+    space: str = "extended"
+    walkers: int = 72
+    steps: int = 192
+    traffic: float = 0.5
+    footprint: float = 0.25
+    model: float = 4.0
+    cache: float = 0.5
+    cache_growth: float = 1.0
+    conflict: float = 0.5
+    start_temperature: float = 4.0
+    final_temperature: float = 0.2
+    refiners: int = 56
+    refine_steps: int = 128
+    refine_temperature: float = 0.5
+    descents: int = 16
+    columns: int = 8
+    near: float = 1.3
+    """Programs predicted to take up to so many times the best are near enough to be measured for their register tile."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Construct, then measure what is predicted to be best, which what was measured corrects (`agents.core.feedback`)."""
+        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)

@@ -1,0 +1,229 @@
+"""One walk of the traverser over the construction graph, compiled; many of them run side by side.
+
+A Markov chain: the next primitive depends on the current program and the hardware only, and on the temperature. Each step
+turns the benefits of the legal primitives into probabilities, P(a) proportional to B(a)^(1 / temperature).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from agents.gensor.benefits import cache_benefit, conflicts, difference_score, occupied, traffic
+from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.graph.actions import CACHE, KNOB_UP, NUM_ACTIONS, TILE_UP, UNCACHE, VTHREAD_UP
+from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.layout import LEVEL, ROW
+from gensor_gym.graph.rules import apply, fill_mask
+from gensor_gym.graph.tables import NUM_LEVELS
+
+TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, DIFFERENCE = range(10)
+NUM_OPTIONS = 10
+MOST_IMPROVEMENTS = 512
+"""Entries of a trace; when it is full its last entry is replaced."""
+
+
+def new_trace() -> np.ndarray:
+    """An empty trace float64 [1 + MOST_IMPROVEMENTS, 2]: how many evaluations had been made, and the fastest seconds then.
+
+    Row 0 is its head: the number of entries, and the evaluations made before the present walk.
+    """
+    return np.zeros((1 + MOST_IMPROVEMENTS, 2))
+
+
+def improvements(trace: np.ndarray) -> np.ndarray:
+    """The entries of a trace, float64 [N, 2], in order."""
+    return trace[1 : 1 + int(trace[0, 0])]
+
+
+@compiled
+def uniform(state):  # noqa: ANN001, ANN201
+    """A float in [0, 1) from a one-element uint64 state (splitmix64), the same on every thread and machine."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@compiled
+def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
+    """Logarithm of a primitive's benefit: latencies before and after, rows before and after, steps spent at the level."""
+    gain = options[MODEL] * math.log(now / after)
+    if TILE_UP <= action < CACHE and options[DIFFERENCE] == 1.0:
+        gain += options[TRAFFIC] * math.log(difference_score(row, result, ints))
+    elif TILE_UP <= action < CACHE:
+        gain += options[TRAFFIC] * math.log(traffic(row, ints) / traffic(result, ints))
+        gain += options[FOOTPRINT] * math.log(occupied(row, ints) / occupied(result, ints))
+    elif action == CACHE:
+        ripeness = options[CACHE_GROWTH] * math.log((at_level + 1.0) / options[STEPS] * ints[NUM_LEVELS])
+        gain = options[CACHE_WEIGHT] * math.log(cache_benefit(row, ints, floats)) + ripeness
+    elif action == UNCACHE:
+        gain = -4.0
+    elif VTHREAD_UP <= action < KNOB_UP:
+        gain += options[CONFLICT] * math.log(conflicts(row, ints) / conflicts(result, ints))
+    return gain
+
+
+@compiled
+def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
+    """Draw one of the first `count` actions of `legal` with probability proportional to exp(gain / temperature)."""
+    top = gains[0]
+    for i in range(count):
+        top = max(top, gains[i])
+    total = 0.0
+    for i in range(count):
+        total += math.exp((gains[i] - top) / temperature)
+    mark = uniform(state) * total
+    for i in range(count):
+        mark -= math.exp((gains[i] - top) / temperature)
+        if mark <= 0.0:
+            return legal[i]
+    return legal[count - 1]
+
+
+@compiled
+def keep(rows, seconds, row, latency):  # noqa: ANN001, ANN201
+    """Put a program among the best of this walk, once; rows [R, ROW] and seconds [R] stay sorted by seconds."""
+    size = seconds.shape[0]
+    if latency >= seconds[size - 1]:
+        return
+    for i in range(size):
+        if seconds[i] == latency:
+            same = True
+            for j in range(ROW):
+                if j != LEVEL and rows[i, j] != row[j]:
+                    same = False
+                    break
+            if same:
+                return
+    at = size - 1
+    while at > 0 and seconds[at - 1] > latency:
+        seconds[at] = seconds[at - 1]
+        rows[at] = rows[at - 1]
+        at -= 1
+    seconds[at] = latency
+    rows[at] = row
+
+
+@compiled
+def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
+    """Enter the evaluation of this number into a trace if it is the fastest yet (see `new_trace`)."""
+    if trace.shape[0] < 2:
+        return
+    filled = int(trace[0, 0])
+    if filled > 0 and seconds >= trace[filled, 1]:
+        return
+    if filled + 1 < trace.shape[0]:
+        filled += 1
+        trace[0, 0] = filled
+    trace[filled, 0], trace[filled, 1] = trace[0, 1] + evaluations, seconds
+
+
+@compiled
+def fill_gains(rows, seconds, source, action, target, ints, floats, options, gains):  # noqa: ANN001, ANN201
+    """`log_benefit` of every edge source -> target [E] between states rows [S, ROW], no step spent at the level yet."""
+    for e in range(source.shape[0]):
+        a, b = source[e], target[e]
+        gains[e] = log_benefit(action[e], seconds[a], seconds[b], rows[a], rows[b], 0, ints, floats, options)
+
+
+@compiled
+def walk(row, seed, ints, floats, sizes, options, rows, seconds, trace):  # noqa: ANN001, ANN201
+    """One annealed walk of `row`, in place; fills the best programs and `trace`. Returns (states visited, model evaluations)."""
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = np.uint64(seed)
+    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
+    gains, after, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
+    steps = int(options[STEPS])
+    cooling = (options[FINISH] / options[START]) ** (1.0 / max(1, steps - 1))
+    temperature, at_level, evaluations, visited = options[START], 0, 1, 1
+    now = model_latency(row, ints, floats, terms)
+    keep(rows, seconds, row, now)
+    note(trace, evaluations, now)
+    for _ in range(steps):
+        fill_mask(row, ints, sizes, scratch, mask)
+        count = 0
+        for action in range(1, NUM_ACTIONS):
+            if mask[action] == 0:
+                continue
+            result[:] = row
+            apply(result, action, ints, sizes)
+            if action == CACHE or action == UNCACHE:  # the same program
+                after[action] = now
+            else:
+                after[action] = model_latency(result, ints, floats, terms)
+                evaluations += 1
+            gains[count] = log_benefit(action, now, after[action], row, result, at_level, ints, floats, options)
+            legal[count] = action
+            keep(rows, seconds, result, after[action])
+            note(trace, evaluations, after[action])
+            count += 1
+        if count == 0:
+            break
+        action = choose(gains, legal, count, temperature, state)
+        at_level = 0 if action == CACHE or action == UNCACHE else at_level + 1
+        apply(row, action, ints, sizes)
+        now = after[action]
+        visited += 1
+        temperature *= cooling
+    return visited, evaluations
+
+
+@compiled
+def walks(starts, seeds, ints, floats, sizes, options, rows, seconds, trace):  # noqa: ANN001, ANN201
+    """`walk` from every start [W, ROW]: rows [W, R, ROW], seconds [W, R]. Returns (states visited, model evaluations)."""
+    visited, evaluations = 0, 0
+    for w in range(seeds.shape[0]):
+        seconds[w] = np.inf
+        v, e = walk(starts[w].copy(), seeds[w], ints, floats, sizes, options, rows[w], seconds[w], trace)
+        visited += v
+        evaluations += e
+        if trace.shape[0] > 0:
+            trace[0, 1] = evaluations
+    return visited, evaluations
+
+
+@compiled
+def descend(row, ints, floats, sizes, limit, trace):  # noqa: ANN001, ANN201
+    """The end of a walk at temperature zero: the best legal move by the model, in place, until none gains.
+
+    Returns (seconds, model evaluations).
+    """
+    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
+    best, evaluations = model_latency(row, ints, floats, terms), 1
+    note(trace, evaluations, best)
+    for _ in range(limit):
+        fill_mask(row, ints, sizes, scratch, mask)
+        chosen = 0
+        for action in range(1, NUM_ACTIONS):
+            if mask[action] == 0 or action == CACHE or action == UNCACHE:
+                continue
+            result[:] = row
+            apply(result, action, ints, sizes)
+            after = model_latency(result, ints, floats, terms)
+            evaluations += 1
+            note(trace, evaluations, after)
+            if after < best:
+                best, chosen = after, action
+        if chosen == 0:
+            break
+        apply(row, chosen, ints, sizes)
+    return best, evaluations
+
+
+@compiled
+def descents(rows, ints, floats, sizes, limit, seconds, trace):  # noqa: ANN001, ANN201
+    """`descend` from every row [W, ROW] in place; fills seconds [W] and returns the model evaluations in all."""
+    evaluations = 0
+    for w in range(rows.shape[0]):
+        seconds[w], more = descend(rows[w], ints, floats, sizes, limit, trace)
+        evaluations += more
+        if trace.shape[0] > 0:
+            trace[0, 1] = evaluations
+    return evaluations

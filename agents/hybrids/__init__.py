@@ -1,0 +1,1 @@
+"""Strategies made of two: searches on the analytic model, annealing behind another construction, a learned correction."""

@@ -1,0 +1,100 @@
+"""Annealing by the model behind another construction: its chains begin at the best programs of that, and not at random ones.
+
+A walk on the construction graph changes one tile at a time; a chain changes the whole column of tiles of an axis at once, so
+that no valley of the model lies between two programs. They go on from what a walk or a policy finds in some hundred evaluations.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+
+import numpy as np
+
+from agents.autotvm.annealing_on_model import AnnealingOnModel
+from agents.autotvm.template import Template
+from agents.columns.policy import ColumnWriter
+from agents.core.ranking import REGISTER_TILE, Construction, best_of_each, ranked
+from agents.gensor.markov import Markov
+from agents.hybrids.model_search import anneal
+from agents.policies.ppo import Ppo
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.schedule import Schedule
+
+template_of = lru_cache(maxsize=4)(Template)
+"""The template of a graph, which lists every column, kept for the next round."""
+
+
+def annealed(
+    graph: ConstructionGraph, found: Construction, chains: int, steps: int, temperature: float, rng: np.random.Generator
+) -> Construction:
+    """A construction, with what chains from the best programs of its register tiles asked the model about added.
+
+    A chain begins at each of the best, in turn where there are fewer than chains. Programs that the template does not have begin
+    none; where it has none of them, chains begin at random ones.
+    """
+    begin = time.perf_counter()
+    template = template_of(graph)
+    rows = np.array([schedule.row for schedule in found.schedules], dtype=np.int32).reshape(-1, ROW)
+    best = best_of_each(REGISTER_TILE, rows, np.array(found.latencies))
+    points = islice((p for row in best if (p := template.configuration(Schedule(row))) is not None), chains)
+    begun = AnnealingOnModel(template, chains, steps, temperature, patience=steps)
+    if kept := list(points):
+        begun.points = np.resize(np.array(kept), (chains, len(kept[0])))
+    more = anneal(graph, begun, rng).construction()
+    of_more = np.array([schedule.row for schedule in more.schedules], dtype=np.int32).reshape(-1, ROW)
+    schedules, latencies = ranked(
+        np.concatenate([rows, of_more]), np.concatenate([found.latencies, more.latencies]), graph
+    )
+    return replace(
+        found, schedules=schedules, latencies=latencies, visited=found.visited + more.visited,
+        evaluations=found.evaluations + more.evaluations, seconds=found.seconds + time.perf_counter() - begin,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Annealed:
+    """Put before a strategy that constructs: chains of `agents.autotvm.annealing_on_model` go on from what it finds."""
+
+    chains: int = 2
+    chain_steps: int = 512
+    chain_temperature: float = 0.02
+    """As that of `ModelAnnealing`, from which the three values are."""
+
+    def __post_init__(self) -> None:
+        """ValueError for no chains, no steps or a negative temperature, and what the strategy refuses."""
+        if self.chains < 1 or self.chain_steps < 1 or self.chain_temperature < 0:
+            given = f"chains={self.chains}, chain_steps={self.chain_steps}, chain_temperature={self.chain_temperature}"
+            raise ValueError(f"{given}: expected 1 or more, 1 or more, and 0 or more")
+        super().__post_init__()  # type: ignore[misc]
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The strategy's construction, then the chains; no measurement."""
+        found: Construction = super().construct(graph, rng)  # type: ignore[misc]
+        return annealed(graph, found, self.chains, self.chain_steps, self.chain_temperature, rng)
+
+
+@dataclass(frozen=True)
+class PolicyAnnealing(Annealed, Ppo):
+    """A few episodes of a policy, then the chains."""
+
+    episodes: int = 4
+
+
+@dataclass(frozen=True)
+class ColumnsAnnealing(Annealed, ColumnWriter):
+    """A few programs of a policy that writes them column by column, then the chains."""
+
+    episodes: int = 32
+
+
+@dataclass(frozen=True)
+class MarkovAnnealing(Annealed, Markov):
+    """Gensor's traverser, then the chains; ours, and not called Gensor.
+
+    With a short walk (results/tune/markov_annealing_evaluations.json) what `PolicyAnnealing` is to be compared with; the default
+    is the whole walk of `Markov`, some 100,000 evaluations.
+    """

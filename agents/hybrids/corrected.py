@@ -1,0 +1,59 @@
+"""Another strategy's programs, ranked by the analytic model with a learned correction, measured as `markov_ext` measures."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agents.core.feedback import measure_with_feedback
+from agents.core.ranking import Construction
+from agents.hybrids.correction import load_correction
+from agents.strategy import get_strategy
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """`proposer` constructs, the corrected model ranks; without a correction the model alone does."""
+
+    space: str = "extended"
+    proposer: str = "markov_ext"
+    """A strategy that constructs by the model alone."""
+    checkpoint: str = ""
+    """Folder of its policy, if it has one."""
+    correction: str = ""
+    """Folder of `experiments.learn_correction`; empty takes none."""
+    most: int = 512
+    """Programs, fastest by the model first, that are corrected and kept."""
+    per_register_tile: int = 2
+    near: float = 1.3
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Construct, correct, measure, until the budget is spent or nothing new comes."""
+        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The construction of the proposer, its latencies corrected."""
+        found: Construction = self._inner().construct(graph, rng)
+        if not self.correction or not found.schedules:
+            return found
+        head = list(found.schedules[: self.most])
+        ratios = load_correction(self.correction).log_ratio(graph, head)
+        seconds = np.array(found.latencies[: self.most]) * np.exp(ratios)
+        order = np.argsort(seconds, kind="stable")
+        schedules = tuple(head[i] for i in order)
+        return dataclasses.replace(found, schedules=schedules, latencies=tuple(seconds[order].tolist()))
+
+    def _inner(self) -> Any:
+        """The proposer."""
+        of_policy = {"checkpoint": self.checkpoint} if self.checkpoint else {}
+        return get_strategy(self.proposer, space=self.space, **of_policy)
+
+    def training_seconds(self, graph: ConstructionGraph) -> float | None:
+        """What the policy inside cost, where there is one."""
+        cost = getattr(self._inner(), "training_seconds", None)
+        return float(cost(graph)) if callable(cost) else None

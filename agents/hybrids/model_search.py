@@ -1,0 +1,126 @@
+"""Annealing and evolution on the analytic model: the searches of AutoTVM and Ansor without anything learned.
+
+Both papers search under a model that is learned from measurements (`agents.autotvm.annealing_on_model`,
+`agents.ansor.evolution`). Here the
+analytic model takes its place, so that what is compared with other strategies by the model is the search alone.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.ansor.evolution import Evolution, Settings
+from agents.ansor.sketches import derive_sketches
+from agents.autotvm.annealing_on_model import AnnealingOnModel
+from agents.autotvm.template import Template
+from agents.core.ranking import Construction, measure_rankings, ranked
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.session import Session
+
+
+@dataclass
+class Seen:
+    """Everything that one round of a search asked the model."""
+
+    graph: ConstructionGraph
+    rows: list[np.ndarray] = field(default_factory=list)
+    seconds: list[np.ndarray] = field(default_factory=list)
+    begin: float = field(default_factory=time.perf_counter)
+
+    def ask(self, rows: np.ndarray) -> np.ndarray:
+        """Seconds of rows [B, ROW] by the model, float64 [B]."""
+        rows = np.ascontiguousarray(rows, dtype=np.int32)
+        seconds = self.graph.latencies(rows)
+        self.rows.append(rows)
+        self.seconds.append(seconds)
+        return seconds
+
+    def construction(self) -> Construction:
+        """What was seen and is legal, ranked."""
+        rows, seconds = np.concatenate(self.rows), np.concatenate(self.seconds)
+        legal = np.isfinite(seconds)
+        schedules, latencies = ranked(rows[legal], seconds[legal], self.graph)
+        return Construction(schedules, latencies, len(rows), len(rows), time.perf_counter() - self.begin)
+
+
+@dataclass(frozen=True)
+class ModelSearch(ABC):
+    """A search of the model that begins again and again, each round by itself."""
+
+    space: str = "gensor"
+    per_register_tile: int = 2
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Go a round, measure the top of its ranking, again until the budget is spent or nothing new is found."""
+        measure_rankings(self.construct, session, rng, self.per_register_tile)
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """One round; no measurement."""
+        return next(self.rounds(graph, rng))
+
+    @abstractmethod
+    def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
+        """One round after another, each from new random programs."""
+
+
+@dataclass(frozen=True)
+class ModelAnnealing(ModelSearch):
+    """Parallel simulated annealing over tile chains and knobs: AutoTVM's search, the score being -log of the model's latency.
+
+    The temperature falls linearly from `start_temperature` to 0: at the start a program slower by so much, in the logarithm of
+    the latency, is gone to one time in e. Numbers are those that `experiments.tune_evaluations` chose for 4,096 evaluations on
+    train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps are for scores that cost nothing.
+    """
+
+    chains: int = 2
+    steps: int = 512
+    start_temperature: float = 0.02
+
+    def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
+        """One annealing after another, each from new random programs."""
+        template = Template(graph)
+        while True:
+            chains = AnnealingOnModel(template, self.chains, self.steps, self.start_temperature, patience=self.steps)
+            chains.points = template.random(max(self.chains, template.kinds), rng)[: self.chains]  # few chains: kinds by turns
+            yield anneal(graph, chains, rng).construction()
+
+
+def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Generator) -> Seen:
+    """One annealing of chains on the analytic model, the score being -log of its latency."""
+    seen = Seen(graph)
+
+    def score(points: np.ndarray) -> np.ndarray:
+        found: np.ndarray = -np.log(seen.ask(chains.template.rows(points)))
+        return found
+
+    chains.best(score, 1, set(), rng)
+    return seen
+
+
+@dataclass(frozen=True)
+class ModelEvolution(ModelSearch):
+    """Evolution of Ansor's sketches, the score being the roofline floor over the model's latency.
+
+    Probabilities of mutation and crossover are Ansor's; population and generations are ours, for budgets of thousands.
+    """
+
+    population: int = 128
+    generations: int = 16
+
+    def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
+        """One evolution after another, each from a new random population."""
+        evolution = Evolution(graph, derive_sketches(graph), Settings(self.population, self.generations))
+        while True:
+            seen = Seen(graph)
+
+            def score(rows: np.ndarray, seen: Seen = seen) -> np.ndarray:
+                found: np.ndarray = graph.floor / seen.ask(rows)
+                return found
+
+            evolution.evolve(evolution.sample(rng, self.population), score, self.generations, rng)
+            yield seen.construction()

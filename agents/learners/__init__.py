@@ -1,0 +1,1 @@
+"""How policies that walk are learned: the registry of learners, their networks, what they observe, cloning."""

@@ -1,0 +1,81 @@
+"""A learned policy asked about any programs of a task: its actions, its value, and the best programs seen on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.learners.registry import Learner
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env import process
+from gensor_gym.env.observation import NUM_FEATURES
+from gensor_gym.env.tasks import TaskSet
+from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.graph.tables import HORIZON
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a policy says of programs."""
+
+    chances: np.ndarray
+    """Log-probabilities of actions float [B, N]; -inf where one is not legal."""
+    values: np.ndarray
+    """Expected returns from there on, float [B], in the scale of `agents.learners.seen`."""
+    seconds: np.ndarray
+    """Of the programs themselves by the model, float [B]."""
+    nearest: np.ndarray
+    """Seconds of the fastest program seen from each, itself among them, float [B]."""
+
+
+class Guide:
+    """A policy on one task. What the model is asked on the way is charged to the graph."""
+
+    def __init__(self, learner: Learner, model: object, graph: ConstructionGraph, retain: int = 4) -> None:
+        """Keeps the `retain` fastest programs seen from every program asked about."""
+        self.learner, self.model, self.graph, self.retain = learner, model, graph, retain
+        self.tasks = TaskSet(graph.operator, graph.hardware, graph.space)
+        self._rows: list[np.ndarray] = []
+        self._seconds: list[np.ndarray] = []
+
+    def ask(self, rows: np.ndarray, steps: int) -> Answer:
+        """Of programs [B, ROW] with so many steps left of an episode."""
+        placed = Placed(self.tasks, rows, steps)
+        sight = self.learner.sight(placed, self.retain, self.graph.charge)
+        seen = sight.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
+        found, seconds = sight.programs()
+        self._rows.append(found)
+        self._seconds.append(seconds)
+        logits = self.learner.logits(self.model, seen, placed.action_masks())
+        chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        return Answer(chances, self.learner.values(self.model, seen), placed.seconds, sight.seconds[:, 0])
+
+    def programs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All that was kept: rows int32 [P, ROW], model seconds [P]."""
+        return np.concatenate(self._rows), np.concatenate(self._seconds)
+
+
+class Placed:
+    """Any programs of one task, with what a policy sees of them: `flat` float32 [B, F]."""
+
+    def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
+        """`steps` left of the episode, one number or one of each program."""
+        count = len(rows)
+        self.tasks, self.num_envs, self.rows = tasks, count, rows
+        self.task_indices = np.zeros(count, dtype=np.int64)
+        self.flat, self._masks = np.zeros((count, NUM_FEATURES), dtype=np.float32), np.zeros((count, NUM_ACTIONS), np.int8)
+        scalars = np.zeros((count, process.NUM_SCALARS))
+        process.begin_range(
+            np.arange(count), self.task_indices, rows, scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.starts,
+            self._masks, self.flat,
+        )  # fmt: skip
+        self.seconds = scalars[:, process.LATENCY]
+        left = np.broadcast_to(np.asarray(steps, dtype=float), (count,))
+        self.flat[:, process.REMAINING_AT] = left / tasks.ints[0, HORIZON]
+        self.flat[:, process.REMAINING_AT + 1] = np.log2(left + 1.0) / 8.0
+        self._masks[left <= 1] = np.arange(NUM_ACTIONS) == STOP
+
+    def action_masks(self) -> np.ndarray:
+        """Legal actions, bool [B, N]."""
+        return self._masks.astype(bool)

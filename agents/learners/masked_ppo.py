@@ -1,0 +1,134 @@
+"""MaskablePPO as learners: proximal policy optimisation (Schulman et al. 2017) that never takes an illegal action.
+
+Masks as in Huang and Ontanon (2022), by sb3-contrib. `ppo` is a flat perceptron; `ppo_axes` sees the loop nest as a set of axes;
+`ppo_successors` scores the programs that actions lead to (see `agents.learners.networks`, `agents.learners.sight`); all three
+are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+from torch import nn
+
+from agents.learners.former import former_names
+from agents.learners.groups import looking_at
+from agents.learners.masked_policy import MaskedBuffer, MaskedPolicy
+from agents.learners.networks import ActorCritic
+from agents.learners.registry import Learner
+from agents.learners.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
+
+_OF_PPO = (
+    "n_steps", "batch_size", "n_epochs", "ent_coef", "vf_coef", "gae_lambda", "clip_range", "target_kl", "max_grad_norm",
+    "normalize_advantage",
+)  # fmt: skip
+
+
+class NetworkPolicy(MaskedPolicy):
+    """Actor and critic are an `ActorCritic`, whose output are logits."""
+
+    def __init__(self, *args: Any, network: dict[str, Any], **kwargs: Any) -> None:
+        """`network`: arguments of `ActorCritic`."""
+        self.network = network
+        super().__init__(*args, **kwargs)
+
+    def _build_mlp_extractor(self) -> None:
+        """The network in place of two perceptrons."""
+        self.mlp_extractor: Any = ActorCritic(**self.network)
+
+    def _build(self, lr_schedule: Any) -> None:
+        """As always, with small first logits, and nothing after them."""
+        super()._build(lr_schedule)
+        self.action_net = nn.Identity()
+        for last in self.mlp_extractor.last_layers():
+            nn.init.orthogonal_(last.weight, 0.01)
+        optimizer: Any = self.optimizer_class
+        self.optimizer = optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        """What `save` keeps to make the policy again."""
+        return super()._get_constructor_parameters() | {"network": self.network}
+
+
+def make(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+    """A flat multi-layer perceptron, fresh; gamma is the environment's discount."""
+    looking = looking_at(settings) if settings.get("groups") else {}
+    return make_with(MaskedPolicy, {"net_arch": list(settings["net_arch"]), **looking}, settings, env, seed)
+
+
+def make_axes(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+    """A policy over the flat observation that treats axes as a set."""
+    network = {"width": settings["width"], "axes": True, "actions": [], "features": 0, **hidden(settings)}
+    return make_with(NetworkPolicy, {"network": network}, settings, env, seed)
+
+
+def make_successors(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+    """A policy that scores successors; with `axes` its view of the state is that of `ppo_axes`."""
+    actions = successor_actions(env.get_attr("tasks")[0].space).tolist()
+    network = {
+        "width": settings["width"], "axes": settings["axes"], "actions": actions, "features": NUM_SUCCESSOR_FEATURES,
+        **hidden(settings),
+    }  # fmt: skip
+    return make_with(NetworkPolicy, {"network": network}, settings, env, seed)
+
+
+def hidden(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the network does not look at, as its argument; nothing is hidden where the settings do not say."""
+    return {"hidden": tuple(settings.get("hidden") or ())}
+
+
+def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+    """MaskablePPO with a policy class and the arguments of its network."""
+    chosen = {name: settings[name] for name in _OF_PPO if name in settings}
+    return MaskablePPO(
+        policy, env, rollout_buffer_class=MaskedBuffer, gamma=env.discount, learning_rate=schedule(settings),
+        policy_kwargs=network, seed=seed, device="cpu", **chosen,
+    )  # fmt: skip
+
+
+def schedule(settings: Mapping[str, Any]) -> Any:
+    """The learning rate, or, with a `final_learning_rate`, a straight line from one to the other over the training."""
+    first, last = settings["learning_rate"], settings.get("final_learning_rate")
+    return first if last is None else Line(float(first), float(last))
+
+
+class Line:
+    """A straight line: stable-baselines3 gives the part of the training that is left, from 1 to 0."""
+
+    def __init__(self, first: float, last: float) -> None:
+        """Values at the beginning and at the end."""
+        self.first, self.last = first, last
+
+    def __call__(self, left: float) -> float:
+        """The value with this part of the training left."""
+        return self.last + (self.first - self.last) * left
+
+
+def load(path: Path | BufferedIOBase, env: Any = None) -> MaskablePPO:
+    """A saved model, on the CPU."""
+    with former_names():
+        return MaskablePPO.load(path, env=env, device="cpu")
+
+
+def logits(model: MaskablePPO, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    """Log-probabilities of the legal actions."""
+    with torch.no_grad():
+        masked: Any = model.policy.get_distribution(torch.as_tensor(observations), action_masks=masks)
+    return np.where(masks, masked.distribution.logits.numpy(), -np.inf)
+
+
+def values(model: MaskablePPO, observations: np.ndarray) -> np.ndarray:
+    """The critic."""
+    with torch.no_grad():
+        return model.policy.predict_values(torch.as_tensor(observations)).numpy().ravel()
+
+
+PPO = Learner(make, load, logits, values)
+PPO_AXES = Learner(make_axes, load, logits, values, Sight)
+PPO_SUCCESSORS = Learner(make_successors, load, logits, values, Successors)

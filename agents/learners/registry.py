@@ -1,0 +1,57 @@
+"""How policies are learned, and the registry of the ways there are.
+
+A learner makes a model of stable-baselines3 from settings (`conf/agent/NAME.yaml`) and environments, loads a saved one, and
+says how probable a model finds every action. Training (`experiments.train`) and strategies (`agents.policies.ppo`) know no
+more of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.learners.sight import Sight
+
+
+@dataclass(frozen=True)
+class Learner:
+    """One way to learn a policy."""
+
+    make: Callable[[Mapping[str, Any], Any, int], Any]
+    """(settings, `VecEnv`, seed) -> a fresh model, which has `learn`, `save` and `num_timesteps`."""
+    load: Callable[[Path | BufferedIOBase, Any], Any]
+    """(path or open file, `VecEnv` to go on training with, or None) -> the saved model."""
+    logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
+    """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf where not legal."""
+    values: Callable[[Any, np.ndarray], np.ndarray]
+    """(model, observations [B, O]) -> expected returns float [B] from there on."""
+    sight: type[Sight] = Sight
+    """What the policy sees."""
+
+
+LEARNERS: dict[str, str] = {
+    "a2c": "agents.learners.masked_a2c:A2C",
+    "dqn": "agents.learners.masked_q:DQN_LEARNER",
+    "qrdqn": "agents.learners.masked_q:QRDQN_LEARNER",
+    "ppo": "agents.learners.masked_ppo:PPO",
+    "ppo_axes": "agents.learners.masked_ppo:PPO_AXES",
+    "ppo_successors": "agents.learners.masked_ppo:PPO_SUCCESSORS",
+}
+"""Name -> module:attribute of a `Learner`. A file of that name in conf/agent/ makes it known to the command line."""
+
+
+def get_learner(name: str) -> Learner:
+    """The learner of that name; ValueError names those there are."""
+    if name not in LEARNERS:
+        raise ValueError(
+            f"no agent {name!r} that walks on the graph; such agents are {sorted(LEARNERS)} (policies of columns are for the "
+            "strategies columns and columns_annealing)"
+        )
+    module, _, attribute = LEARNERS[name].partition(":")
+    return getattr(import_module(module), attribute)

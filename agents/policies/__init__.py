@@ -1,0 +1,1 @@
+"""Learned policies that walk, as strategies: checkpoints, sampled episodes, beams and tree search by a policy."""

@@ -1,0 +1,118 @@
+"""Strategies with a learned policy: where its checkpoint lies, how it is loaded, what it cost."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agents.core.feedback import measure_with_feedback
+from agents.core.ranking import Construction, measure_rankings
+from agents.learners.registry import Learner, get_learner
+from agents.policies.training_tasks import changed_tasks
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import LAYOUT_VERSION
+from gensor_gym.measure.session import Session
+
+CARD, POLICY = "card.json", "policy.zip"
+"""Files of a checkpoint folder."""
+POLICIES = Path(__file__).resolve().parents[2] / "results" / "policies"
+
+
+@dataclass(frozen=True)
+class Learned(ABC):
+    """A search with a policy. The programs it saw are ranked by the model, and the top is measured.
+
+    The checkpoint is a folder with `policy.zip` and `card.json`; by default the one shipped for the hardware's kind. It was
+    trained on the train split on the analytic tier only.
+    """
+
+    space: str = "extended"
+    checkpoint: str = ""
+    """Folder of the policy; empty takes results/policies/<agent>_<kind of hardware>."""
+    per_register_tile: int = 2
+    """Programs of one register tile that are measured before others."""
+    agent: ClassVar[str] = "ppo"
+    """Who learned the policy that is taken by default."""
+
+    near: float | None = None
+    """Where set, what is proposed is measured as by `markov_ext`: corrected by what was measured, within so many times the best
+    (`agents.core.feedback`). Otherwise down the ranking of the model."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Propose and measure until the budget is spent or nothing new is proposed."""
+        if self.near is None:
+            measure_rankings(self.construct, session, rng, self.per_register_tile)
+        else:
+            measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
+
+    @abstractmethod
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The fastest programs seen, fastest by the model first; no measurement."""
+
+    def folder(self, graph: ConstructionGraph) -> Path:
+        """Where the checkpoint lies."""
+        return Path(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
+
+    def training_seconds(self, graph: ConstructionGraph) -> float:
+        """What the policy cost to train, from its card."""
+        return float(read_card(self.folder(graph))["training_seconds"])
+
+
+@dataclass(frozen=True)
+class LearnedWalk(Learned):
+    """A search with a policy that walks on the construction graph, step by step, and remembers what it saw."""
+
+    retain: int = 4
+    """Fastest programs kept of each episode, or of what is seen from each program asked about."""
+    descents: int = 0
+    """Best programs, of different register tiles, from which descents by the model go on, as the traverser's do."""
+
+    def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
+        """How the policy for a task was learned, and its model."""
+        return load_policy(str(self.folder(graph)))
+
+
+@lru_cache(maxsize=8)
+def load_policy(folder: str) -> tuple[Learner, Any]:
+    """How the policy of a checkpoint folder was learned, and its model; see `checked_card`."""
+    learner = get_learner(checked_card(Path(folder))["agent"])
+    return learner, learner.load(Path(folder) / POLICY, None)
+
+
+def checked_card(folder: Path) -> dict[str, Any]:
+    """The card of a checkpoint folder that can be used.
+
+    FileNotFoundError says how to train a policy, ValueError that its layout is another. One whose tasks have changed works, with
+    a warning: the rules or the model that it learned are no longer these (`agents.policies.training_tasks`).
+    """
+    path = folder / POLICY
+    if not path.exists():
+        raise FileNotFoundError(
+            f"no policy at {path}; train one with: python -m experiments.train "
+            "agent=NAME env.hardware=MACHINE env.space=SPACE output=FOLDER, for the machine and the space of the task (ppo and "
+            "columns are shipped for the model of an H200, ppo for that of a Cascade Lake too)"
+        )
+    card = read_card(folder)
+    if card["layout"] != LAYOUT_VERSION:
+        raise ValueError(
+            f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}"
+        )
+    if changed := changed_tasks(card):
+        warnings.warn(
+            f"policy {path} was trained on tasks of other rules or another model (fingerprints differ: {', '.join(changed)}): "
+            "what it learned may not hold; train another with: python -m experiments.train agent=NAME output=FOLDER",
+            stacklevel=2,
+        )  # fmt: skip
+    return card
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a checkpoint: configuration, data, cost and evaluation."""
+    return json.loads((folder / CARD).read_text())

@@ -1,0 +1,63 @@
+"""Beam search by the probability that a policy gives to programs; the model ranks all that was seen."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.core.ranking import Construction, ranked
+from agents.gensor.descents import descended
+from agents.learners.guide import Guide
+from agents.policies.learned import LearnedWalk
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+
+
+@dataclass(frozen=True)
+class PolicyBeam(LearnedWalk):
+    """After every step the `width` programs at which the policy is most probably then.
+
+    Many ways lead to a program, because the order of most actions does not matter. Their probabilities are added up, so that a
+    beam holds as many programs as it is wide; our variant of beam search. With `noise` Gumbel noise is added to the logarithms
+    at every step, which makes another search of the same task see other programs.
+    """
+
+    width: int = 16
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        """ValueError for a beam of nothing or negative noise."""
+        if self.width < 1 or self.noise < 0:
+            raise ValueError(f"width={self.width}, noise={self.noise}: expected 1 or more, and 0 or more")
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The fastest programs seen, by the model."""
+        begin, before = time.perf_counter(), graph.evaluations
+        guide, visited = Guide(*self.policy(graph), graph, self.retain), 0
+        rows, chances = graph.initial().row[None], np.zeros(1)
+        for steps in range(graph.horizon, 1, -1):
+            visited += len(rows)
+            rows, chances = self._step(guide, rows, chances, steps, rng)
+            if not len(rows):
+                break
+        rows, seconds = descended(graph, *guide.programs(), self.descents)
+        schedules, latencies = ranked(rows, seconds, graph)
+        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+
+    def _step(
+        self, guide: Guide, rows: np.ndarray, chances: np.ndarray, steps: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The most probable programs [<= width, ROW] one step later, and the logarithms of their probabilities."""
+        after = guide.ask(rows, steps).chances
+        after[:, STOP] = -np.inf
+        parents, actions = np.divmod(np.flatnonzero(np.isfinite(after)), NUM_ACTIONS)
+        if not len(parents):
+            return rows[:0], chances[:0]
+        made, _ = guide.graph.transitions(np.ascontiguousarray(rows[parents]), actions)
+        distinct, which = np.unique(made, axis=0, return_inverse=True)
+        total = np.full(len(distinct), -np.inf)
+        np.logaddexp.at(total, which.ravel(), chances[parents] + after[parents, actions])
+        order = np.argsort(-(total + self.noise * rng.gumbel(size=len(total))), kind="stable")[: self.width]
+        return distinct[order], total[order]

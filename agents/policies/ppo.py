@@ -1,0 +1,100 @@
+"""A learned policy as a strategy: its episodes propose programs, the model ranks them, the top is measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agents.core.ranking import Construction, ranked
+from agents.gensor.descents import descended
+from agents.learners.registry import Learner
+from agents.learners.sight import Sight
+from agents.policies.learned import LearnedWalk
+from agents.policies.trails import Trails
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.graph.actions import STOP
+
+
+@dataclass(frozen=True)
+class Ppo(LearnedWalk):
+    """Sample episodes of the policy; any learner's, PPO's by default."""
+
+    episodes: int = 64
+    """Episodes sampled at a time, the first of them greedy."""
+    temperature: float = 1.0
+    """Of sampling: above 1 the policy tries more, which many episodes need more than few."""
+
+    def __post_init__(self) -> None:
+        """ValueError for no episodes, or a temperature that is not above 0."""
+        if self.episodes < 1 or self.temperature <= 0:
+            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The fastest programs that the policy's episodes saw, fastest by the model first; no measurement."""
+        begin, before = time.perf_counter(), graph.evaluations
+        learner, model = self.policy(graph)
+        envs = ConstructVectorEnv(
+            self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
+        )
+        sight = learner.sight(envs, self.retain, graph.charge)
+        steps = rollout(learner, model, envs, sight, rng, self.temperature)
+        envs.close()
+        rows, seconds = descended(graph, *sight.programs(), self.descents)
+        schedules, latencies = ranked(rows, seconds, graph)
+        return Construction(schedules, latencies, steps, graph.evaluations - before, time.perf_counter() - begin)
+
+
+@dataclass(frozen=True)
+class A2c(Ppo):
+    """A policy that `agent=a2c` learned."""
+
+    agent: ClassVar[str] = "a2c"
+
+
+@dataclass(frozen=True)
+class Dqn(Ppo):
+    """Values that `agent=dqn` learned: the best action first, then draws by Boltzmann's distribution."""
+
+    agent: ClassVar[str] = "dqn"
+
+
+@dataclass(frozen=True)
+class QrDqn(Ppo):
+    """Values that `agent=qrdqn` learned, means of quantiles; as `Dqn`."""
+
+    agent: ClassVar[str] = "qrdqn"
+
+
+def rollout(
+    learner: Learner, model: Any, envs: ConstructVectorEnv, sight: Sight, rng: np.random.Generator, temperature: float = 1.0
+) -> int:
+    """One episode in every environment of the sight, which remembers the programs; returns the steps taken in all.
+
+    Environment 0 takes the most probable legal action, the others sample; none goes back to where it has been. The environments
+    are of one task.
+    """
+    flat, _ = envs.reset(seed=int(rng.integers(2**31)))
+    over, steps, trails = np.zeros(envs.num_envs, dtype=bool), 0, Trails(envs.tasks.graphs[0], envs.num_envs)
+    while True:
+        live = np.flatnonzero(~over)
+        seen, masks = sight.observe(flat, over)[live], envs.action_masks()[live]
+        actions = np.full(envs.num_envs, STOP)
+        scores = drawn(learner.logits(model, seen, masks) / temperature, live == 0, rng)
+        actions[live] = trails.choose(live, envs.rows[live], scores)
+        steps += len(live)
+        flat, _, ended, _, _ = envs.step(actions)
+        over |= ended
+        if over.all():
+            return steps
+        if ended.any():
+            flat, _ = envs.reset(options={"reset_mask": ended})
+
+
+def drawn(logits: np.ndarray, greedy: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Scores [B, N] of which the highest is the action: the most probable one where `greedy` [B], else drawn by `rng`."""
+    scores: np.ndarray = logits + np.where(greedy[:, None], 0.0, rng.gumbel(size=logits.shape))
+    return scores

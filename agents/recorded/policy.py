@@ -1,0 +1,83 @@
+"""A learned policy as a search of a recorded space: its episodes measure every configuration that they come to.
+
+The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same kernel, of this device or of others
+(`experiments.train_recorded`), and sees here what it saw there: places of the values, times so far, what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.learners.registry import get_learner
+from agents.policies.learned import CARD, POLICY, read_card
+from gensor_gym.env.recorded import RecordedEnv
+from gensor_gym.measure.session import Session
+from gensor_gym.spaces import TuningSpace
+
+STARTS = ("best", "random")
+
+
+@dataclass(frozen=True)
+class TuningPolicy:
+    """Episode after episode from random configurations, actions drawn by the policy, until the budget is spent."""
+
+    checkpoint: str = ""
+    """Folder of the policy."""
+    temperature: float = 1.0
+    """Of the draws: above 1 the policy tries more."""
+    starts: str = "best"
+    """Where the first episodes begin: `best` where the recordings learned from are best, one each; `random` as all others."""
+    patience: int = 100
+    """Episodes in a row without a new trial, after which the space counts as exhausted."""
+
+    def __post_init__(self) -> None:
+        """ValueError for a temperature that is not above 0, no checkpoint, or an unknown place to start."""
+        if not self.temperature > 0 or not self.checkpoint or self.starts not in STARTS:
+            found = f"checkpoint={self.checkpoint!r}, temperature={self.temperature}, starts={self.starts!r}"
+            raise ValueError(f"{found}: expected a folder, a number above 0, and one of {STARTS}")
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Episodes until the budget is spent, or nothing new is met."""
+        learner, model, card = self._load()
+        graph: Any = session.graph
+        backend: Any = session.backend
+        check_fits(card, graph.space, self.checkpoint)
+        env = RecordedEnv(graph.space, timing=backend.timing, **card["env"])
+        starts = [] if self.starts == "random" else [best for best in card["best"] if env.space.find(best) is not None]
+        idle = 0
+        while idle < self.patience:
+            before, ended = session.trials, False
+            options = {"configuration": starts.pop(0)} if starts else None
+            observation, _ = env.reset(seed=int(rng.integers(2**31)), options=options)
+            while not ended:
+                session.measure([graph.at(env.index)])
+                logits = learner.logits(model, observation[None], env.action_masks()[None])[0]
+                drawn = logits / self.temperature + rng.gumbel(size=len(logits))
+                observation, _, ended, _, _ = env.step(int(np.argmax(drawn)))
+            idle = 0 if session.trials > before else idle + 1
+
+    def _load(self) -> tuple[Any, Any, dict[str, Any]]:
+        """Learner, model and card."""
+        folder = Path(self.checkpoint)
+        card = read_card(folder) if (folder / POLICY).exists() and (folder / CARD).exists() else {}
+        if "parameters" not in card:
+            raise FileNotFoundError(
+                f"no policy of recorded spaces in {folder}; train one with: "
+                "python -m experiments.train_recorded 'spaces=[FILE]' output=FOLDER"
+            )
+        learner = get_learner(card["agent"])
+        return learner, learner.load(folder / POLICY, None), card
+
+
+def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
+    """ValueError where a policy was learned on other parameters, or other values of them, than a space has."""
+    learned = [(name, tuple(values)) for name, values in card["parameters"]]
+    if learned != space.variables:
+        raise ValueError(
+            f"policy {checkpoint} learned on parameters {learned}, {space.source} has {space.variables}: expected a space "
+            "with the same ones"
+        )

@@ -1,0 +1,67 @@
+"""The front door to recorded spaces: search one, and say how far from its optimum the result is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from agents.optimize import run
+from agents.strategy import Strategy, build
+from gensor_gym.measure.session import Budget, TraceRow
+from gensor_gym.spaces import TuningSession, TuningSpace, load_space
+from gensor_gym.spaces.values import Value
+
+STRATEGIES_OF_SPACES: dict[str, str] = {
+    "exhaustive": "agents.baselines.exhaustive:Exhaustive",
+    "random_walk": "agents.baselines.random_walk:RandomWalk",
+    "local_search": "agents.baselines.local_search:LocalSearch",
+    "annealing": "agents.recorded.annealing:TuningAnnealing",
+    "elsewhere": "agents.recorded.elsewhere:Elsewhere",
+    "policy": "agents.recorded.policy:TuningPolicy",
+}
+"""Name -> module:class of strategies that use nothing of constructions. `random_walk` is a random search there."""
+
+
+def get_strategy_of_spaces(name: str, **hyperparameters: object) -> Strategy:
+    """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
+    if name not in STRATEGIES_OF_SPACES:
+        raise ValueError(f"strategy {name!r} does not search recorded spaces; these do: {sorted(STRATEGIES_OF_SPACES)}")
+    return build(STRATEGIES_OF_SPACES, name, hyperparameters)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search of a recorded space found."""
+
+    configuration: dict[str, Value]
+    seconds: float
+    regret: float
+    """log(T / T*), T* being the best recorded time; zero for what is statistically tied with it."""
+    in_optimal_set: bool
+    """Whether the configuration is statistically tied with the best."""
+    trace: tuple[TraceRow, ...]
+
+
+def tune(
+    space: TuningSpace | str | os.PathLike[str],
+    strategy: str | Strategy = "local_search",
+    trials: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    timing: str = "reported",
+    **hyperparameters: object,
+) -> Tuned:
+    """Search a recorded space (or its file) with a budget of trials and of recorded seconds, None being no limit.
+
+    ValueError names what is unknown. RuntimeError if no trial ended OK.
+    """
+    if not isinstance(space, TuningSpace):
+        space = load_space(space)
+    chosen = get_strategy_of_spaces(strategy, **hyperparameters) if isinstance(strategy, str) else strategy
+    session = TuningSession(space, Budget(len(space) if trials is None else trials, seconds=seconds), timing)
+    run(chosen, session, seed)
+    if session.best is None:
+        raise RuntimeError(f"no configuration of {space.source} ran well in {session.trials} trials")
+    found = session.best[0].index  # type: ignore[attr-defined]
+    time, tied = float(space.seconds(timing)[found]), bool(space.optimal(timing)[found])
+    return Tuned(space.configuration(found), time, space.regret(found, timing), tied, tuple(session.trace))

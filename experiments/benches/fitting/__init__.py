@@ -1,0 +1,1 @@
+"""Model against measured times: samples, fits, ranks."""

@@ -1,0 +1,231 @@
+"""Does the model rank? Many programs of an operator measured: its order of random ones, and its own top ten against the rest.
+
+Of every operator are measured: random legal schedules of space `extended` (many are very slow: those that the model calls
+slower than `slowest_s` are left out, and how many is said), all trials of searches by the strategies, the first and a spread
+of the rest of what a construction by the model ranks, up to `programs` in all. Kernels of equal text count once. Some of the
+random ones are timed again: how well times rank times is the ceiling of any model. Every measurement is written down as it
+comes, so that a command given again goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.progress import track
+
+from agents import get_strategy
+from agents.gensor.markov import MarkovExtended
+from agents.optimize import run as search
+from experiments.benches.fitting.ranks import spearman
+from experiments.benches.lines import Lines, machine
+from gensor_gym import hardware, operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.operators.types import Operator
+
+SPACE = "extended"
+RANDOM, TOP, SPREAD, AGAIN = "random", "top", "spread", "again"
+"""Where a program comes from, besides the names of strategies; `again` are second timings."""
+FASTEST = 5
+TRIES = 20
+"""Random schedules drawn for each one wanted before the space counts as exhausted."""
+BATCH = 20
+TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A program and its time, infinite where it did not run well."""
+
+    source: str
+    schedule: str
+    digest: str
+    seconds: float
+
+
+class Record:
+    """The measurements of one operator, in a file of JSON lines that holds those of all."""
+
+    def __init__(self, path: Path, op: Operator, hw: Hardware, backend: Backend) -> None:
+        """Read what is there."""
+        self.path, self.op, self.hardware, self.backend = path, op, hw, backend
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        rows = [row for row in map(json.loads, lines) if row.pop("operator") == str(op)]
+        self.rows = [Timed(**{**row, "seconds": _seconds(row["seconds"])}) for row in rows]
+
+    def of(self, *sources: str) -> list[Timed]:
+        """Measurements from these sources, in the order they were made."""
+        return [row for row in self.rows if row.source in sources]
+
+    def first(self) -> list[Timed]:
+        """Every kernel once, second timings left out."""
+        found: dict[str, Timed] = {}
+        for row in self.rows:
+            if row.source != AGAIN:
+                found.setdefault(row.digest, row)
+        return list(found.values())
+
+    def measure(self, source: str, schedules: list[Schedule]) -> None:
+        """Time what this source does not have yet."""
+        known = {row.schedule for row in self.of(source)}
+        fresh = [schedule for schedule in schedules if str(schedule) not in known]
+        batches = [fresh[i : i + BATCH] for i in range(0, len(fresh), BATCH)]
+        for batch in track(batches, f"{source} of {self.op}", console=Console(stderr=True)):
+            for schedule, got in zip(batch, self.backend.stream(self.op, batch, self.hardware), strict=True):
+                self.add(Timed(source, str(schedule), got.digest, got.seconds))
+
+    def add(self, row: Timed) -> None:
+        """Write one down."""
+        self.rows.append(row)
+        seconds = row.seconds if np.isfinite(row.seconds) else None
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"operator": str(self.op), **row.__dict__, "seconds": seconds}) + "\n")
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """One line for each operator, one over all, and a figure."""
+    settings, hw, folder = config.model.ranking, hardware.get("host"), Path(config.output)
+    backend = get_backend("cpu", hw)
+    path = Path(settings.timings or folder / "ranking_timings.jsonl")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    emit(kind="machine", **machine())
+    lines, panels = [], []
+    for op in operators.resolve(settings.operators if isinstance(settings.operators, str) else list(settings.operators)):
+        record = Record(path, op, hw, backend)
+        graph = ConstructionGraph(op, hw, SPACE)
+        drawn = fill(record, graph, settings, config.seed)
+        lines.append(score(record, graph, int(settings.top)))
+        emit(kind="ranking", operator=str(op), part=operators.part_of(op), **drawn, **lines[-1], targets=TARGETS)
+        panels.append((record, graph))
+    means = {name: float(np.nanmean([line[name] for line in lines])) for name in TARGETS}
+    kept = {name: sum(_keeps(name, line[name]) for line in lines) for name in TARGETS}
+    emit(kind="all", operators=len(lines), mean=means, target_kept=kept, targets=TARGETS)
+    if config.figures:
+        from experiments.benches.fitting.ranking_figure import draw
+
+        draw(panels, int(settings.top), folder / "ranking.png")
+
+
+def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> dict[str, int]:
+    """Measure what is missing; says how many random schedules were drawn, and left out as too slow."""
+    rng = np.random.default_rng(seed)
+    chosen, drawn, slow = _random(record, graph, settings, rng)
+    record.measure(RANDOM, chosen)
+    for name in settings.strategies:
+        _search(record, name, settings.trials, seed)
+    found = _distinct(record, MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules, set())
+    record.measure(TOP, found[: int(settings.top)])
+    have = {row.digest for row in record.first()}
+    rest = _distinct(record, found, have)
+    missing = max(0, settings.programs - len(have) + len(record.of(SPREAD)))
+    if rest and not record.of(SPREAD):
+        places = np.unique((np.linspace(0.0, 1.0, min(missing, len(rest))) ** 2 * (len(rest) - 1)).astype(int))
+        record.measure(SPREAD, [rest[place] for place in places])
+    again = [Schedule.parse(row.schedule) for row in _again(record.of(RANDOM), settings.repeated)]
+    if not record.of(AGAIN):
+        record.measure(AGAIN, again)
+    return {"drawn": drawn, "left_out": slow}
+
+
+def _random(record: Record, graph: ConstructionGraph, settings: Any, rng: np.random.Generator) -> tuple[list[Schedule], int, int]:
+    """(random schedules of different kernels, how many were drawn for them, how many of these are too slow)."""
+    have = [Schedule.parse(row.schedule) for row in record.of(RANDOM)]
+    if len(have) >= settings.random:
+        return have, 0, 0
+    chosen: dict[str, Schedule] = {}
+    drawn = slow = 0
+    while len(chosen) < settings.random and drawn < TRIES * settings.random:
+        schedule, drawn = graph.random_schedule(rng), drawn + 1
+        if graph.latency(schedule) > settings.slowest_s:
+            slow += 1
+        else:
+            chosen.setdefault(record.backend.digest(graph.operator, schedule, graph.hardware), schedule)
+    return list(chosen.values()), drawn, slow
+
+
+def _search(record: Record, name: str, trials: int, seed: int) -> None:
+    """The trials of a search, all of them; done again as a whole if it was cut off."""
+    if len(record.of(name)) >= trials:
+        return
+    strategy, known = get_strategy(name), {row.schedule for row in record.of(name)}
+    session = Session(Task(record.op, record.hardware, record.backend, strategy.space), Budget(trials=trials))
+    search(strategy, session, seed)
+    for trial in session.trace:
+        if trial.schedule not in known:
+            digest = record.backend.digest(record.op, Schedule.parse(trial.schedule), record.hardware)
+            record.add(Timed(name, trial.schedule, digest, _seconds(trial.seconds)))
+
+
+def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) -> list[Schedule]:
+    """Those of different kernels that are none of the known ones."""
+    found: dict[str, Schedule] = {}
+    for schedule in schedules:
+        found.setdefault(record.backend.digest(record.op, schedule, record.hardware), schedule)
+    return [schedule for digest, schedule in found.items() if digest not in known]
+
+
+def _again(rows: list[Timed], count: int) -> list[Timed]:
+    """Those to be timed again: half of them the fastest, the others a spread over the rest."""
+    ordered = sorted((row for row in rows if np.isfinite(row.seconds)), key=lambda row: row.seconds)
+    fast, rest = ordered[: count // 2], ordered[count // 2 :]
+    places: list[int] = np.unique(np.linspace(0, len(rest) - 1, count - len(fast)).astype(int)).tolist() if rest else []
+    return [*fast, *(rest[place] for place in places)]
+
+
+def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
+    """Rank correlations of random programs with the model and with their second timing; the model's first against the best."""
+    rows, everything = (_well(rows, graph) for rows in (record.of(RANDOM), record.first()))
+    seconds, predicted = _pair(rows, graph)
+    fast = np.argsort(seconds)[: max(3, len(seconds) // FASTEST)]
+    before = {row.schedule: row.seconds for row in rows}
+    pairs = np.array([(before[row.schedule], row.seconds) for row in record.of(AGAIN) if row.schedule in before])
+    times, ranks = _pair(everything, graph)
+    first = np.argsort(ranks, kind="stable")[:top]
+    best = everything[int(np.argmin(times))]
+    quick = np.sort(seconds)[max(3, len(seconds) // FASTEST) - 1] if len(seconds) else 0.0
+    again = pairs[pairs[:, 0] <= quick] if len(pairs) else pairs
+    line: dict[str, Any] = {
+        "random": len(rows), "programs": len(everything), "failed": len(record.first()) - len(everything),
+        "spearman": _rank(predicted, seconds), "spearman_fastest": _rank(predicted[fast], seconds[fast]),
+        "again": _rank(*pairs.T) if len(pairs) else float("nan"),
+        "again_fastest": _rank(*again.T) if len(again) else float("nan"),
+        "top_over_best": float(times[first].min() / times.min()), "best_s": best.seconds, "best_from": best.source,
+        "best_schedule": best.schedule,
+    }  # fmt: skip
+    sources = dict.fromkeys(row.source for row in everything)
+    line["best_by_source_s"] = {name: min(row.seconds for row in everything if row.source == name) for name in sources}
+    return line
+
+
+def _well(rows: list[Timed], graph: ConstructionGraph) -> list[Timed]:
+    """Programs that ran well and are legal today."""
+    return [row for row in rows if np.isfinite(row.seconds) and graph.is_legal(Schedule.parse(row.schedule))]
+
+
+def _pair(rows: list[Timed], graph: ConstructionGraph) -> tuple[np.ndarray, np.ndarray]:
+    """(measured, predicted) seconds, float64 [B] each."""
+    stacked = graph.stack([Schedule.parse(row.schedule) for row in rows])
+    return np.array([row.seconds for row in rows]), graph.latencies(stacked)
+
+
+def _rank(a: np.ndarray, b: np.ndarray) -> float:
+    return spearman(a, b) if len(a) > 2 else float("nan")
+
+
+def _keeps(name: str, value: float) -> bool:
+    """Whether a figure is on the right side of its target."""
+    return value <= TARGETS[name] if name == "top_over_best" else value >= TARGETS[name]
+
+
+def _seconds(value: float | None) -> float:
+    return float("inf") if value is None else float(value)

@@ -1,0 +1,83 @@
+"""Timed programs of operators, kept in a file of JSON lines, from which the model is scored and fitted anywhere again.
+
+For each operator: random legal schedules, which say what the model makes of the whole space, and a spread over the ranking
+of a construction, which says what it makes of the programs that matter. Those that a first guess calls hopelessly slow are
+left out, as are kernels that did not run well.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from agents.gensor.markov import MarkovExtended
+from experiments.benches.fitting.fit import Sample
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.measurement import Status
+from gensor_gym.operators.types import Operator
+
+SPACE = "extended"
+TRIES = 50
+"""Random schedules drawn for each one wanted before the space counts as exhausted."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many programs of an operator are timed, and the slowest (by the model) that are."""
+
+    schedules: int
+    constructed: int
+    slowest_s: float
+
+
+class Timings:
+    """The file, and a backend that adds to it what it lacks."""
+
+    def __init__(self, path: Path, backend: Backend, hw: Hardware, plan: Plan, seed: int) -> None:
+        """Read what is there."""
+        self.path, self.backend, self.hardware, self.plan, self.seed = path, backend, hw, plan, seed
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.rows: dict[str, list[tuple[str, float]]] = {}
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        for row in map(json.loads, lines):
+            self.rows.setdefault(row["operator"], []).append((row["schedule"], row["seconds"]))
+
+    def sample(self, op: Operator) -> Sample:
+        """The timed programs of an operator that are legal today; measured if the file has none."""
+        graph = ConstructionGraph(op, self.hardware, SPACE)
+        if str(op) not in self.rows:
+            self.rows[str(op)] = self._measure(graph)
+        pairs = [(Schedule.parse(text), seconds) for text, seconds in self.rows[str(op)]]
+        legal = [(schedule, seconds) for schedule, seconds in pairs if graph.is_legal(schedule)]
+        return Sample(graph, graph.stack([s for s, _ in legal]), np.array([seconds for _, seconds in legal]))
+
+    def _measure(self, graph: ConstructionGraph) -> list[tuple[str, float]]:
+        """Time programs and write them down; seconds are the fastest sample: the model knows no other load."""
+        schedules = list(dict.fromkeys(self._schedules(graph)))
+        measured = zip(schedules, self.backend.measure(graph.operator, schedules, self.hardware), strict=True)
+        pairs = [(str(s), min(m.samples)) for s, m in measured if m.status is Status.OK]
+        with self.path.open("a", encoding="utf-8") as file:
+            for text, seconds in pairs:
+                file.write(json.dumps({"operator": str(graph.operator), "schedule": text, "seconds": seconds}) + "\n")
+        return pairs
+
+    def _schedules(self, graph: ConstructionGraph) -> list[Schedule]:
+        """Random ones and a spread over a ranking, the latter denser towards its top."""
+        rng = np.random.default_rng(self.seed)
+        found = MarkovExtended().construct(graph, rng).schedules
+        places = np.linspace(0.0, 1.0, self.plan.constructed) ** 2 * (len(found) - 1)
+        chosen = [found[int(place)] for place in places]
+        wanted = self.plan.constructed + self.plan.schedules
+        for _ in range(TRIES * self.plan.schedules):
+            if len(chosen) >= wanted:
+                break
+            schedule = graph.random_schedule(rng)
+            if graph.latency(schedule) <= self.plan.slowest_s:
+                chosen.append(schedule)
+        return chosen

@@ -1,0 +1,1 @@
+"""What the kernels suite says over all of its shapes."""

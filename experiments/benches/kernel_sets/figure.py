@@ -1,0 +1,50 @@
+"""The figure of the kernels suite: every shape's speed-up over torch, beside how near it comes to the roofline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from experiments.common import style
+from experiments.comparison.figures import ratio_axis
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> str:
+    """Write the figure; `rows` are lines of shapes that were timed."""
+    rows = sorted(rows, key=lambda row: row["over_torch"]["median"])
+    with plt.rc_context(style.RC):
+        figure, (left, right) = plt.subplots(
+            1, 2, figsize=(10.5, 0.9 + 0.27 * len(rows)), sharey=True, layout="constrained", width_ratios=(3, 2)
+        )
+        for y, row in enumerate(rows):
+            value = row["over_torch"]
+            colour = (
+                style.PALETTE[2] if value["low"] > 1 else style.PALETTE[1] if value["high"] < 1 else style.PALETTE[7]
+            )
+            left.plot(
+                [value["low"], value["high"]], [y, y], color=colour, linewidth=2.4, alpha=0.5, solid_capstyle="round"
+            )
+            left.plot(value["median"], y, "o", color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.6)
+            left.annotate(
+                style.number(value["median"]), (value["high"], y), xytext=(6, 0), textcoords="offset points",
+                va="center", fontsize=7, color="#555555",
+            )  # fmt: skip
+            right.barh(y, 100 * row["of_roofline"], height=0.55, color=style.PALETTE[0], alpha=0.85)
+            right.plot(100 * row["roofline_s"] / row["torch"]["median"], y, "|", color=style.INK, markersize=9)
+        left.set_yticks(range(len(rows)), [_name(row["operator"]) for row in rows], fontsize=7.5)
+        left.tick_params(axis="y", length=0)
+        left.grid(visible=False, axis="y")
+        right.grid(visible=False, axis="y")
+        right.tick_params(axis="y", length=0)
+        ratio_axis(left, "speed-up over torch, with 95 % interval")
+        right.set_xlabel("percent of the roofline (bar), torch (tick)")
+        right.set_xlim(0, max(100.0, right.get_xlim()[1]))
+        left.set_ylim(-0.7, len(rows) - 0.3)
+        return style.save(figure, path)
+
+
+def _name(text: str) -> str:
+    """An operator without the arguments that say nothing."""
+    return style.plain(text)

@@ -1,0 +1,67 @@
+"""What a run of the kernel benchmark says over all of its shapes: geometric means, the least, and by class."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from experiments.comparison.summary import geometric_mean
+from gensor_gym import operators
+from gensor_gym.operators.types import Operator
+
+Row = dict[str, Any]
+
+
+def class_of(op: Operator) -> str:
+    """The class that an operator is counted in; convolutions of one pixel are matrix products and stand apart."""
+    if op.name == "conv2d":
+        sizes: dict[str, Any] = dict(op.arguments)
+        return "conv2d 1x1" if sizes["r"] == sizes["s"] == 1 else "conv2d"
+    return {"batched_gemm": "gemm", "avg_pool2d": "pooling", "max_pool2d": "pooling", "depthwise_conv2d": "depthwise"}.get(
+        op.name, op.name
+    )
+
+
+APART = ("depthwise", "pooling")
+"""Classes where torch is far from the roofline: means are given with and without them."""
+
+
+def overall(timed: list[Row]) -> dict[str, object]:
+    """The line over all shapes; `best` are those of the fastest kernel of all searches, where references were asked for."""
+    line: dict[str, object] = {
+        **_summary(timed, "over_torch"),
+        "verdicts": Counter(row["verdict"] for row in timed),
+    }
+    if all("over_float32" in row for row in timed):
+        line |= {"over_float32": _mean(timed, "over_float32"), "least_over_float32": _least(timed, "over_float32")}
+    if all("best_over_torch" in row for row in timed):
+        line |= {"best": _summary(timed, "best_over_torch")}
+        line |= {"of_reference": _mean(timed, "of_reference"), "least_of_reference": _least(timed, "of_reference")}
+    return line
+
+
+def _summary(timed: list[Row], name: str) -> dict[str, object]:
+    """Mean and least of a ratio, over all, by class, and without and with only the classes that stand apart."""
+    classes: dict[str, list[Row]] = {}
+    for row in timed:
+        classes.setdefault(class_of(operators.parse(row["operator"])), []).append(row)
+    others = [row for kind, rows in classes.items() if kind not in APART for row in rows]
+    apart = [row for kind, rows in classes.items() if kind in APART for row in rows]
+    return {
+        "over_torch": _mean(timed, name),
+        "least_over_torch": _least(timed, name),
+        "by_class": {kind: _mean(rows, name) for kind, rows in classes.items()},
+        "without_depthwise_and_pooling": _mean(others, name),
+        "depthwise_and_pooling": _mean(apart, name),
+    }
+
+
+def _mean(rows: Iterable[Row], name: str) -> float | None:
+    """Geometric mean of the medians of a ratio; None of no rows."""
+    return geometric_mean(row[name]["median"] for row in rows)
+
+
+def _least(rows: Iterable[Row], name: str) -> float:
+    """The smallest median of a ratio."""
+    return min(row[name]["median"] for row in rows)

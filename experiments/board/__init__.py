@@ -1,0 +1,1 @@
+"""The leaderboard: its tasks, replays, submissions and tables."""

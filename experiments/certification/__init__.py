@@ -1,0 +1,1 @@
+"""Certified optima of the model: made, checked, and what an episode lost against them."""

@@ -1,0 +1,115 @@
+"""Check certificates: `python -m experiments.check_certificates FILE.. [--samples 1000000] [--again 1]`.
+
+For every line, by code that shares nothing with the search but rules and model:
+- the schedule is legal and the model gives it the certified seconds, to the last bit;
+- up to `--enumerate` candidates the whole space is enumerated: a proof;
+- of larger spaces `--samples` random programs, half drawn evenly from all combinations and half by random walks, and
+  coordinate descents from the best of them: none may be faster. That is evidence, no proof.
+With `--again SLACK` the search is made again from its other end with floors multiplied by SLACK (0.9, say: less is left
+out, so an error of the bound up to a tenth would show), which proves the optimum unless search and bound err together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from agents.core.columns import Columns
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact import Certificate, certify, read_certificates
+from gensor_gym.exact.sampling import sample_evenly
+from gensor_gym.fingerprint import fingerprint
+
+DESCENTS = 8
+"""Best samples from which coordinate descent goes on."""
+
+
+@dataclass
+class Verdict:
+    """What was found out about a certificate: words of what holds, and of what is wrong."""
+
+    holds: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def say(self, right: bool, holds: str, wrong: str) -> None:
+        """Note one of both."""
+        (self.holds if right else self.wrong).append(holds if right else wrong)
+
+
+def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: float | None, seed: int = 0) -> Verdict:
+    """Check one certificate as the module's text says."""
+    verdict = Verdict()
+    space, knobs = parts_of(certificate.space)
+    graph = ConstructionGraph(certificate.operator, certificate.hardware, space)
+    if certificate.fingerprint != (now := fingerprint(graph)):
+        verdict.wrong.append(f"of fingerprint {certificate.fingerprint}, the task has {now} here")
+        return verdict
+    legal, seconds = graph.is_legal(certificate.best), graph.latency(certificate.best)
+    verdict.say(legal, "legal", "the schedule is not legal")
+    verdict.say(seconds == certificate.optimum, "same latency", f"the schedule takes {seconds.hex()}")
+    verdict.say(certificate.bound == certificate.latency, "bound closed", f"the bound is {certificate.bound}")
+    if knobs is not None:
+        verdict.holds.append("a part of the knobs: no samples")
+    elif certificate.candidates <= enumerate_up_to:
+        _enumerate(graph, certificate, verdict)
+    elif samples > 0:
+        least = _sampled(graph, samples, np.random.default_rng(seed))
+        verdict.say(least >= certificate.optimum, f"none of {samples} samples is faster", f"a program takes {least.hex()}")
+    if again is not None:
+        second = certify(graph, enumerate_up_to=0, slack=again, backwards=True, knobs=knobs)
+        same = second.latency == certificate.latency and second.optima == certificate.optima
+        verdict.say(same, f"proved again with floors x {again}", f"another search: {second.latency}, {second.optima} optima")
+    return verdict
+
+
+def parts_of(space: str) -> tuple[str, list[str] | None]:
+    """(name, knobs that move) of a certificate's space such as `extended(unroll, stages)`; None where all of them do."""
+    name, _, knobs = space.removesuffix(")").partition("(")
+    return (name, [word.strip() for word in knobs.split(",")]) if knobs else (name, None)
+
+
+def _enumerate(graph: ConstructionGraph, certificate: Certificate, verdict: Verdict) -> None:
+    """Compare with every legal program."""
+    batches = [graph.latencies(rows) for rows in graph.enumerate()]
+    latencies = np.concatenate(batches)
+    best, count = float(latencies.min()), int((latencies == latencies.min()).sum())
+    right = best == certificate.optimum and certificate.optima in (count, None)
+    verdict.say(right, f"best of all {len(latencies)} programs", f"of all programs {count} take {best.hex()}")
+
+
+def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -> float:
+    """Seconds of the fastest of random programs and of descents from the best of them."""
+    even = sample_evenly(graph, rng, samples // 2)
+    walked = np.stack([graph.random_schedule(rng).row for _ in range(samples - samples // 2)])
+    rows = np.concatenate([even, walked])
+    seconds = graph.latencies(rows)
+    columns = Columns(graph)
+    ends = [columns.descend(rows[at])[1] for at in np.argsort(seconds, kind="stable")[:DESCENTS]]
+    return min(float(seconds.min()), *ends)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 1 where something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.check_certificates", description="Check certificates.")
+    parser.add_argument("file", nargs="+", type=Path)
+    parser.add_argument("--samples", type=int, default=1_000_000, help="random programs of large spaces; 0 for none")
+    parser.add_argument("--enumerate", type=int, default=20_000_000, help="candidates up to which a space is enumerated")
+    parser.add_argument("--again", type=float, help="search again with floors multiplied by this number")
+    parser.add_argument("--match", default="", help="only operators whose text has this in it")
+    args = parser.parse_args(arguments)
+    wrong, found = 0, [c for path in args.file for c in read_certificates(path) if args.match in c.operator]
+    if not found:
+        files = ", ".join(map(str, args.file))
+        parser.error(f"no certificate with {args.match!r} in its operator in {files}: expected files of experiments.certify")
+    for certificate in found:
+        verdict = check(certificate, args.samples, args.enumerate, args.again)
+        wrong += bool(verdict.wrong)
+        print(f"{'WRONG' if verdict.wrong else 'right'}  {certificate.operator}: {'; '.join(verdict.wrong or verdict.holds)}")
+        sys.stdout.flush()
+    print(f"{len(found) - wrong} of {len(found)} right")
+    return 1 if wrong else 0

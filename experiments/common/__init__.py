@@ -1,0 +1,1 @@
+"""What all experiments share: settings, jobs, the journal of results, pools, statistics, figures' style."""

@@ -1,0 +1,78 @@
+"""The command line: operators may be written as plain text, which Hydra reads as function calls."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from gensor_gym import operators
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+_CALL = re.compile(r"[A-Za-z_]\w*\(")
+_NAMED = re.compile(rf"\b({'|'.join(operators.names())})\(")
+_EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
+
+
+def readable(arguments: list[str]) -> list[str]:
+    """Arguments as Hydra understands them.
+
+    `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
+    such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well.
+    """
+    return [_one(argument) for argument in arguments]
+
+
+def compose(overrides: list[str], name: str = "config") -> DictConfig:
+    """The configuration that these arguments give; also within a command that Hydra itself runs."""
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()  # Hydra refuses to begin where a command has begun it
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            return hydra.compose(name, overrides=readable(overrides))
+    finally:
+        GlobalHydra.instance().hydra = outer
+
+
+def _one(argument: str) -> str:
+    """One argument."""
+    key, equals, value = argument.partition("=")
+    if key not in ("operator", "operators") or not equals:
+        return f"{key}={quoted(value)}" if _NAMED.search(value) else argument
+    groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
+    if key == "operator" and all(item.strip() in groups for item in value.split(",")):
+        return argument
+    return f"operators={quoted(value)}"
+
+
+def quoted(value: str) -> str:
+    """`value` with every operator text in single quotes, unless it is quoted already; its own quotes become double."""
+    parts: list[str] = []
+    at = 0
+    while match := _CALL.search(value, at):
+        mark = value[match.start() - 1 : match.start()]
+        if mark in ("'", '"'):
+            end = value.find(mark, _closing(value, match.end() - 1)) + 1 or len(value)
+            parts, at = [*parts, value[at:end]], end
+            continue
+        closed = _closing(value, match.end() - 1) + 1
+        epilogue = _EPILOGUE.match(value, closed)
+        end = epilogue.end() if epilogue else closed
+        text = value[match.start() : end].strip().replace("'", '"')
+        parts += [value[at : match.start()], f"'{text}'"]
+        at = end
+    return "".join([*parts, value[at:]])
+
+
+def _closing(value: str, start: int) -> int:
+    """Position of the bracket that closes the one at `start`; ValueError when there is none."""
+    depth = 0
+    for position in range(start, len(value)):
+        depth += (value[position] == "(") - (value[position] == ")")
+        if depth == 0:
+            return position
+    raise ValueError(f"operator {value!r}: a bracket is not closed")

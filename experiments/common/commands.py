@@ -1,0 +1,35 @@
+"""What the commands of `experiments` have in common: readable arguments, errors in red, what is said at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from experiments.common.arguments import readable
+
+
+def command_line(run: Callable[[], object]) -> None:
+    """Run a function of Hydra's on the arguments of the process, made readable for it."""
+    with refusals(Console(), ValueError):
+        sys.argv[1:] = readable(sys.argv[1:])
+    run()
+
+
+@contextmanager
+def refusals(console: Console, *kinds: type[Exception]) -> Iterator[None]:
+    """Errors of these kinds speak to whoever gave the command: they are printed in red, and the exit code is 2."""
+    try:
+        yield
+    except kinds as error:
+        console.print(str(error), style="red", soft_wrap=True, markup=False)
+        sys.exit(2)
+
+
+def say_where(console: Console, begin: float, folder: Path) -> None:
+    """The last line: seconds since `begin` of `time.perf_counter`, and the folder of the results."""
+    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True)

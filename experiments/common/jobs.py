@@ -1,0 +1,184 @@
+"""Running one job: a search in a session, its trials written as they happen, its outcome kept when it is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from agents import get_strategy
+from agents.optimize import run
+from agents.strategy import Strategy
+from experiments.common.folders import make_folder
+from experiments.common.results import Results, write_text
+from experiments.common.settings import Job
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.records.store import Store
+from gensor_gym.measure.session import Budget, Session, Task, TraceRow
+
+DONE, NOT_RUN, FAILED = "DONE", "NOT_RUN", "FAILED"
+"""Searched to its end; could not start (a missing checkpoint, an operator it does not take); broke off."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended. `construction_s` is the search's wall time outside of `Session.measure`."""
+
+    status: str
+    error: str = ""
+    trials: int = 0
+    evaluations: int = 0
+    elapsed_s: float = 0.0
+    construction_s: float = 0.0
+    training_s: float | None = None
+    space: str = ""
+    schedule: str = ""
+    seconds: float | None = None
+    """Of the best schedule, as the search saw it."""
+
+
+class Jobs:
+    """Jobs of one comparison with what they share: backend, store, folder."""
+
+    def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
+        """Open the results and the store; folders are made.
+
+        ValueError when a folder cannot be written, or another process works in it.
+        """
+        self.backend = backend
+        self.folder = folder / "jobs"
+        self._lock = locked(folder)
+        self.results = Results(folder / "results.jsonl")
+        self.store = Store(make_folder(store.parent) / store.name) if backend.stored else None
+
+    def finished(self, job: Job) -> Outcome | None:
+        """The outcome of a job that was done before with the very same configuration; see `Results.check`."""
+        self.results.check(job)
+        path = self._path(job)
+        if not path.exists():
+            return None
+        found = Outcome(**json.loads(path.read_text(encoding="utf-8"))["outcome"])
+        return found if len(self.results.rows(job)) == found.trials else None
+
+    def run(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
+        """Search; trials that the store knows are answered from it. Only a job that is DONE is remembered as such."""
+        self.results.keep_only(job)
+
+        def seen(row: TraceRow) -> None:
+            self.results.put(job, row)
+            on_trial(row)
+
+        return self._end(job, *attempt(job, self.backend, self.store, seen))
+
+    def keep(self, job: Job, trials: Sequence[TraceRow], outcome: Outcome, trace: str) -> Outcome:
+        """Take over what `attempt` gave in another process."""
+        self.results.keep_only(job)
+        self.results.put_all(job, trials)
+        return self._end(job, outcome, trace)
+
+    def close(self) -> None:
+        """Let go of the folder; otherwise that is when nothing holds this object any more."""
+        self._lock.close()
+
+    def warm_up(self, job: Job) -> None:
+        """See the function of this name; what goes wrong is noted beside the jobs."""
+        if (error := warm_up(job)) is not None:
+            write_text(self.folder / f"{job.key}.warm_up.txt", error + "\n")
+
+    def _end(self, job: Job, outcome: Outcome, trace: str) -> Outcome:
+        """Write how a job ended; of an error that was not expected the whole trace."""
+        if trace:
+            path = self.folder / f"{job.key}.error.txt"
+            write_text(path, trace)
+            outcome = dataclasses.replace(outcome, error=f"{outcome.error} (more in {path})")
+        self.results.cut(job, outcome.trials)
+        if outcome.status == DONE:
+            value = {"job": job.config, "outcome": dataclasses.asdict(outcome)}
+            write_text(self._path(job), json.dumps(value, indent=1, default=str))
+        return outcome
+
+    def _path(self, job: Job) -> Path:
+        """Where the outcome of a job is kept."""
+        return self.folder / f"{job.key}.json"
+
+
+def attempt(
+    job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]
+) -> tuple[Outcome, str]:
+    """The search of a job, and the trace of an error that was not expected; the empty text where there was none."""
+    trials = 0
+
+    def seen(row: TraceRow) -> None:
+        nonlocal trials
+        on_trial(row)
+        trials += 1
+
+    try:
+        return _search(job, backend, store, seen), ""
+    except Exception as error:  # a strategy of the user's may raise anything, and the others still run
+        first = (str(error).strip() or "no message").splitlines()[0]
+        expected = not trials and isinstance(error, (ValueError, OSError, ImportError))
+        outcome = Outcome(NOT_RUN if expected else FAILED, f"{type(error).__name__}: {first[:300]}", trials)
+        return outcome, "" if expected else traceback.format_exc()
+
+
+def warm_up(job: Job) -> str | None:
+    """Load and compile what a strategy needs, on a tiny task of the model alone: no search is charged for it.
+
+    Returns what went wrong, which the job itself will meet and report.
+    """
+    try:
+        strategy = get_strategy(job.of, **job.hyperparameters)
+        task = Task.of("gemm(m=16, n=16, k=16)", job.hardware, "analytic", strategy.space)
+        run(strategy, Session(task, Budget(trials=2)), seed=0)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]) -> Outcome:
+    """The search itself."""
+    strategy = get_strategy(job.of, **job.hyperparameters)
+    task = Task(job.operator, job.hardware, backend, strategy.space)
+    session = Session(task, job.budget, store, on_trial)
+    begin = time.perf_counter()
+    run(strategy, session, job.seed)
+    wall = time.perf_counter() - begin
+    best = session.best
+    return Outcome(
+        DONE,
+        trials=session.trials,
+        evaluations=session.evaluations,
+        elapsed_s=session.elapsed,
+        construction_s=wall - session.measuring,
+        training_s=_training_seconds(strategy, session.graph),
+        space=strategy.space,
+        schedule=str(best[0]) if best else "",
+        seconds=best[1].seconds if best else None,
+    )
+
+
+def locked(folder: Path) -> IO[str]:
+    """An open file whose lock says that this process works in the folder; the lock ends with the process."""
+    file = (make_folder(folder) / ".lock").open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ValueError(
+            f"another process is writing to {folder}; wait for it or name another folder with output=..."
+        ) from None
+    return file
+
+
+def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
+    """What a learned strategy cost to train, None for those that learn nothing beforehand."""
+    cost = getattr(strategy, "training_seconds", None)
+    seconds = cost(graph) if callable(cost) else cost
+    return None if seconds is None else float(seconds)

@@ -1,0 +1,95 @@
+"""Certified optima of the tasks of a study: those that ship, and the missing ones, certified into the study's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.common.pool import side_by_side
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact import Certificate, append_certificate, certify, read_certificates
+from gensor_gym.exact.optimum import MOST_NODES
+from gensor_gym.exact.shipped import certificate_of
+from gensor_gym.fingerprint import fingerprints
+from gensor_gym.operators import parse
+
+NAME, REFUSED = "certificates.jsonl", "not_certified.jsonl"
+Key = tuple[str, str, str]
+"""Operator, hardware and space, as text."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A task whose optimum is asked for."""
+
+    operator: str
+    hardware: str
+    space: str
+    nodes: int
+    """Nodes after which the search gives up."""
+
+    @property
+    def key(self) -> Key:
+        """As of a certificate."""
+        return self.operator, self.hardware, self.space
+
+
+def optima(
+    operators: Sequence[str], hardware: str, space: str, folder: Path, workers: int, nodes: int = MOST_NODES
+) -> tuple[dict[str, Certificate], dict[str, str]]:
+    """(certificates by operator, why there is none by operator).
+
+    Files of the folder are read and added to. A task that could not be certified with so many nodes is not tried again.
+    """
+    wanted = [Wanted(operator, hardware, space, nodes) for operator in dict.fromkeys(operators)]
+    parsed = [(text, parse(text)) for text in operators]
+    marks = fingerprints((op for _, op in parsed), hardware, space)
+    now = {text: marks[str(op)] for text, op in parsed}
+    known = {c.key: c for c in read_certificates(folder / NAME) if c.fingerprint == now.get(c.operator)}
+    refused = _refused(folder / REFUSED, nodes, now)
+    for task in wanted:
+        if task.key not in known and (shipped := certificate_of(ConstructionGraph(*task.key))) is not None:
+            known[task.key] = shipped
+    left = [task for task in wanted if task.key not in known and task.key not in refused]
+    for task, found in side_by_side(_certified, left, workers):
+        if isinstance(found, Certificate):
+            append_certificate(folder / NAME, found)
+            known[task.key] = found
+        else:
+            refused[task.key] = found
+            _refuse(folder / REFUSED, task, found, now[task.operator])
+    return (
+        {task.operator: known[task.key] for task in wanted if task.key in known},
+        {task.operator: refused[task.key] for task in wanted if task.key not in known},
+    )
+
+
+def _certified(task: Wanted) -> tuple[Wanted, Certificate | str]:
+    """A certificate, or why there is none."""
+    try:
+        return task, certify(ConstructionGraph(*task.key), most_nodes=task.nodes)
+    except ValueError as error:
+        return task, str(error).splitlines()[0]
+
+
+def _refused(path: Path, nodes: int, now: Mapping[str, str]) -> dict[Key, str]:
+    """Tasks that were given up with at least so many nodes, and why; `now` holds their fingerprints by operator."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = [json.loads(line) for line in lines]
+    kept = [row for row in rows if row["nodes"] >= nodes and row["fingerprint"] == now.get(row["operator"])]
+    return {(row["operator"], row["hardware"], row["space"]): row["why"] for row in kept}
+
+
+def _refuse(path: Path, task: Wanted, why: str, fingerprint: str) -> None:
+    """Add a line."""
+    row = dict(zip(("operator", "hardware", "space"), task.key, strict=True)) | {"nodes": task.nodes, "why": why}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**row, "fingerprint": fingerprint}) + "\n")
+
+
+def split_of(operators: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(operators whose optimum is asked for, those left out): elementwise maps, whose spaces are too large, are left out."""
+    out = [text for text in operators if text.startswith("elementwise(")]
+    return [text for text in operators if text not in out], out

@@ -1,0 +1,57 @@
+"""Strategies beside one of them: differences of scores with the same task and seed, their intervals, Holm over all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from experiments.common import statistics
+
+Line = dict[str, float]
+"""mean, low, high: the paired difference and its interval. p of a sign-flip test on tasks, p_holm, and p_least, below which
+p_holm cannot come with so few tasks and so many names. improves, with interval."""
+
+
+def against(
+    scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False
+) -> dict[str, list[Line]]:
+    """Every score [tasks, seeds, K], smaller being better, beside `other` of that shape: K lines for each name.
+
+    `crossed`: seeds are the same thing on every task (see `statistics.bootstrap`).
+    """
+    found = {name: _differences(score, other, resamples, crossed) for name, score in scores.items()}
+    for k in range(other.shape[2]):
+        adjusted = statistics.holm([lines[k]["p"] for lines in found.values()])
+        for lines, p in zip(found.values(), adjusted, strict=True):
+            lines[k]["p_holm"] = p
+            lines[k]["p_least"] = min(1.0, len(found) * 2.0 ** (1 - units_of(other)))
+    return found
+
+
+def units_of(score: np.ndarray) -> int:
+    """Units of the test: tasks, of a single task its seeds."""
+    return score.shape[0] if score.shape[0] > 1 else score.shape[1]
+
+
+def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: bool) -> list[Line]:
+    """One pair of scores; see `units_of`."""
+
+    def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        return (ours - theirs).mean(axis=(0, 1))
+
+    def chance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        return np.array([statistics.probability_of_improvement(ours[..., k], theirs[..., k]) for k in range(ours.shape[2])])
+
+    low, high = statistics.bootstrap(mean, ours, theirs, resamples=resamples, crossed=crossed)
+    least, most = statistics.bootstrap(chance, ours, theirs, resamples=min(resamples, 500), crossed=crossed)
+    means, better = mean(ours, theirs), chance(ours, theirs)
+    units = (ours - theirs).mean(axis=1) if len(ours) > 1 else (ours - theirs)[0]
+    return [
+        {
+            "mean": float(means[k]), "low": float(low[k]), "high": float(high[k]),
+            "p": statistics.sign_flip(units[..., k]),
+            "improves": float(better[k]), "improves_low": float(least[k]), "improves_high": float(most[k]),
+        }
+        for k in range(len(means))
+    ]  # fmt: skip

@@ -1,0 +1,101 @@
+"""Searches side by side, a process each: one thread a process, nothing shared, results in the order in which they end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from threading import Thread
+from typing import Any, TypeVar
+
+from experiments.common.jobs import Outcome, attempt, warm_up
+from experiments.common.settings import Job
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.session import TraceRow
+
+ONE_THREAD = ("GENSOR_GYM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables by which the libraries that strategies use are told how many threads they may have."""
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+Ended = tuple[Job, list[TraceRow], Outcome, str]
+"""A job, its trials, its outcome, and the trace of an unexpected error."""
+
+_backend: Backend
+_warm: set[tuple[str, str]] = set()
+
+
+def attempts(jobs: Sequence[Job], backend: Backend, workers: int) -> Iterator[Ended]:
+    """Every job's end as it comes. Nothing a job raises ends the others; closing the iterator drops what has not begun."""
+    yield from side_by_side(_search, jobs, workers, _take, (backend,))
+
+
+def side_by_side(
+    work: Callable[[Item], Found], items: Sequence[Item], workers: int,
+    begin: Callable[..., None] | None = None, given: tuple[Any, ...] = (),
+) -> Iterator[Found]:  # fmt: skip
+    """What `work` makes of every item, as it comes, in `workers` processes that called `begin(*given)` when they started.
+
+    What `work` raises is raised here; closing the iterator drops what has not begun.
+    """
+    if not items:
+        return
+    with _one_thread():
+        context = multiprocessing.get_context("spawn")  # a fork would share the locks of numeric libraries
+        pool = ProcessPoolExecutor(min(workers, len(items)), context, _begin, (begin, given))
+        try:
+            waiting: list[Future[Found]] = [pool.submit(work, item) for item in items]
+            for future in as_completed(waiting):
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+    """Where a process starts."""
+    Thread(target=_end_with_parent, daemon=True).start()
+    if begin is not None:
+        begin(*given)
+
+
+def _take(backend: Backend) -> None:
+    """What a process that runs jobs is given."""
+    global _backend
+    _backend = backend
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, however it ended; it would wait for jobs for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _search(job: Job) -> Ended:
+    """One job, in a process that has loaded what its strategy needs."""
+    if (job.of, str(job.hyperparameters)) not in _warm:
+        _warm.add((job.of, str(job.hyperparameters)))
+        warm_up(job)
+    trials: list[TraceRow] = []
+    outcome, trace = attempt(job, _backend, None, trials.append)
+    return job, trials, outcome, trace
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The environment that the processes inherit."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,200 @@
+"""What a comparison is asked to do: the configuration, checked and resolved, and the jobs it consists of."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from agents.strategy import get_strategy
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.fingerprint import fingerprints
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend, ray_backend
+from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.measure.session import Budget
+from gensor_gym.operators.types import Operator
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUTS = Path("outputs")
+WANDB_MODES = ("offline", "online", "disabled")
+
+POOLS = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One search: a strategy with its hyperparameters and a seed, on one operator, within a budget."""
+
+    operator: Operator
+    hardware: Hardware
+    backend: str
+    device: str
+    """Name of what is timed (see `Backend.device`)."""
+    strategy: str
+    """Its name in this comparison."""
+    of: str
+    """Its name among the strategies registered; another one for a variant with hyperparameters of its own."""
+    hyperparameters: Mapping[str, object]
+    seed: int
+    budget: Budget
+
+    @property
+    def slot(self) -> tuple[str, str, str, str, int]:
+        """What a row of results says about its job."""
+        return (str(self.operator), self.hardware.name, self.backend, self.strategy, self.seed)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its task, in the space that the strategy searches; empty where a library that the strategy needs is missing."""
+        try:
+            space = get_strategy(self.of, **self.hyperparameters).space
+        except ImportError:
+            return ""  # its search will not start, and its outcome says why
+        return fingerprints([self.operator], self.hardware, space)[str(self.operator)]
+
+    @property
+    def config(self) -> dict[str, object]:
+        """Everything that the outcome depends on, as JSON values."""
+        operator, hardware, backend, strategy, seed = self.slot
+        return {
+            "operator": operator,
+            "hardware": hardware,
+            "backend": backend,
+            "device": self.device,
+            "strategy": strategy,
+            "of": self.of,
+            "hyperparameters": dict(self.hyperparameters),
+            "history": _content(self.hyperparameters.get("history")),
+            "seed": seed,
+            "budget": dataclasses.asdict(self.budget),
+            "fingerprint": self.fingerprint,
+            "code": code_digest(),
+        }
+
+    @property
+    def key(self) -> str:
+        """Sixteen digits that name the job."""
+        return short_hash(self.config)
+
+
+def _content(history: object) -> str | None:
+    """Sixteen digits of a history's files, the trials of earlier tasks that a search starts from; None without one."""
+    if not history:
+        return None
+    path = Path(str(history))
+    whole = hashlib.sha256()
+    for file in sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []:
+        whole.update(file.name.encode() + file.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A comparison, resolved."""
+
+    jobs: tuple[Job, ...]
+    backend: Backend
+    rounds: int
+    output: Path
+    store: Path
+    figures: bool
+    wandb_mode: str
+    wandb_project: str
+    config: dict[str, object]
+    """The configuration as it was given."""
+
+
+def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
+    """Resolve a configuration; its folder is by default one below outputs/`purpose`. ValueError names what is wrong."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    ops = operators.resolve(plain["operators"])
+    hw = machines.get(plain["hardware"])
+    backend = _backend(plain["backend"], hw, plain["recording"], plain.get("measure") or {})
+    if unknown := set(plain["budget"]) - {field.name for field in dataclasses.fields(Budget)}:
+        known = ", ".join(field.name for field in dataclasses.fields(Budget))
+        raise ValueError(f"budget has no {', '.join(sorted(unknown))}; it has {known}")
+    budget = Budget(**plain["budget"])
+    device = backend.device(hw)
+    if isinstance(backend, RecordedBackend):  # another recording of the same device is another experiment
+        device = f"{device} ({backend.edition})"
+    jobs = tuple(
+        Job(op, hw, backend.name, device, name, of, parameters, seed, budget)
+        for op in dict.fromkeys(ops)
+        for seed in _seeds(plain["seed"])
+        for name, (of, parameters) in _strategies(plain).items()
+    )
+    mode = plain["wandb"]["mode"]
+    if mode not in WANDB_MODES:
+        raise ValueError(f"wandb.mode {mode!r}: expected one of {', '.join(WANDB_MODES)}")
+    if not isinstance(plain["rounds"], int) or plain["rounds"] < 1:
+        raise ValueError(f"rounds {plain['rounds']!r}: expected a number of rounds, 1 or more")
+    name = short_hash({"jobs": [{**job.config, "code": ""} for job in jobs], "rounds": plain["rounds"]})
+    output = Path(plain["output"] or OUTPUTS / purpose / name)
+    store = Path(plain["store"] or output.parent / "trials.sqlite")
+    return Settings(
+        jobs, backend, plain["rounds"], output, store, bool(plain["figures"]), mode, plain["wandb"]["project"], plain
+    )
+
+
+def short_hash(value: object) -> str:
+    """Sixteen hexadecimal digits of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def digest_of_file(path: str | Path) -> str:
+    """Sixteen digits of what a file holds; FileNotFoundError where there is none."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
+@cache
+def code_digest() -> str:
+    """Digest of the program text that a search runs; once it changes, jobs are made again (timings are stored)."""
+    whole = hashlib.sha256()
+    for path in sorted(path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")):
+        if path.suffix in (".py", ".c", ".h", ".json"):
+            text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+            whole.update(f"{path.relative_to(ROOT).as_posix()}\0{text}\0".encode())
+    return whole.hexdigest()[:16]
+
+
+def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> Backend:
+    """The backend; `recorded` reads the table `recording`, else those shipped; `measure` says who measures."""
+    pool = measure.get("pool", "local")
+    if pool not in POOLS:
+        raise ValueError(f"measure.pool {pool!r}: expected one of {', '.join(POOLS)}")
+    if pool == "ray":
+        return ray_backend(name, hw, measure.get("workers"))
+    return get_backend(f"recorded:{recording}" if name == "recorded" and recording is not None else name, hw)
+
+
+def _seeds(value: object) -> list[int]:
+    """Seeds from a number or a list."""
+    seeds: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
+        raise ValueError(f"seed {value!r}: expected a number from 0, or a list of those")
+    return list(dict.fromkeys(seeds))
+
+
+def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
+    """Registered name and hyperparameters by strategy, in the order given.
+
+    `strategies.<name>.of` names the registered strategy of which <name> is a variant; `space` holds for all of them.
+    """
+    found = plain.get("strategies") or {}
+    if not found:
+        raise ValueError("no strategy: name some files of conf/strategy, as in strategy=[markov,random_walk]")
+    space = {} if plain.get("space") is None else {"space": plain["space"]}
+    resolved = {}
+    for name, given in found.items():
+        parameters = {**(given or {}), **space}
+        resolved[name] = (parameters.pop("of", name), parameters)
+    return resolved

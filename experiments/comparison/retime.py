@@ -1,0 +1,145 @@
+"""The winners of all strategies on one operator, timed again together: the only times that a comparison reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from experiments.common.results import write_text
+from experiments.common.settings import short_hash
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.native import NativeBackend, make_kernel
+from gensor_gym.measure.workers.process import WorkerLost
+from gensor_gym.operators.types import Operator
+
+TORCH = "torch"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Raw seconds per call by label, sample i of every label from the same round; `torch` is one where it was timed.
+
+    `model` says that the numbers are latencies of a model or a table, one each, and nothing was timed.
+    """
+
+    operator: str
+    samples: dict[str, list[float]]
+    dropped: dict[str, str] = field(default_factory=dict)
+    """Label -> why it could not be timed again."""
+    model: bool = False
+    busy: float = 0.0
+    """Share of the processors that other programs used just before; far from 0, times and ratios mislead."""
+
+
+class Retimer:
+    """Times winners together, and keeps the samples in a folder so that the same comparison is not made twice."""
+
+    def __init__(
+        self, backend: Backend, hardware: Hardware, rounds: int, folder: Path, torch_threads: int | None = None
+    ) -> None:
+        """`rounds` samples are taken of each candidate; torch gets as many threads as kernels unless told otherwise."""
+        self.backend = backend
+        self.hardware = hardware
+        self.rounds = rounds
+        self.folder = folder
+        self.torch_threads = torch_threads
+
+    @property
+    def _native(self) -> NativeBackend:
+        """The backend where it runs kernels; `compare` asks no other to."""
+        return cast(NativeBackend, self.backend)
+
+    def compare(self, op: Operator, winners: Mapping[str, tuple[Schedule, float]]) -> Comparison:
+        """Time the winners (label -> schedule and the seconds its search saw) and torch in interleaved rounds."""
+        if not isinstance(self.backend, NativeBackend):
+            return Comparison(str(op), {label: [seconds] for label, (_, seconds) in winners.items()}, model=True)
+        return self.compare_kernels(op, *self.kernels(op, {label: schedule for label, (schedule, _) in winners.items()}))
+
+    def compare_kernels(self, op: Operator, kernels: Mapping[str, Kernel], dropped: Mapping[str, str]) -> Comparison:
+        """As `compare`, of kernels by label; `dropped` says of other labels why they have none. For backends that run kernels."""
+        dropped = dict(dropped)
+        digests = {label: kernel.digest for label, kernel in kernels.items()}
+        name = short_hash([str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0])
+        path = self.folder / f"{name}.json"
+        if path.exists():
+            return Comparison(**json.loads(path.read_text(encoding="utf-8")))
+        distinct = {kernel.digest: kernel for kernel in kernels.values()}
+        busy = busy_share()
+        samples, faults = self._time(distinct)
+        found = {label: samples[digest] for label, digest in digests.items() if digest in samples}
+        dropped |= {label: faults[digest] for label, digest in digests.items() if digest in faults}
+        if TORCH in samples:
+            found[TORCH] = samples[TORCH]
+        if TORCH in faults:
+            dropped[TORCH] = faults[TORCH]
+        result = Comparison(str(op), found, dropped, busy=busy)
+        if not dropped:
+            write_text(path, json.dumps(dataclasses.asdict(result)))
+        return result
+
+    def kernels(self, op: Operator, schedules: Mapping[str, Schedule]) -> tuple[dict[str, Kernel], dict[str, str]]:
+        """Generated kernels, and why there is none."""
+        made = {label: make_kernel(op, schedule, self.hardware) for label, schedule in schedules.items()}
+        kernels = {label: kernel for label, kernel in made.items() if isinstance(kernel, Kernel)}
+        return kernels, {label: why.error for label, why in made.items() if not isinstance(why, Kernel)}
+
+    def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
+        """Samples by name, torch on the same device among them; and what is wrong with those left out."""
+        torch = self.backend.name in ("cpu", "cuda")
+        if not kernels:
+            return {}, {}
+        try:
+            return self._compare(kernels, self.rounds, torch), {}
+        except (ValueError, RuntimeError, WorkerLost):
+            faults = self._faults(kernels)
+        good = {name: kernel for name, kernel in kernels.items() if name not in faults}
+        if good and torch and TORCH not in faults:
+            faults |= self._fault(TORCH, dict([next(iter(good.items()))]), torch=True)
+        if not good:
+            return {}, faults
+        return self._compare(good, self.rounds, torch and TORCH not in faults), faults
+
+    def _compare(self, kernels: dict[str, Kernel], rounds: int, torch: bool) -> dict[str, list[float]]:
+        """Samples by name, or an error."""
+        return self._native.compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
+
+    def _faults(self, kernels: dict[str, Kernel]) -> dict[str, str]:
+        """What goes wrong with each kernel alone."""
+        faults: dict[str, str] = {}
+        for name, kernel in kernels.items():
+            faults |= self._fault(name, {name: kernel}, torch=False)
+        return faults
+
+    def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
+        """{name: what goes wrong} in a comparison of one round, or nothing."""
+        try:
+            self._compare(kernels, 1, torch)
+        except (ValueError, RuntimeError, WorkerLost) as error:
+            return {name: str(error).strip().splitlines()[-1]}
+        return {}
+
+
+def busy_share(seconds: float = 0.25) -> float:
+    """Share of all processors in use while this process sleeps; 0 where the system does not say."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0.0
+    before = _ticks(stat)
+    time.sleep(seconds)
+    after = _ticks(stat)
+    total = after[1] - before[1]
+    return 1.0 - (after[0] - before[0]) / total if total > 0 else 0.0
+
+
+def _ticks(stat: Path) -> tuple[int, int]:
+    """(idle, all) ticks of all processors since boot."""
+    fields = [int(value) for value in stat.read_text().splitlines()[0].split()[1:9]]
+    return fields[3] + fields[4], sum(fields)

@@ -1,0 +1,175 @@
+"""What a comparison found, as plain values: one line for each job, one for each strategy."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from experiments.common.jobs import Outcome
+from experiments.common.paired import against
+from experiments.common.settings import Job, Settings
+from experiments.comparison.retime import TORCH, Comparison
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.fingerprint import common
+from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
+from gensor_gym.measure.stats.verdict import Verdict, verdict
+
+Interval = dict[str, float]
+"""{"median": .., "low": .., "high": ..}: 95 percent, no distribution assumed."""
+
+RESAMPLES = 2000
+"""Of the bootstrap over tasks and seeds."""
+
+
+def label_of(job: Job, settings: Settings) -> str:
+    """Name of a job among those of its operator: the strategy, with the seed where there are several."""
+    several = len({other.seed for other in settings.jobs}) > 1
+    return f"{job.strategy}/{job.seed}" if several else job.strategy
+
+
+def summarise(
+    settings: Settings,
+    outcomes: dict[str, Outcome],
+    statuses: dict[str, list[str]],
+    comparisons: dict[str, Comparison],
+) -> dict[str, object]:
+    """The summary; `outcomes` and `statuses` (of every trial) by job key, `comparisons` by operator text."""
+    first = settings.jobs[0]
+    rows = [_row(job, settings, outcomes[job.key], statuses[job.key], comparisons) for job in settings.jobs]
+    return {
+        "fingerprint": common(job.fingerprint for job in settings.jobs),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "hardware": first.hardware.name,
+        "backend": first.backend,
+        "device": first.device,
+        "model_only": any(c.model for c in comparisons.values()),
+        "operators": {op: _operator(op, settings, comparison) for op, comparison in comparisons.items()},
+        "rows": rows,
+        "strategies": _strategies(rows),
+        "paired": _paired(rows),
+        "config": settings.config,
+    }
+
+
+def interval(samples: list[float]) -> Interval:
+    """Median of samples with its interval."""
+    low, high = median_interval(samples)
+    ordered = sorted(samples)
+    count = len(ordered)
+    return {"median": 0.5 * (ordered[(count - 1) // 2] + ordered[count // 2]), "low": low, "high": high}
+
+
+def ratio(above: list[float], below: list[float]) -> Interval:
+    """Ratio of paired samples with its interval."""
+    return dict(zip(("median", "low", "high"), ratio_interval(above, below), strict=True))
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """Geometric mean; None of nothing."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def _operator(text: str, settings: Settings, comparison: Comparison) -> dict[str, object]:
+    """What holds for an operator whatever the strategy."""
+    op = next(job.operator for job in settings.jobs if str(job.operator) == text)
+    torch = comparison.samples.get(TORCH)
+    return {
+        "flops": op.flops,
+        "roofline_s": roofline_floor(op, settings.jobs[0].hardware),
+        "torch": interval(torch) if torch else None,
+        "dropped": comparison.dropped,
+        "busy": comparison.busy,
+    }
+
+
+def _row(
+    job: Job, settings: Settings, outcome: Outcome, statuses: list[str], comparisons: dict[str, Comparison]
+) -> dict[str, object]:
+    """The line of one job."""
+    label = label_of(job, settings)
+    comparison = comparisons.get(str(job.operator))
+    samples = comparison.samples.get(label) if comparison else None
+    row: dict[str, object] = {
+        "operator": str(job.operator),
+        "strategy": job.strategy,
+        "seed": job.seed,
+        "label": label,
+        "status": outcome.status,
+        "error": outcome.error or (comparison.dropped.get(label, "") if comparison else ""),
+        "retimed": None,
+        "over_torch": None,
+        "gap_to_best": None,
+        "verdict": None,
+        "searched_s": outcome.seconds,
+        "construction_s": outcome.construction_s,
+        "elapsed_s": outcome.elapsed_s,
+        "evaluations": outcome.evaluations,
+        "training_s": outcome.training_s,
+        "trials": outcome.trials,
+        "statuses": dict(Counter(statuses)),
+        "space": outcome.space,
+        "schedule": outcome.schedule,
+    }
+    if samples and comparison:
+        row["retimed"] = interval(samples)
+        row["gap_to_best"] = ratio(samples, _best(comparison))
+        if TORCH in comparison.samples:
+            row["over_torch"] = ratio(comparison.samples[TORCH], samples)
+            row["verdict"] = verdict(samples, comparison.samples[TORCH])
+    return row
+
+
+def _best(comparison: Comparison) -> list[float]:
+    """Samples of the fastest candidate of a strategy, by its median relative to the mean of its round (log scale)."""
+    ours = [samples for label, samples in comparison.samples.items() if label != TORCH]
+    logs = np.log(np.array(ours))
+    return ours[int(np.argmin(np.median(logs - logs.mean(axis=0), axis=1)))]
+
+
+def _strategies(rows: list[dict]) -> list[dict[str, object]]:
+    """Over all operators and seeds: geometric means, in the order of the strategies given."""
+    lines = []
+    for name in dict.fromkeys(row["strategy"] for row in rows):
+        mine = [row for row in rows if row["strategy"] == name]
+        timed = [row for row in mine if row["retimed"]]
+        lines.append(
+            {
+                "strategy": name,
+                "jobs": len(mine),
+                "timed": len(timed),
+                "over_torch": geometric_mean(row["over_torch"]["median"] for row in timed if row["over_torch"]),
+                "verdicts": {v: count for v in Verdict if (count := sum(row["verdict"] == v for row in timed))},
+                "gap_to_best": geometric_mean(row["gap_to_best"]["median"] for row in timed),
+                "construction_s": sum(row["construction_s"] for row in mine),
+                "evaluations": sum(row["evaluations"] for row in mine),
+                "trials": sum(row["trials"] for row in mine),
+                "training_s": next((row["training_s"] for row in mine if row["training_s"] is not None), None),
+            }
+        )
+    return lines
+
+
+def _paired(rows: list[dict]) -> dict[str, object] | None:
+    """Strategies beside the first one, by log(T / T of the best) of the winners timed again; None for fewer than two tasks.
+
+    A strategy that lacks a time for some operator and seed is left out, and so is everything where the first one does.
+    """
+    names, tasks, seeds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("strategy", "operator", "seed"))
+    if len(tasks) < 2 or len(names) < 2:
+        return None
+    scores = {name: np.full((len(tasks), len(seeds), 1), np.nan) for name in names}
+    for row in rows:
+        if row["gap_to_best"]:
+            gap = math.log(row["gap_to_best"]["median"])
+            scores[row["strategy"]][tasks.index(row["operator"]), seeds.index(row["seed"]), 0] = gap
+    whole = {name: score for name, score in scores.items() if not np.isnan(score).any()}
+    first = whole.pop(names[0], None)
+    if first is None or not whole:
+        return None
+    lines = {name: found[0] for name, found in against(whole, first, RESAMPLES).items()}
+    return {"reference": names[0], "tasks": len(tasks), "seeds": len(seeds), "strategies": lines}

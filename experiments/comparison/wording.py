@@ -1,0 +1,175 @@
+"""The summary in words: a Markdown file and the tables at the end of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from gensor_gym.measure.stats.verdict import TOLERANCE
+
+COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
+
+
+BUSY = 0.25
+"""Share of the processors in use by others above which a note is made."""
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration with three digits and its unit."""
+    if seconds is None:
+        return "-"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def cells(row: dict) -> tuple[str, ...]:
+    """One line of the table of an operator; see COLUMNS."""
+    if row["retimed"] is None:
+        return (row["label"], row["status"] if row["status"] != "DONE" else "no kernel", "-", "-", *_costs(row))
+    return (
+        row["label"], spread(row["retimed"], seconds_text), _over_torch(row), _gap(row["gap_to_best"]),
+        *_costs(row),
+    )  # fmt: skip
+
+
+def notes(summary: dict, operator: str) -> list[str]:
+    """Why some strategy, or torch, has no time; and whether times can be trusted."""
+    rows = [row for row in summary["rows"] if row["operator"] == operator and row["error"]]
+    facts = summary["operators"][operator]
+    lines = [f"{row['label']}: {row['error']}" for row in rows]
+    lines += [f"torch: {why}" for name, why in facts["dropped"].items() if name == "torch"]
+    if facts["busy"] > BUSY:
+        lines.append(f"other programs used {facts['busy']:.0%} of the processors: these times and ratios mislead")
+    return lines
+
+
+def spread(value: dict[str, float], text: Callable[[float], str]) -> str:
+    """Median with its interval; the interval only where there is one."""
+    if value["low"] == value["high"]:
+        return text(value["median"])
+    unit = text(value["median"]).split(" ")[-1]
+    size = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
+    low, high = (f"{value[end] / size:.3g}" for end in ("low", "high"))
+    return f"{text(value['median'])} [{low}, {high}]"
+
+
+def factor(value: dict[str, float] | None) -> str:
+    """A speed-up with its interval."""
+    return "-" if value is None else f"{value['median']:.2f}x [{value['low']:.2f}, {value['high']:.2f}]"
+
+
+def _over_torch(row: dict) -> str:
+    """Speed-up over torch, with the verdict."""
+    return factor(row["over_torch"]) if row["verdict"] is None else f"{factor(row['over_torch'])} {row['verdict']}"
+
+
+def _gap(value: dict[str, float]) -> str:
+    """How much longer than the best, in percent."""
+    percent = 100.0 * (value["median"] - 1.0)
+    return "best" if abs(percent) < 0.05 else f"{percent:+.1f} %"
+
+
+def _costs(row: dict) -> tuple[str, ...]:
+    """Construction, model calls, trials by status, training."""
+    statuses = ", ".join(
+        f"{count} {name}" for name, count in sorted(row["statuses"].items(), key=lambda item: -item[1])
+    )
+    return (seconds_text(row["construction_s"] or None), f"{row['evaluations']:,}", statuses or "0", _training(row))
+
+
+def _training(row: dict) -> str:
+    """Cost of training, where there was one."""
+    return seconds_text(row["training_s"]) if row["training_s"] is not None else "-"
+
+
+def markdown(summary: dict, figures: list[str]) -> str:
+    """The summary as a page."""
+    nature = "latencies of the analytic model or a table; nothing was timed" if summary["model_only"] else "measured"
+    lines = [
+        "# Comparison of strategies", "",
+        f"Hardware {summary['hardware']} ({summary['device']}), backend {summary['backend']}: {nature}. "
+        f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+        "Times are medians of interleaved rounds of all winners together, with 95 % intervals by order statistics; "
+        "ratios are medians of paired ratios, with intervals by block bootstrap. A kernel is the SAME as torch's when the "
+        f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
+        "in the same process with as many threads.", "",
+    ]  # fmt: skip
+    lines += [*_overall(summary), *_beside(summary["paired"])]
+    for op, facts in summary["operators"].items():
+        lines += ["", f"## {op}", ""]
+        torch = f"torch {spread(facts['torch'], seconds_text)}; " if facts["torch"] else ""
+        lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *_head(COLUMNS)]
+        lines += ["| " + " | ".join(cells(row)) + " |" for row in summary["rows"] if row["operator"] == op]
+        lines += [f"\n{note}" for note in notes(summary, op)]
+    for name in figures:
+        lines += ["", f"![{name}]({name})"]
+    return "\n".join(lines) + "\n"
+
+
+def _head(columns: tuple[str, ...]) -> list[str]:
+    """Head of a Markdown table: the first column left, the others right."""
+    return ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+
+
+def _overall(summary: dict) -> list[str]:
+    """The table of strategies over all operators."""
+    names = ("strategy", "timed", "over torch", "gap to best", "construction", "model calls", "trials", "training")
+    return [*_head(names), *("| " + " | ".join(overall_cells(line)) + " |" for line in summary["strategies"])]
+
+
+def _beside(paired: dict | None) -> list[str]:
+    """Strategies beside the first one, over tasks and seeds."""
+    if paired is None:
+        return []
+    head = ("strategy", f"time over {paired['reference']}'s", "p (Holm)", "ahead")
+    rows = []
+    for name, line in paired["strategies"].items():
+        mean, low, high = (f"{math.exp(line[key]):.3f}" for key in ("mean", "low", "high"))
+        rows.append(f"| {name} | {mean} [{low}, {high}] | {line['p_holm']:.2g} | {line['improves']:.0%} |")
+    return [
+        "", f"Winners timed again, paired by task and seed ({paired['tasks']} tasks, {paired['seeds']} seeds): geometric mean of "
+        "the ratios, 95 % interval of a bootstrap over tasks and seeds; p of a sign-flip test on tasks, adjusted by Holm (at "
+        f"least {next(iter(paired['strategies'].values()))['p_least']:.2g} with so few tasks and so many strategies); the "
+        "probability that a search of this strategy is ahead.", "", *_head(head), *rows,
+    ]  # fmt: skip
+
+
+def overall_cells(line: dict) -> tuple[str, ...]:
+    """One line of the table of strategies."""
+    counts = ", ".join(f"{count} {name}" for name, count in line["verdicts"].items())
+    over = f"{line['over_torch']:.2f}x" + (f" ({counts})" if counts else "") if line["over_torch"] else "-"
+    gap = f"{100 * (line['gap_to_best'] - 1):+.1f} %" if line["gap_to_best"] else "-"
+    return (
+        line["strategy"], f"{line['timed']}/{line['jobs']}", over, gap, seconds_text(line["construction_s"] or None),
+        f"{line['evaluations']:,}", str(line["trials"]), _training(line),
+    )  # fmt: skip
+
+
+def show(console: Console, summary: dict) -> None:
+    """The tables at the end of a run."""
+    for op, facts in summary["operators"].items():
+        baseline = f"   torch {seconds_text(facts['torch']['median'])}" if facts["torch"] else ""
+        table = Table(title=f"{op}{baseline}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+        rows = [row for row in summary["rows"] if row["operator"] == op]
+        for position, name in enumerate(COLUMNS):
+            table.add_column(name, justify="left" if position == 0 else "right")
+        for row in rows:
+            best = row["gap_to_best"] and row["gap_to_best"]["median"] < 1.0005
+            table.add_row(*cells(row), style="bold green" if best else "dim" if row["retimed"] is None else "")
+        console.print(table)
+        for note in notes(summary, op):
+            console.print(f"  {note}", style="yellow", markup=False, soft_wrap=True)
+    table = Table(
+        title="all operators (geometric means)", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold"
+    )
+    for position, name in enumerate(("strategy", "timed", *COLUMNS[2:])):
+        table.add_column(name, justify="left" if position == 0 else "right")
+    for line in summary["strategies"]:
+        table.add_row(*overall_cells(line))
+    console.print(table)

@@ -1,0 +1,50 @@
+"""The process of one stage: `python -m experiments.device.child MODULE:FUNCTION CONTEXT ANSWER`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+
+from experiments.device.context import Context, write_whole
+from experiments.device.wheels import use_wheels
+
+
+def main(arguments: list[str]) -> None:
+    """Run the function and write {status, result} or {status, error}, with how many functions Numba had to compile.
+
+    The process ends at once: nobody waits for what a stage has still under way in threads and processes of its own.
+    """
+    target, told, answer = arguments
+    context = Context.from_json(json.loads(told))
+    use_wheels()
+    module, _, name = target.partition(":")
+    compiled: list[str] = []
+    try:
+        function = getattr(import_module(module), name)
+        compiled = _watched()
+        said = {"status": "done", "result": function(context)}
+    except Exception:  # the runner records it and goes on
+        text = traceback.format_exc()
+        print(text, file=sys.stderr)
+        said = {"status": "failed", "error": text[-3000:]}
+    write_whole(Path(answer), json.dumps({**said, "compiled": len(compiled)}, default=str))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _watched() -> list[str]:
+    """Functions that are compiled from now on; a stage that has no compiled code does without Numba."""
+    if "numba" not in sys.modules:
+        return []
+    from experiments.device.work.compilations import watch
+
+    return watch().functions
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

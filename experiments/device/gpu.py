@@ -1,0 +1,244 @@
+"""Everything that wants an NVIDIA GPU, in one command of under nine minutes: `python3 -m experiments.gpu [key=value]`.
+
+    budget_s=520         seconds for all stages together
+    prepare_s=120        seconds at most to compile our own code before them, which is not taken from theirs
+    out=results/h200     folder of the results
+    stages=a,b           which, of correctness, operators, tables, refit, compare, policies (these by default, in this order), and
+                         fine_tuning and headline, which take minutes; `stages=` only compiles our own code
+    hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
+    previous=FOLDER      results that are continued: what its tables hold is not recorded again, and of a whole run (with a
+                         summary.json, of the same code) every stage goes on where it ended
+    selfcheck=false      check first what can be checked without a device, which also fills Numba's cache
+    seed=0
+
+Runs with the machine's own Python: no virtual environment, no Hydra, no network. Packages that are missing there travel
+as wheels (experiments/gpu_wheels.txt). Results come as JSON lines while they are made; summary.json and summary.md are
+written anew after each stage. Exit code 0 when every stage ended well, 1 when one did not, 2 when there is no device or
+something is missing without which nothing runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.common.folders import make_folder
+from experiments.device.card import gpu_state, machine_card
+from experiments.device.context import Context, read_rows, write_whole
+from experiments.device.report import write_summary
+from experiments.device.runner import DONE, GRACE, Outcome, Stage, run_stage, run_stages
+from experiments.device.wheels import NEEDED, ON_DEVICE, missing, use_wheels
+from experiments.device.work.progress import say
+
+STAGES = (
+    Stage("correctness", "experiments.device.stages.correctness:run", 28.0, 20.0),
+    Stage("operators", "experiments.device.stages.libraries:run", 170.0, 30.0),
+    Stage("tables", "experiments.device.stages.recording:run", 163.0, 20.0),
+    Stage("refit", "experiments.device.stages.refit:run", 6.0, 5.0),
+    Stage("compare", "experiments.device.stages.strategies:run", 77.0, 20.0),
+    Stage("policies", "experiments.device.stages.policies:run", 76.0, 20.0),
+    Stage("fine_tuning", "experiments.device.stages.fine_tuning:run", 200.0, 60.0),
+    Stage("headline", "experiments.device.stages.headline:run", 300.0, 60.0),
+)
+ASKED_FOR = ("fine_tuning", "headline")
+"""Stages of minutes that are run where they are named."""
+PREPARE = Stage("prepare", "experiments.device.prepare:run", 1.0, 5.0)
+SELFCHECK = Stage("selfcheck", "experiments.device.selfcheck:run", 1.0, 5.0)
+SELFCHECK_SECONDS = 150.0
+RECORDED = ("recorded.jsonl", "recorded_tensor.jsonl", "recorded_test.jsonl")
+SUMMARY = ("summary.json", "summary.md")
+FRESH = {
+    "correctness": "correctness.jsonl",
+    "operators": "operators.jsonl",
+    "refit": "fits.json",
+    "compare": "results.jsonl",
+    "policies": "policies.jsonl",
+    "headline": "headline.jsonl",
+}
+"""Stage -> the file that it begins anew, unless a run is continued. Recorded tables and the fine-tuning are always continued."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments."""
+
+    budget_s: float = 520.0
+    prepare_s: float = 120.0
+    out: str = "results/h200"
+    stages: tuple[str, ...] = tuple(stage.name for stage in STAGES if stage.name not in ASKED_FOR)
+    hardware: str = "auto"
+    previous: str = ""
+    selfcheck: bool = False
+    seed: int = 0
+
+
+def read_arguments(arguments: list[str]) -> Settings:
+    """`key=value` words as settings; ValueError names what is wrong and what is accepted."""
+    values: dict[str, Any] = {}
+    kinds = {f.name: type(f.default) for f in dataclasses.fields(Settings)}
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        if not equals or key not in kinds:
+            raise ValueError(f"argument {argument!r}: expected key=value with a key of {', '.join(kinds)}")
+        values[key] = _value(key, text, kinds[key])
+    settings = Settings(**values)
+    names = [stage.name for stage in STAGES]
+    if unknown := set(settings.stages) - set(names):
+        raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}")
+    for name in ("budget_s", "prepare_s"):
+        if not getattr(settings, name) > 0:
+            raise ValueError(f"{name}={getattr(settings, name)}: expected seconds above 0")
+    return settings
+
+
+def _value(key: str, text: str, kind: type) -> object:
+    """One value."""
+    if kind is tuple:
+        return tuple(filter(None, text.strip("[]").replace(" ", "").split(",")))
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{key}={text}: expected true or false")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{key}={text}: expected a number") from None
+
+
+def absent() -> list[str]:
+    """What is missing for a run on a device, in words."""
+    found = []
+    if not gpu_state():
+        found.append("an NVIDIA GPU: nvidia-smi is not there or names none")
+    if names := missing(ON_DEVICE):
+        found.append(f"Python modules {', '.join(names)}: pip install cupy-cuda13x cuda-bindings nvidia-cuda-nvrtc")
+    return found
+
+
+def hardware_name(wanted: str) -> str:
+    """The machine model: the one asked for, or the one that the first GPU's product name fits; ValueError for none."""
+    from gensor_gym import hardware
+    from gensor_gym.measure.devices.presence import gpu_names, is_named
+
+    if wanted != "auto":
+        return hardware.get(wanted).name
+    products = gpu_names()
+    models = [name for name in hardware.names() if name != "host" and hardware.get(name).kind == "gpu"]
+    fitting = [name for name in models if products and is_named(hardware.get(name), products[0])]
+    if fitting:
+        return fitting[0]
+    if products:
+        raise ValueError(f"no machine model fits {products[0]!r}; name one: hardware={'|'.join(models)}")
+    return "h200"
+
+
+def start_afresh(settings: Settings, folder: Path, device: str = "") -> dict[str, Any]:
+    """Make the folder of the results, with what is continued there; the summary of the run that is, {} of none.
+
+    Without one, what the stages asked for wrote there before goes. Recorded tables stay, of this `device` where it is given.
+    """
+    from gensor_gym.hardware.cache import read_json
+
+    make_folder(folder)
+    before = Path(settings.previous) if settings.previous else None
+    summary = read_json(before / SUMMARY[0]) or {} if before else {}
+    if before is None or not summary:
+        for name in (*(FRESH[stage] for stage in settings.stages if stage in FRESH), *SUMMARY):
+            (folder / name).unlink(missing_ok=True)
+    elif before.resolve() != folder.resolve():
+        for name in FRESH.values():
+            if (before / name).exists():
+                shutil.copyfile(before / name, folder / name)
+    if before is not None:
+        for name in RECORDED:
+            _continue_table(before, folder / name, device)
+    return summary
+
+
+def _continue_table(before: Path, file: Path, device: str) -> None:
+    """Copy the rows of an earlier table, gzipped or not, that are of this device; where the file is there already it stays."""
+    source = next((path for path in (before / file.name, before / f"{file.name}.gz") if path.exists()), None)
+    if source is None or file.exists():
+        return
+    rows = read_rows(source)
+    kept = [row for row in rows if not device or row["device"] == device]
+    lines = [{"key": f"{row['operator']} {row['schedule']} {row['digest']}", **row} for row in kept]
+    write_whole(file, "".join(json.dumps(line) + "\n" for line in lines))
+    say(f"{len(kept)} rows of {source} are continued, {len(rows) - len(kept)} of another device than {device} are not")
+
+
+def prepared(settings: Settings, model: str, scratch: str) -> dict[str, Any]:
+    """Our own code compiled, in a process of its own; what that says of it."""
+    context = Context(scratch, scratch, "prepare", settings.prepare_s, model, settings.seed)
+    outcome = run_stage(PREPARE, context, settings.prepare_s + GRACE)
+    return outcome.result or {"seconds": outcome.seconds, "parts": 0, "failed": {"all": outcome.error[-300:]}}
+
+
+def run(settings: Settings) -> int:
+    """Run the stages asked for; the exit code."""
+    folder = Path(settings.out)
+    card = machine_card()
+    say(f"{card['gpu']}, {card['cores']} cores; results go to {folder.resolve()}")
+    model = hardware_name(settings.hardware)
+    before = start_afresh(settings, folder, gpu_state().get("name", ""))
+    stages = [stage for stage in STAGES if stage.name in settings.stages]
+    with tempfile.TemporaryDirectory(prefix="gensor-gym-") as scratch:
+        card["prepared"] = done = prepared(settings, model, scratch)
+        begin = time.monotonic()
+        name = before.get("run") or time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        context = Context(str(folder.resolve()), scratch, name, settings.budget_s, model, settings.seed)
+
+        def ended(outcomes: list[Outcome]) -> None:
+            write_summary(context, card, stages, outcomes, before.get("stages"))
+            last = outcomes[-1]
+            say(f"== {last.stage}: {last.status} after {last.seconds:.1f} s {last.error[-300:]}")
+
+        outcomes = run_stages(stages, context, settings.budget_s, ended)
+    if outcomes:
+        print((folder / SUMMARY[1]).read_text(encoding="utf-8"))
+    say(f"{time.monotonic() - begin:.0f} s of stages after {done['seconds']:.0f} s of preparation; results are in")
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        say(f"  {path} ({path.stat().st_size} bytes)")
+    say(f"continue with: python3 -m experiments.gpu previous={folder} out={folder} stages=...")
+    return 0 if all(outcome.status == DONE for outcome in outcomes) else 1
+
+
+def self_check(settings: Settings) -> Outcome:
+    """What can be checked without a device, in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="gensor-gym-") as scratch:
+        model = "h200" if settings.hardware == "auto" else settings.hardware
+        context = Context(scratch, scratch, "selfcheck", SELFCHECK_SECONDS, model, settings.seed)
+        outcome = run_stage(SELFCHECK, context, SELFCHECK_SECONDS)
+    print(f"self-check {outcome.status} after {outcome.seconds:.1f} s {outcome.error}", flush=True)
+    return outcome
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; the exit code."""
+    try:
+        settings = read_arguments(sys.argv[1:] if arguments is None else arguments)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    use_wheels()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    lacking = [f"Python modules {', '.join(names)}: see experiments/gpu_wheels.txt"] if (names := missing(NEEDED)) else []
+    if not lacking and settings.selfcheck and self_check(settings).status != DONE:
+        return 1
+    if lacking := lacking + absent():
+        print("`make gpu` needs a machine with an NVIDIA GPU. Missing here:\n- " + "\n- ".join(lacking), file=sys.stderr)
+        print("Without a GPU: backend=analytic, recorded or emulated, and every cpu task.", file=sys.stderr)
+        return 2
+    try:
+        return run(settings)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2

@@ -1,0 +1,228 @@
+"""Our own code compiled before the device's clock counts: `python -m experiments.device.prepare PART MACHINE`.
+
+Numba compiles rules, model, walks and policies when they are first called, which takes a minute or two in all, and keeps
+them on disk for every process. Parts are compiled side by side, one process each, in waves: what many parts call comes in
+the first wave, so that later ones find it in the cache. The last wave does what the stages do and should compile nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numba.core.caching import IndexDataCacheFile
+
+from agents import get_strategy
+from agents.optimize import run as search
+from experiments.device.context import Context
+from experiments.device.stages.candidates import candidates
+from experiments.device.stages.families import drawn
+from experiments.device.stages.sampling import COMPACT, EXTENDED, plan
+from experiments.device.table import read_experiment, read_table
+from experiments.device.wheels import use_wheels
+from experiments.device.work.compilations import watch
+from experiments.device.work.progress import say
+from gensor_gym import hardware
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.measure.session import Budget, Session, Task
+
+SMALL = "gemm(m=64, n=64, k=64)"
+"""What is compiled depends on no operator."""
+TRIALS = 6
+"""Of a strategy's search on the model: enough to learn from a measurement."""
+_WALKS: dict[str, object] = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the preparation did."""
+
+    seconds: float
+    parts: int
+    failed: dict[str, str]
+    """By part, the end of what it said."""
+
+
+def _graph(machine: str, space: str = "extended") -> ConstructionGraph:
+    """A small task."""
+    return ConstructionGraph(SMALL, machine, space)
+
+
+def _legality(machine: str) -> None:
+    """Rules of a schedule, whose row cannot be written."""
+    graph = _graph(machine)
+    graph.is_legal(graph.initial())
+    graph.action_mask(graph.initial())
+    graph.transition(graph.initial(), 1)
+
+
+def _model(machine: str) -> None:
+    """The model of a schedule."""
+    graph = _graph(machine)
+    graph.latency(graph.initial())
+
+
+def _model_of_rows(machine: str) -> None:
+    """The model of rows that can be written."""
+    graph = _graph(machine)
+    rows = np.stack([graph.initial().row.copy()] * 2)
+    graph.latencies(rows)
+    graph.fits(rows)
+
+
+def _walk(machine: str) -> None:
+    """Random walks, which call rules of rows that can be written."""
+    graph = _graph(machine)
+    graph.random_schedule(np.random.default_rng(0), 4)
+
+
+def _enumeration(machine: str) -> None:
+    """All of a small space."""
+    next(_graph(machine, COMPACT).enumerate(256))
+
+
+def _traverser(name: str, machine: str) -> None:
+    """The traverser's walks and descents."""
+    _construct(name, machine, _WALKS)
+
+
+def _construct(name: str, machine: str, parameters: Mapping[str, object]) -> None:
+    """One construction of a strategy, if it makes any."""
+    strategy = get_strategy(name, **parameters)
+    if construct := getattr(strategy, "construct", None):
+        construct(_graph(machine, strategy.space), np.random.default_rng(0))
+
+
+def _search(name: str, parameters: Mapping[str, object], machine: str) -> None:
+    """A whole search of a strategy, answered by the model."""
+    strategy = get_strategy(name, **parameters)
+    task = Task.of(SMALL, machine, "analytic", strategy.space)
+    fingerprint(task.graph())
+    search(strategy, Session(task, Budget(trials=TRIALS)), 0)
+
+
+def _stages(machine: str) -> None:
+    """What the other stages make without a device."""
+    graph = _graph(machine)
+    candidates(graph.operator, graph.hardware, 0)
+    drawn(SMALL, machine, 0, 4)
+    for space in (COMPACT, EXTENDED):
+        plan(graph.operator, machine, space, 8, 0, 2)
+
+
+def waves() -> list[dict[str, Callable[[str], None]]]:
+    """Parts by name, each a function of the machine's name; every wave needs those before it."""
+    contests = (read_table().compare, read_experiment())
+    searches = {
+        f"search {at} {name}": partial(_search, of, given)
+        for at, contest in enumerate(contests)
+        for name, (of, given) in contest.strategies.items()
+    }
+    learned = {
+        f"construct {at} {name}": partial(_construct, of, parameters=given)
+        for at, contest in enumerate(contests)
+        for name, (of, given) in contest.strategies.items()
+        if "markov" not in of
+    }
+    first: dict[str, Callable[[str], None]] = {
+        "legality": _legality, "model": _model, "model of rows": _model_of_rows, "walk": _walk, "enumeration": _enumeration,
+    }  # fmt: skip
+    walks = {name: partial(_traverser, name) for name in ("markov", "markov_ext")}
+    return [first, {**walks, **learned}, {"stages": _stages, **searches}]
+
+
+def prepare(machine: str, limit: float) -> Prepared:
+    """Compile everything, within so many seconds; what fails or takes longer is compiled by the stage that needs it."""
+    begin = time.monotonic()
+    failed: dict[str, str] = {}
+    count = 0
+    for number, parts in enumerate(waves()):
+        say(f"compiling our own code, {len(parts)} parts of wave {number + 1}: {', '.join(parts)}")
+        failed |= _run_wave(list(parts), machine, begin + limit)
+        count += len(parts)
+    seconds = time.monotonic() - begin
+    say(f"compiled in {seconds:.1f} s" + "".join(f"; {name}: {text}" for name, text in failed.items()))
+    return Prepared(seconds, count, failed)
+
+
+def run(context: Context) -> dict[str, object]:
+    """As a stage, before the others."""
+    return vars(prepare(context.hardware, context.seconds))
+
+
+def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
+    """Run parts side by side; by name, what those said that failed."""
+    waiting, running, failed = list(names), dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]](), dict[str, str]()
+    while waiting or running:
+        while waiting and len(running) < max(1, len(os.sched_getaffinity(0))):
+            name = waiting.pop(0)
+            running[name] = _start(name, machine)
+        time.sleep(0.05)
+        for name, (process, words) in list(running.items()):
+            if time.monotonic() > until:
+                process.kill()
+            if process.poll() is not None:
+                del running[name]
+                words.seek(0)
+                if process.returncode:
+                    said = words.read().decode(errors="replace").strip()[-300:]
+                    failed[name] = said or f"ended by {process.returncode}, out of time"
+                words.close()
+        if time.monotonic() > until:
+            failed |= dict.fromkeys(waiting, "out of time")
+            waiting.clear()
+    return failed
+
+
+def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """The process of a part, and what it says. Walks have one thread: the other cores have parts of their own."""
+    command = [sys.executable, "-m", "experiments.device.prepare", name, machine]
+    environment = {**os.environ, "GENSOR_GYM_THREADS": "1"}
+    words = tempfile.TemporaryFile()
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=words, env=environment), words
+
+
+def save_in_turn() -> None:
+    """Have processes write Numba's cache one at a time, function by function.
+
+    Numba reads a function's list of compiled signatures, adds one and writes it back; of two processes at once one would
+    lose its entry, or both would choose one file.
+    """
+    save = IndexDataCacheFile.save
+
+    def in_turn(self: IndexDataCacheFile, key: object, data: object) -> None:
+        lock = Path(f"{self._index_path}.lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            save(self, key, data)
+
+    IndexDataCacheFile.save = in_turn  # type: ignore[method-assign]
+
+
+def main(arguments: list[str]) -> None:
+    """One part."""
+    name, machine = arguments
+    use_wheels()
+    save_in_turn()
+    found = watch(loud=False)
+    begin = time.monotonic()
+    parts = {name: part for wave in waves() for name, part in wave.items()}
+    parts[name](hardware.get(machine).name)
+    print(f"{name}: {len(found.functions)} compiled, {time.monotonic() - begin:.1f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

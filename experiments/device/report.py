@@ -1,0 +1,157 @@
+"""summary.json and summary.md of a run, written anew after every stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from experiments.device.context import Context, write_whole
+from experiments.device.runner import Outcome, Stage
+from experiments.device.verdicts import verdicts
+
+
+def write_summary(
+    context: Context,
+    card: dict[str, object],
+    stages: Sequence[Stage],
+    outcomes: Sequence[Outcome],
+    before: Mapping[str, Any] | None = None,
+) -> dict[str, object]:
+    """Write both files. What a stage found is read from the rows it left, so one that was killed counts as well.
+
+    `before` holds the stages of a run that this one continues.
+    """
+    targets = {stage.name: stage.target for stage in stages}
+    found = dict(before or {})
+    for outcome in outcomes:
+        line = asdict(outcome)
+        line["result"] = outcome.result or _digest(targets[outcome.stage], context)
+        found[outcome.stage] = line
+    summary: dict[str, object] = {
+        "run": context.run,
+        "hardware": context.hardware,
+        "seed": context.seed,
+        "complete": len(outcomes) == len(stages),
+        "stages": found,
+        "machine": card,
+    }
+    folder = Path(context.out)
+    write_whole(folder / "summary.json", json.dumps(summary, indent=1, default=str) + "\n")
+    write_whole(folder / "summary.md", markdown(summary))
+    return summary
+
+
+def _digest(target: str, context: Context) -> dict[str, object]:
+    """What the stage's rows say; what goes wrong with that is said in its place."""
+    try:
+        function = getattr(import_module(target.partition(":")[0]), "digest", None)
+        return function(Path(context.out), context.run) if function else {}
+    except Exception as error:  # the summary of the other stages must not hang on it
+        return {"digest_error": f"{type(error).__name__}: {error}"}
+
+
+def markdown(summary: dict) -> str:
+    """The run as text: a table of stages, then what each found."""
+    gpu, machine = summary["machine"].get("gpu", {}), summary["machine"]
+    lines = [
+        f"# {gpu.get('name', summary['hardware'])}, {machine.get('date', '')}",
+        "",
+        f"Driver {gpu.get('driver_version', '?')}, SM clock at the start {gpu.get('clocks.sm', '?')} of "
+        f"{gpu.get('clocks.max.sm', '?')}, {machine.get('cores', '?')} cores, Python {machine.get('python', '?')}.",
+        "Times: CUDA events around graphs of many calls, caches warm, TF32 for operators of that type only; medians with 95 % "
+        "intervals of order statistics; ratios from interleaved rounds.",
+        "",
+        "| stage | status | seconds | attempts | compiled on the clock |",
+        "|---|---|---:|---:|---:|",
+    ]
+    if prepared := machine.get("prepared"):
+        failed = f"; failed: {', '.join(prepared['failed'])}" if prepared["failed"] else ""
+        lines[5:5] = [f"Our own code was compiled before, in {prepared['seconds']:.0f} s, {prepared['parts']} parts{failed}.", ""]
+    for name, stage in summary["stages"].items():
+        compiled = stage.get("compiled", 0)
+        lines.append(f"| {name} | {stage['status']} | {stage['seconds']:.1f} | {stage['attempts']} | {compiled} |")
+    for name, stage in summary["stages"].items():
+        lines += ["", f"## {name}", ""]
+        if stage["error"]:
+            lines += ["```", stage["error"].strip()[-1500:], "```", ""]
+        writer = _WRITERS.get(name, _plain)
+        lines += writer(stage["result"])
+    return "\n".join(lines) + "\n"
+
+
+def _plain(result: dict) -> list[str]:
+    """One line for each value."""
+    return [f"- {key}: {value}" for key, value in result.items()]
+
+
+def _correctness(result: dict) -> list[str]:
+    """Counts and failures."""
+    if "checked" not in result:
+        return _plain(result)
+    lines = [f"{result['right']} of {result['checked']} kernels right, {result['operators']} operators."]
+    return lines + [f"- {f['status']}: `{f['operator']}` `{f['schedule']}`: {f['error']}" for f in result["failures"]]
+
+
+def _operators(result: dict) -> list[str]:
+    """Speed-ups by operator."""
+    if not result.get("speedup_over"):
+        return _plain(result)
+    lines = ["| operator | TFLOP/s | over torch | over torch.compile |", "|---|---:|---:|---:|"]
+    for key in (key for key in result["tflops"] if not key.endswith(" torch.compile")):
+        eager = result["speedup_over"].get(key, {}).get("torch")
+        compiled = result["speedup_over"].get(f"{key} torch.compile", {}).get("torch.compile")
+        lines.append(f"| {key} | {result['tflops'][key]['gensor_gym']:.3g} | {_ratio(eager)} | {_ratio(compiled)} |")
+    means = (result["geomean_over_torch"], result["geomean_over_torch_compile"])
+    lines += [f"| geometric mean | | {_ratio(means[0])} | {_ratio(means[1])} |", ""]
+    return lines + [f"- {key}: {str(text).strip().splitlines()[-1]}" for key, text in result["errors"].items() if text]
+
+
+def contest_lines(result: dict) -> list[str]:
+    """Microseconds by operator and search, then means by strategy."""
+    if not result.get("seconds"):
+        return _plain(result)
+    names = list(dict.fromkeys(name for by_name in result["seconds"].values() for name in by_name))
+    lines = ["| us | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for op, by_name in result["seconds"].items():
+        cells = [f"{1e6 * by_name[name]['median']:.2f}" if name in by_name else "" for name in names]
+        lines.append(f"| `{op}` | " + " | ".join(cells) + " |")
+    lines += ["", *_means(result), ""]
+    lines += [f"- {name} did not run: {text}" for name, text in result["not_run"].items()]
+    return lines + [f"- the time was up before its trials were: {text}" for text in result["cut_short"]]
+
+
+def _means(result: dict) -> list[str]:
+    """By strategy, in geometric means: speed-up over torch, and time over that of the first strategy, with its interval."""
+    first = result["over_first"]
+    lines = ["| geometric means | speed-up over torch | of winners | time over the first strategy's |", "|---|---:|---:|---:|"]
+    counts, beside_first = result["winners_of_the_means"], first.get("strategies", {})
+    for name in dict.fromkeys([*counts, *beside_first]):
+        line = beside_first.get(name)
+        beside = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]" if line else ""
+        lines.append(f"| {name} | {_ratio(result['geomean_over_torch'].get(name))} | {counts.get(name, 0)} | {beside} |")
+    said = "Over {reference}: {pairs} pairs on {operators} operators, intervals over operators."
+    return [*lines, *(["", said.format(**first)] if first else [])]
+
+
+def _ratio(value: float | None) -> str:
+    """A ratio, empty without one."""
+    return "" if value is None else f"{value:.2f}"
+
+
+def headline_lines(result: dict) -> list[str]:
+    """What may be said, then as of every contest."""
+    if "policy" not in result:
+        return _plain(result)
+    said = [f"- {sentence}" for sentence in verdicts(result["over_first"])]
+    tuned = "Fine-tuned from `{from}`: {learned_from} kernels measured on operators of the train part.".format(**result["policy"])
+    return [tuned, "", *said, "", *contest_lines(result)]
+
+
+_WRITERS = {
+    "correctness": _correctness, "operators": _operators, "compare": contest_lines, "policies": contest_lines,
+    "headline": headline_lines,
+}  # fmt: skip

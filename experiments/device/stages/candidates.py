@@ -1,0 +1,43 @@
+"""Programs of an operator worth trying: the tops of the model's rankings over both spaces, and the best of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.core.ranking import best_of_each, diverse
+from agents.gensor.markov import Markov, MarkovExtended
+from experiments.device.work.makers import Programs, kernels
+from gensor_gym import hardware
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.layout import KNOB
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+COUNTS: dict[type[Markov], int] = {MarkovExtended: 36, Markov: 12}
+"""Candidates of each ranking: three of four are of the extended space."""
+FIRST = 3
+"""Places of a ranking before the best of every kind."""
+_KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
+"""Knobs that tell kinds of programs apart. The model errs most from one kind to another."""
+
+
+def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
+    """Each once, the most promising first; both spaces are represented in any beginning, since the time may run out."""
+    ranked = []
+    for strategy, count in COUNTS.items():
+        chosen = strategy()
+        graph = ConstructionGraph(op, hw, chosen.space)
+        built = chosen.construct(graph, np.random.default_rng(seed))
+        ranking = diverse(built.schedules, chosen.per_register_tile)
+        kinds = best_of_each(_KIND, graph.stack(list(built.schedules)), np.array(built.latencies))
+        order = dict.fromkeys([*ranking[:FIRST], *map(Schedule, kinds), *ranking])
+        ranked += [((place + 0.5) / count, schedule) for place, schedule in enumerate(list(order)[:count])]
+    ranked.sort(key=lambda pair: pair[0])
+    return list(dict.fromkeys(schedule for _, schedule in ranked))
+
+
+def made(op: Operator, machine: str, seed: int) -> Programs:
+    """Candidates with their kernels."""
+    return kernels(op, machine, candidates(op, hardware.get(machine), seed))

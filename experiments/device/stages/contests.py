@@ -1,0 +1,179 @@
+"""Strategies under equal trials on the device; their winners timed again together, with torch beside them.
+
+Every strategy goes through the operators in threads of its own, so that none waits for another's construction: kernels compile
+in parallel and the worker times one at a time. So strategies are compared by trials; `elapsed_s` includes waiting for the others.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from agents import get_strategy
+from agents.optimize import run as search
+from agents.policies.learned import Learned
+from agents.strategy import Strategy
+from experiments.device.context import Context, Journal
+from experiments.device.table import Contest
+from experiments.device.work.trials import FINAL, SEARCH, device_backends
+from gensor_gym import hardware
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.native import NativeBackend, make_kernel
+from gensor_gym.measure.session import Budget, Session, Task, TraceRow
+from gensor_gym.measure.workers.process import WorkerLost
+from gensor_gym.operators.types import Operator
+
+EACH = 3
+"""Searches of one strategy side by side."""
+TOGETHER = 2
+"""Seeds of an operator before the next operator."""
+ROUNDS = 15
+RESERVED = 0.2
+"""Part of the stage's time kept for timing the winners again."""
+
+
+def run_contest(context: Context, contest: Contest, file: str) -> None:
+    """Rows of kind trial, search, together. Operator by operator, two seeds of each, so that a cut leaves whole operators."""
+    hw = hardware.get(context.hardware)
+    trials, final = device_backends(SEARCH, FINAL)
+    arena = _Arena(context, contest, hw, trials, context.journal(file))
+    wanted = [(op, name, seed) for op, seed in in_order(contest) for name in contest.strategies]
+    try:
+        with ExitStack() as stack:
+            pools = {name: stack.enter_context(ThreadPoolExecutor(EACH)) for name in contest.strategies}
+            for job in [pools[name].submit(arena.search, op, name, seed) for op, name, seed in wanted]:
+                job.result()
+        for op in contest.operators:
+            if context.left > 0 and arena.journal.pending(f"{op} together"):
+                arena.journal.begin(f"{op} together")
+                arena.journal.put(f"{op} together", _together(op, arena, final))
+    finally:
+        trials.close()
+
+
+def in_order(contest: Contest) -> list[tuple[Operator, int]]:
+    """Operators with seeds: the first TOGETHER seeds of every operator, then the next ones."""
+    parts = [contest.seeds[at : at + TOGETHER] for at in range(0, len(contest.seeds), TOGETHER)]
+    return [(op, seed) for seeds in parts for op in contest.operators for seed in seeds]
+
+
+@dataclass(frozen=True)
+class _Arena:
+    """What the searches of a contest share."""
+
+    context: Context
+    contest: Contest
+    hardware: Hardware
+    backend: NativeBackend
+    journal: Journal
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    asking: threading.Lock = field(default_factory=threading.Lock)
+    """Held by searches with a learned policy but while they measure: they share the loaded model, and stable-baselines3's
+    models keep the distribution of the last question on themselves."""
+
+    @property
+    def left(self) -> float:
+        """Seconds that searches may still take."""
+        return self.context.left - RESERVED * self.context.seconds
+
+    def label(self, name: str, seed: int) -> str:
+        """Name of a search among those of its operator: the strategy, with the seed where there are several."""
+        return f"{name}/{seed}" if len(self.contest.seeds) > 1 else name
+
+    def search(self, op: Operator, name: str, seed: int) -> None:
+        """One search, if there is time: a row for each trial as it is made, then one for the search."""
+        label = self.label(name, seed)
+        if self.left <= 0 or not self.journal.pending(f"{op} {label}"):
+            return
+        about: dict[str, object] = {
+            "operator": str(op), "hardware": self.hardware.name, "backend": "cuda", "strategy": name, "label": label,
+            "seed": self.context.seed + seed,
+        }  # fmt: skip
+
+        def put(key: str, row: dict[str, object]) -> None:
+            with self.writing:
+                self.journal.put(key, {**about, **row})
+
+        def on_trial(row: TraceRow) -> None:
+            values = {**vars(row), "seconds": row.seconds if math.isfinite(row.seconds) else None}
+            put(f"{op} {label} {row.trial}", {"kind": "trial", **values})
+
+        try:
+            registered, parameters = self.contest.strategies[name]
+            strategy = get_strategy(registered, **parameters)
+            thinking = self.asking if isinstance(strategy, Learned) else threading.Lock()
+            with thinking:
+                if self.left <= 0:
+                    return
+                task = Task(op, self.hardware, self.backend, strategy.space)
+                about["fingerprint"] = fingerprint(task.graph())
+                budget = Budget(trials=self.contest.trials, seconds=self.left)
+                session = _TakingTurns(task, budget, on_trial, thinking)
+                search(strategy, session, self.context.seed + seed)
+        except Exception as error:  # another strategy may still run: a missing checkpoint or library is no end
+            tail = traceback.format_exc()[-800:]
+            put(f"{op} {label}", {"kind": "search", "error": f"{type(error).__name__}: {error}", "trace": tail})
+            return
+        put(f"{op} {label}", {"kind": "search", **_end(strategy, session)})
+
+
+class _TakingTurns(Session):
+    """The session of a search that holds a lock, which it lets go of while it measures."""
+
+    def __init__(self, task: Task, budget: Budget, on_trial: Callable[[TraceRow], None], held: threading.Lock) -> None:
+        """As of `Session`, without a store."""
+        super().__init__(task, budget, on_trial=on_trial)
+        self._held = held
+
+    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """As of `Session`."""
+        self._held.release()
+        try:
+            return super().measure(schedules)
+        finally:
+            self._held.acquire()
+
+
+def _end(strategy: Strategy, session: Session) -> dict[str, object]:
+    """How a search ended: `cut` says that the stage's time ended it, and not its trials or its programs."""
+    best, budget = session.best, session.budget
+    short = budget.trials is not None and session.trials < budget.trials
+    return {
+        "space": strategy.space, "trials": session.trials, "elapsed_s": session.elapsed, "evaluations": session.evaluations,
+        "cut": short and budget.seconds is not None and session.elapsed >= budget.seconds,
+        "schedule": str(best[0]) if best else "", "seconds": best[1].seconds if best else None,
+    }  # fmt: skip
+
+
+def _together(op: Operator, arena: _Arena, final: NativeBackend) -> dict[str, object]:
+    """The winners of all searches on one operator, and torch, in interleaved rounds. Searches may have found the same kernel."""
+    contest, hw = arena.contest, arena.hardware
+    labels: dict[str, str] = {}
+    kernels: dict[str, Kernel] = {}
+    for label in (arena.label(name, seed) for name in contest.strategies for seed in contest.seeds):
+        schedule = arena.journal.done.get(f"{op} {label}", {}).get("schedule")
+        made = make_kernel(op, Schedule.parse(schedule), hw) if schedule else None
+        if isinstance(made, Kernel):
+            labels[label] = made.digest
+            kernels[made.digest] = made
+    row: dict[str, object] = {"kind": "together", "operator": str(op), "hardware": hw.name}
+    if not kernels:
+        return {**row, "error": "no strategy found a kernel that runs"}
+    for torch in (True, False):
+        try:
+            samples = final.compare(kernels, hw, ROUNDS, torch=torch)
+        except (ValueError, RuntimeError, WorkerLost) as error:
+            row["error" if not torch else "torch_error"] = str(error)[-600:]
+            continue
+        named = {label: samples[found] for label, found in labels.items()}
+        return {**row, "samples": {**named, **({"torch": samples["torch"]} if torch else {})}}
+    return row

@@ -1,0 +1,81 @@
+"""Stage 1: kernels of every family against their float64 references, on the device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from experiments.device.context import Context, Journal, read_rows
+from experiments.device.stages.families import BYTES, FAMILIES, drawn, features
+from experiments.device.work.makers import Job, Programs, open_makers
+from experiments.device.work.pipeline import Work
+from experiments.device.work.progress import Progress
+from experiments.device.work.trials import CHECK, device_backends, facts, run_trials
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.measure.measurement import Status
+
+FILE = "correctness.jsonl"
+PER_OPERATOR = 14
+EACH = 4
+"""Kernels of an operator in a round over all of them; those of int8 have all of theirs in the first."""
+ANSWERED = (Status.OK.value, Status.IMPLAUSIBLE.value)
+"""The answer was right; times mean nothing in this stage."""
+
+Case = tuple[str, str, str, list[str]]
+"""Operator, schedule, source of the kernel, features."""
+
+
+def run(context: Context) -> dict[str, object]:
+    """Verify as many as the time allows; a row for each."""
+    hw = hardware.get(context.hardware)
+    journal = context.journal(FILE)
+    (backend,) = device_backends(CHECK)
+    progress = Progress("kernels checked")
+    wrong = 0
+    with ExitStack() as stack:
+        stack.callback(backend.close)
+        makers = open_makers()
+        stack.callback(makers.shutdown, wait=False, cancel_futures=True)
+        jobs = {text: makers.submit(drawn, text, hw.name, context.seed, PER_OPERATOR) for text in FAMILIES}
+        work = cases(jobs, journal)
+        for case, measurement in run_trials(backend, hw, work, lambda: context.left > 0, lambda case: case[0]):
+            op, schedule, source, uses = case
+            row = {"operator": op, "schedule": schedule, "features": uses, **facts(measurement)}
+            if measurement.status.value not in ANSWERED:
+                row["source"] = source
+            journal.put(f"{op} {schedule}", row)
+            wrong += measurement.status is Status.WRONG_ANSWER
+            progress.count(f"{wrong} wrong")
+    return digest(Path(context.out), context.run)
+
+
+def cases(jobs: Mapping[str, Job[Programs]], journal: Journal) -> Iterator[Work[Case] | None]:
+    """Round after round over the operators, some kernels of each; None while those whose turn it is are being drawn."""
+    for begin in range(0, PER_OPERATOR, EACH):
+        for text, job in jobs.items():
+            whole = slice(0, PER_OPERATOR if begin == 0 else 0)
+            while not job.done():
+                yield None
+            for schedule, made in job.result()[whole if text in BYTES else slice(begin, begin + EACH)]:
+                op = operators.parse(text)
+                if journal.pending(f"{op} {schedule}"):
+                    source = made.source if isinstance(made, Kernel) else ""
+                    yield (str(op), str(schedule), source, sorted(features(schedule, made))), made
+
+
+def digest(out: Path, run: str) -> dict[str, object]:
+    """Counts by status, and what failed."""
+    rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
+    failed = [row for row in rows if row["status"] not in ANSWERED]
+    answered = {name for row in rows if row["status"] in ANSWERED for name in row["features"]}
+    return {
+        "checked": len(rows),
+        "right": len(rows) - len(failed),
+        "operators": len({row["operator"] for row in rows}),
+        "statuses": dict(Counter(row["status"] for row in rows)),
+        "features_right": sorted(answered),
+        "failures": [{name: row[name] for name in ("operator", "schedule", "status", "error")} for row in failed[:20]],
+    }

@@ -1,0 +1,181 @@
+"""Stage 2: the best kernel that the model's ranking finds, against torch (cuBLAS, cuDNN) and torch.compile (Triton).
+
+Of each operator the first candidates are tried, and the fastest is timed again together with the library, in interleaved
+rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 for operators of that type only. Candidates of
+several operators are made and compiled while one is timed (`turns`). Once all operators had their turn, those furthest
+behind have another. torch.compile takes seconds to compile, so it comes last, if there is time left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.device.card import gpu_state
+from experiments.device.context import Context, Journal, read_rows
+from experiments.device.stages.candidates import made
+from experiments.device.table import read_table
+from experiments.device.work.makers import open_makers
+from experiments.device.work.progress import Progress, say
+from experiments.device.work.trials import FINAL, SEARCH, device_backends, device_pipeline, summary_of
+from experiments.device.work.turns import Entry, Turns
+from gensor_gym import hardware
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend, make_kernel
+from gensor_gym.measure.stats.intervals import ratio_interval
+from gensor_gym.measure.workers.process import WorkerLost
+from gensor_gym.operators.types import Operator
+
+FILE = "operators.jsonl"
+ROUNDS = 21
+COMPILED_ROUNDS = 15
+COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_pool2d", "max_pool2d")
+"""Where torch.compile brings a kernel of its own; convolutions go to cuDNN either way."""
+RESERVED = 0.08
+"""Part of the stage's time kept for comparing what was tried last."""
+
+
+def run(context: Context) -> dict[str, object]:
+    """A row for each operator and round, then one for each with torch.compile."""
+    hw = hardware.get(context.hardware)
+    journal = context.journal(FILE)
+    table = read_table().operators
+    search, final = device_backends(SEARCH, FINAL)
+    with ExitStack() as stack:
+        stack.callback(search.close)
+        makers = open_makers()
+        stack.callback(makers.shutdown, wait=False, cancel_futures=True)
+        pending = [name for name in table if journal.pending(name)]
+        jobs = {name: makers.submit(made, table[name], hw.name, context.seed) for name in pending}
+        entries = [Entry(name, table[name], jobs[name]) for name in pending]
+        for entry in _tried(entries, context, hw, search):
+            if context.left > 0:
+                journal.begin(entry.name)
+                journal.put(entry.name, _row(entry, hw, final, journal))
+        for name, op in table.items():
+            key = f"{name} torch.compile"
+            best = journal.done.get(name, {}).get("schedule")
+            if best and op.name in COMPILED and context.left > 0 and journal.pending(key):
+                journal.begin(key)
+                journal.put(key, _compiled(op, Schedule.parse(best), hw, final))
+    return digest(Path(context.out), context.run)
+
+
+def _tried(entries: list[Entry], context: Context, hw: Hardware, search: NativeBackend) -> Iterator[Entry]:
+    """Operators as their rounds end, to be compared at once; at the end those that were in the middle of one."""
+
+    def left() -> float:
+        return context.left - RESERVED * context.seconds
+
+    turns = Turns(entries, left)
+    pipeline = device_pipeline(search, hw, lambda ticket: ticket[0], turns.admit)
+    progress = Progress("candidates")
+    for ticket, measurement in pipeline.run(turns.work(), lambda: left() > 0):
+        turns.take(ticket, measurement, pipeline.busy)
+        progress.count(f"{sum(entry.rounds > 0 for entry in entries)} of {len(entries)} operators compared")
+        yield from turns.settled()
+        turns.next_round()
+    yield from turns.settled()
+    yield from turns.unsettled()
+
+
+def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: Journal) -> dict[str, object]:
+    """What was tried, and the fastest against torch; of a later round that found nothing faster, the times of before."""
+    op = entry.op
+    row: dict[str, object] = {"operator": str(op), "flops": op.flops, "bytes": op.compulsory_bytes}
+    row |= {"roofline_s": roofline_floor(op, hw), "rounds": entry.rounds}
+    row["trials"] = [
+        {"schedule": str(s), "status": m.status.value, "seconds": _finite(m), "error": m.error[-300:]} for s, m in entry.tried
+    ]
+    if entry.best is None:
+        return {**row, "error": entry.failed or "no candidate ran well"}
+    schedule, measured = entry.best
+    before = journal.done.get(entry.name, {})
+    if before.get("schedule") == str(schedule) and "seconds" in before:
+        return {**before, **row}
+    row |= {"schedule": str(schedule), "conditions": measured.conditions}
+    kernel = make_kernel(op, schedule, hw)
+    assert isinstance(kernel, Kernel)
+    for torch in (True, False):
+        try:
+            found = compared(final.compare({"gensor_gym": kernel}, hw, ROUNDS, torch=torch), op)
+        except (ValueError, RuntimeError, WorkerLost) as error:
+            row["torch_error" if torch else "error"] = str(error)[-600:]
+            continue
+        entry.ahead = min((ratio["median"] for ratio in found["speedup_over"].values()), default=None)
+        say(f"{entry.name}: {len(entry.tried)} tried, library over ours {entry.ahead or 'unknown'}")
+        return {**row, **found}
+    return row
+
+
+def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBackend) -> dict[str, object]:
+    """The winner against torch and torch.compile."""
+    kernel = make_kernel(op, schedule, hw)
+    assert isinstance(kernel, Kernel)
+    row: dict[str, object] = {"operator": str(op), "schedule": str(schedule)}
+    try:
+        samples = final.compare({"gensor_gym": kernel}, hw, COMPILED_ROUNDS, torch=True, torch_compile=True)
+    except (ValueError, RuntimeError, WorkerLost) as error:
+        return {**row, "error": str(error)[-600:]}
+    return {**row, **compared(samples, op)}
+
+
+def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
+    """Raw samples, medians with intervals, rates, and how many times faster than each library (above 1: faster)."""
+    ours = samples["gensor_gym"]
+    return {
+        "samples": samples,
+        "seconds": {name: summary_of(values) for name, values in samples.items()},
+        "tflops": {name: op.flops / float(np.median(values)) / 1e12 for name, values in samples.items()},
+        "speedup_over": {
+            name: dict(zip(("median", "low", "high"), ratio_interval(values, ours), strict=True))
+            for name, values in samples.items()
+            if name != "gensor_gym"
+        },
+        "cache": "warm",
+        "precision": op.dtype,
+        "gpu": gpu_state(),
+    }
+
+
+def _finite(measurement: Measurement) -> float | None:
+    """Seconds, None where there are none: JSON has no infinity."""
+    return measurement.seconds if measurement.status is Status.OK else None
+
+
+def digest(out: Path, run: str) -> dict[str, object]:
+    """Speed-ups by operator and their geometric means."""
+    rows = {row["key"]: row for row in read_rows(out / FILE) if row.get("run") == run}
+    speedups = {
+        key: {name: ratio["median"] for name, ratio in row["speedup_over"].items()}
+        for key, row in rows.items()
+        if "speedup_over" in row
+    }
+    eager = [over["torch"] for key, over in speedups.items() if "torch" in over and "torch.compile" not in over]
+    compiled = [over["torch.compile"] for over in speedups.values() if "torch.compile" in over]
+    errors = {
+        key: next(value for name, value in row.items() if name.endswith("error"))
+        for key, row in rows.items()
+        if any(name.endswith("error") for name in row)
+    }
+    return {
+        "timed": len([row for row in rows.values() if "seconds" in row]),
+        "geomean_over_torch": _geomean(eager),
+        "geomean_over_torch_compile": _geomean(compiled),
+        "speedup_over": speedups,
+        "tflops": {key: row["tflops"] for key, row in rows.items() if "tflops" in row},
+        "errors": errors,
+    }
+
+
+def _geomean(values: list[float]) -> float | None:
+    """Geometric mean, None of nothing."""
+    return float(np.exp(np.mean(np.log(values)))) if values else None

@@ -1,0 +1,90 @@
+"""What a contest's rows say: times of the winners, speed-ups over torch, and every strategy beside the first, paired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments.common.paired import against
+from experiments.device.context import read_rows
+from experiments.device.work.trials import summary_of
+from gensor_gym.measure.stats.intervals import ratio_interval
+
+TORCH = "torch"
+RESAMPLES = 2000
+"""Of the bootstrap over operators."""
+
+Samples = Mapping[str, list[float]]
+"""Seconds of every round by label of the search, and of torch."""
+
+
+def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, object]:
+    """Medians by operator and search, geometric means over torch, `over_first` (see below), and what is missing, in words."""
+    rows = [row for row in read_rows(file) if row.get("run") == run]
+    timed = [row for row in rows if row["kind"] == "together" and "samples" in row]
+    together: dict[str, Samples] = {row["operator"]: row["samples"] for row in timed}
+    searches = [row for row in rows if row["kind"] == "search"]
+    label_of = {row["label"]: row["strategy"] for row in searches}
+    over: dict[str, list[float]] = {name: [] for name in strategies}
+    for samples in together.values():
+        for label, values in samples.items():
+            if label != TORCH and TORCH in samples:
+                over[label_of[label]].append(ratio_interval(samples[TORCH], values)[0])
+    cut = sorted({f"{row['label']}: {row['operator']}" for row in searches if row.get("cut")})
+    return {
+        "trials": sum(row["kind"] == "trial" for row in rows),
+        "seconds": {op: {label: summary_of(v) for label, v in samples.items()} for op, samples in together.items()},
+        "geomean_over_torch": {name: float(np.exp(np.mean(np.log(ratios)))) for name, ratios in over.items() if ratios},
+        "winners_of_the_means": {name: len(ratios) for name, ratios in over.items() if ratios},
+        "over_first": over_first(together, searches, strategies),
+        "not_run": {row["strategy"]: row["error"] for row in searches if "error" in row},
+        "cut_short": cut,
+    }
+
+
+def over_first(together: Mapping[str, Samples], searches: Sequence[dict], strategies: Sequence[str]) -> dict[str, object]:
+    """Time of every strategy's winners over that of the first's, in geometric mean over operators; empty for fewer than two.
+
+    {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}. An operator counts
+    with the seeds for which every strategy that found anything anywhere has a winner and none was cut; its score is the mean over
+    them of log seconds, relative to the mean of the round. Intervals are 95 percent of a bootstrap over operators: of one
+    policy they say nothing about another training seed. p values are of a sign-flip test, with Holm's correction.
+    """
+    usable = {(row["operator"], row["label"]): row for row in searches if row.get("schedule") and not row.get("cut")}
+    names = [name for name in strategies if any(row["strategy"] == name for row in usable.values())]
+    whole = {op: pairs for op, samples in together.items() if (pairs := _pairs(op, samples, usable, names))}
+    if strategies[0] not in names or len(names) < 2 or len(whole) < 2:
+        return {}
+    scores = {name: np.array([[[np.mean([pair[name] for pair in pairs])]] for pairs in whole.values()]) for name in names}
+    first = scores.pop(names[0])
+    lines = {name: found[0] for name, found in against(scores, first, RESAMPLES).items()}
+    return {
+        "reference": names[0], "operators": len(whole), "pairs": sum(map(len, whole.values())),
+        "strategies": {
+            name: {
+                "ratio": float(np.exp(line["mean"])), "low": float(np.exp(line["low"])), "high": float(np.exp(line["high"])),
+                "p_holm": line["p_holm"],
+            }
+            for name, line in lines.items()
+        },
+    }  # fmt: skip
+
+
+def _pairs(
+    op: str, samples: Samples, usable: Mapping[tuple[str, str], Mapping], names: Sequence[str]
+) -> list[dict[str, float]]:
+    """For every seed with a winner of each strategy, their relative log seconds by strategy."""
+    found: dict[int, dict[str, float]] = {}
+    for label, log in _relative(samples).items():
+        if (row := usable.get((op, label))) is not None:
+            found.setdefault(row["seed"], {})[row["strategy"]] = log
+    return [by_name for by_name in found.values() if set(by_name) == set(names)]
+
+
+def _relative(samples: Samples) -> dict[str, float]:
+    """Log seconds of every search's winner relative to the mean of all of them in the same round, the median over rounds."""
+    labels = [label for label in samples if label != TORCH]
+    logs = np.log(np.array([samples[label] for label in labels]))
+    return dict(zip(labels, np.median(logs - logs.mean(axis=0), axis=1).tolist(), strict=True))

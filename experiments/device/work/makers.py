@@ -1,0 +1,59 @@
+"""Python work of a stage in processes of its own: constructions, schedules that are drawn, kernel text.
+
+Every core constructs for another operator at the same time; with one process they took most of a stage's time.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from typing import Protocol, TypeVar
+
+from experiments.device.work.compilations import watch
+from experiments.device.work.pipeline import Made
+from gensor_gym import hardware
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.native import make_kernel
+from gensor_gym.operators.types import Operator
+
+R_co = TypeVar("R_co", covariant=True)
+Programs = list[tuple[Schedule, Made]]
+"""Schedules, each with its kernel or the measurement that says why there is none."""
+_MOST = 12
+_NICE = 5
+
+
+class Job(Protocol[R_co]):
+    """What will have a result."""
+
+    def done(self) -> bool:
+        """Whether it has."""
+
+    def result(self) -> R_co:
+        """The result; what went wrong is raised."""
+
+
+def open_makers() -> Executor:
+    """Processes that leave the cores to compilers and to the worker that times, should these want them."""
+    count = max(1, min(_MOST, len(os.sched_getaffinity(0)) - 2))
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _settle)
+
+
+def _settle() -> None:
+    """One thread a process, behind others; what is compiled here is said."""
+    os.environ["GENSOR_GYM_THREADS"] = "1"
+    os.nice(_NICE)
+    watch()
+
+
+def in_chunks(makers: Executor, op: Operator, machine: str, schedules: list[Schedule], size: int) -> list[Future[Programs]]:
+    """The kernels of schedules, `size` schedules a job, in order."""
+    parts = [schedules[at : at + size] for at in range(0, len(schedules), size)]
+    return [makers.submit(kernels, op, machine, part) for part in parts]
+
+
+def kernels(op: Operator, machine: str, schedules: list[Schedule]) -> Programs:
+    """Schedules with their kernels, in order."""
+    hw = hardware.get(machine)
+    return [(schedule, make_kernel(op, schedule, hw)) for schedule in schedules]

@@ -1,0 +1,112 @@
+"""Kernels are compiled by many while one at a time is timed: whatever is ready is timed next, and nobody waits for a straggler.
+
+The clock and those who compile are a `Crew`, so that the same pipeline runs on a device and in virtual time (`simulate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.workers.requests import Built
+
+T = TypeVar("T")
+Made = Kernel | Measurement
+"""A kernel, or the measurement that says why there is none."""
+Work = tuple[T, Made]
+"""Whatever names a trial, with its kernel."""
+POLL = 0.1
+"""Seconds of one wait for a compilation, after which it is looked whether there is still time."""
+
+
+class Crew(Protocol):
+    """Those who compile, side by side, and the clock they work by."""
+
+    def now(self) -> float:
+        """Seconds of a clock that only goes forward."""
+
+    def begin(self, ticket: int, kernel: Kernel) -> None:
+        """Have a kernel compiled, behind those begun before."""
+
+    def finished(self, wait: float) -> list[tuple[int, Built | Measurement]]:
+        """What was compiled since the last call; where that is nothing, what is first compiled within `wait` seconds."""
+
+    def abandon(self) -> None:
+        """Nobody wants what was begun any more. Returns at once."""
+
+
+@dataclass
+class Pipeline(Generic[T]):
+    """Trials in the order in which their kernels are ready.
+
+    `time` tries one on the device. At most `window` kernels are begun and not yet timed. Trials of one `group` (the operator)
+    stay together as far as they are ready, since a change of it costs the device new inputs. What `wanted` refuses when its
+    turn comes is dropped.
+    """
+
+    crew: Crew
+    time: Callable[[Built | Measurement], Measurement]
+    window: int
+    group: Callable[[T], Hashable] = lambda name: None
+    wanted: Callable[[T], bool] = lambda name: True
+    busy: float = 0.0
+    """Seconds of the last trial on the device."""
+    passed_over: int = 0
+    """Kernels begun and never timed: their time was up, or they were not wanted any more."""
+    _under_way: dict[int, T] = field(default_factory=dict)
+    _ready: list[tuple[T, Built | Measurement]] = field(default_factory=list)
+    _begun: int = 0
+
+    def run(self, work: Iterable[Work[T] | None], more: Callable[[], bool]) -> Iterator[tuple[T, Measurement]]:
+        """Measurements as long as `more` says so. `work` yields None where it has nothing now and may have later."""
+        items, last, open_ended = iter(work), None, True
+        try:
+            while more():
+                open_ended = open_ended and self._fill(items)
+                if not (open_ended or self._under_way or self._ready):
+                    return
+                self._collect(0.0 if self._ready else POLL)
+                if not self._ready:
+                    continue
+                name, built = self._ready.pop(self._next(last))
+                if not self.wanted(name):
+                    self.passed_over += 1
+                    continue
+                last = self.group(name)
+                before = self.crew.now()
+                measurement = self.time(built)
+                self.busy = self.crew.now() - before
+                yield name, measurement
+        finally:
+            self.passed_over += len(self._under_way) + len(self._ready)
+            self.crew.abandon()
+
+    def _fill(self, items: Iterator[Work[T] | None]) -> bool:
+        """Begin what the window has room for; whether there may be more work."""
+        while len(self._under_way) + len(self._ready) < self.window:
+            try:
+                item = next(items)
+            except StopIteration:
+                return False
+            if item is None:
+                return True
+            name, made = item
+            if isinstance(made, Kernel):
+                self._under_way[self._begun] = name
+                self.crew.begin(self._begun, made)
+                self._begun += 1
+            else:
+                self._ready.append((name, made))
+        return True
+
+    def _collect(self, wait: float) -> None:
+        """Move what is compiled to what is ready."""
+        for ticket, built in self.crew.finished(wait):
+            self._ready.append((self._under_way.pop(ticket), built))
+
+    def _next(self, last: Hashable) -> int:
+        """Place of the next trial: the oldest of the group tried last, else the oldest."""
+        return next((place for place, (name, _) in enumerate(self._ready) if self.group(name) == last), 0)

@@ -1,0 +1,139 @@
+"""Trials on the device: kernels are compiled in processes while the ones before are verified and timed."""
+
+from __future__ import annotations
+
+import os
+import queue
+import statistics
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from experiments.device.work.pipeline import Pipeline, Work
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.devices.presence import device_name
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import GPU_WARMUP, NativeBackend
+from gensor_gym.measure.stats.intervals import median_interval
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.compile_pool import CompilePool
+from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.requests import Built
+
+T = TypeVar("T")
+
+SEARCH = TimingRules(budget=0.1, warmup=GPU_WARMUP)
+"""Trials of searches and tables: half of the usual sampling time, so that more of them fit."""
+CHECK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
+"""Trials that are about the answer, not the time."""
+FINAL = TimingRules(warmup=GPU_WARMUP)
+WINDOW = 56
+"""Kernels under way: several for each compiler, so that none is idle during a trial."""
+_SPARE_CORES = 2
+_COMPILE_SECONDS = 30.0
+"""The slowest kernel of three thousand took 27.5 s to compile."""
+_RESTART_AFTER = 3000
+"""Requests after which the device's worker is replaced: each time it opens the device and makes its references anew."""
+
+
+def compilers() -> int:
+    """Processes that compile: the cores but those left to the worker that times and to the stage."""
+    return max(1, len(os.sched_getaffinity(0)) - _SPARE_CORES)
+
+
+def device_backends(*rules: TimingRules) -> list[NativeBackend]:
+    """`cuda` backends that share one worker and its compilers, which leave cores to the worker that times."""
+    pool = CompilePool(compilers(), seconds=_COMPILE_SECONDS)
+    worker = WorkerProcess("cuda", restart_after=_RESTART_AFTER, stage_seconds={"verify": 30.0, "check": 30.0})
+    return [NativeBackend("cuda", pool, device_name, one, worker=worker) for one in rules]
+
+
+class Threads:
+    """A `Crew` of real time: a thread for each compiler of a backend, which waits for that compiler's process."""
+
+    def __init__(self, backend: NativeBackend, size: int) -> None:
+        """`size` compilations at once."""
+        self._backend = backend
+        self._done: queue.SimpleQueue[tuple[int, Built | Measurement]] = queue.SimpleQueue()
+        self._threads = ThreadPoolExecutor(size)
+
+    def now(self) -> float:
+        """Seconds since some instant."""
+        return time.monotonic()
+
+    def begin(self, ticket: int, kernel: Kernel) -> None:
+        """See `Crew`."""
+        self._threads.submit(self._compile, ticket, kernel)
+
+    def finished(self, wait: float) -> list[tuple[int, Built | Measurement]]:
+        """See `Crew`."""
+        found = []
+        try:
+            found.append(self._done.get(timeout=wait) if wait else self._done.get_nowait())
+            while True:
+                found.append(self._done.get_nowait())
+        except queue.Empty:
+            return found
+
+    def abandon(self) -> None:
+        """What was not begun never is; what is under way goes on until its compiler ends or is ended."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _compile(self, ticket: int, kernel: Kernel) -> None:
+        """One compilation. An error that is no fault of the kernel's costs this kernel and not the stage."""
+        try:
+            (built,) = self._backend.compile([kernel])
+        except Exception as error:  # a thread has nobody to raise it to
+            built = Measurement(Status.COMPILE_ERROR, error=f"compiling: {error!r}", digest=kernel.digest)
+        self._done.put((ticket, built))
+
+
+def device_pipeline(
+    backend: NativeBackend, hw: Hardware, group: Callable[[T], Hashable], wanted: Callable[[T], bool] = lambda name: True
+) -> Pipeline[T]:
+    """A pipeline whose trials are those of a backend's device."""
+    crew = Threads(backend, compilers())
+    return Pipeline(crew, partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
+
+
+def run_trials(
+    backend: NativeBackend,
+    hw: Hardware,
+    work: Iterable[Work[T] | None],
+    more: Callable[[], bool],
+    group: Callable[[T], Hashable] = lambda name: None,
+) -> Iterator[tuple[T, Measurement]]:
+    """Measurements as their kernels are ready, which need not be the order of `work`, as long as `more` says so.
+
+    Trials of one `group` stay together where they can; see `Pipeline`.
+    """
+    return device_pipeline(backend, hw, group).run(work, more)
+
+
+def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
+    """One trial; an error of the worker's own, which a search would raise, costs this trial and not the stage."""
+    try:
+        return backend.trial(built, hw)
+    except RuntimeError as error:
+        digest = built.digest if isinstance(built, Measurement) else built.kernel.digest
+        return Measurement(Status.CRASHED, error=str(error), digest=digest)
+
+
+def facts(measurement: Measurement) -> dict[str, object]:
+    """A measurement as part of a row, in the words of `measure.recorded`."""
+    return {
+        "status": measurement.status.value,
+        "samples": list(measurement.samples),
+        "conditions": measurement.conditions,
+        "error": measurement.error[-600:],
+        "digest": measurement.digest,
+    }
+
+
+def summary_of(samples: list[float]) -> dict[str, float]:
+    """Median with its distribution-free interval of 95 percent, in seconds, and the number of samples."""
+    low, high = median_interval(samples)
+    return {"median": statistics.median(samples), "low": low, "high": high, "samples": len(samples)}

@@ -1,0 +1,144 @@
+"""Whose turn it is: candidates of many operators, a share of the device's time for each, and rounds for those behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from experiments.device.work.makers import Job, Programs
+from experiments.device.work.pipeline import Work
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.operators.types import Operator
+
+ROUND = 16
+"""Candidates of an operator in a round."""
+AT_ONCE = 4
+"""Operators of a later round whose candidates are under way together: those furthest behind."""
+LEAST_SHARE = 4.0
+"""Seconds of the device that any operator may take in a round."""
+
+GENEROUS = 3.0
+"""An operator may take so many times an even part of the time that is left: most take far less than theirs."""
+
+Ticket = tuple[str, int]
+"""Name of an operator and the place of the candidate among its own."""
+
+
+@dataclass
+class Entry:
+    """One operator: its candidates as far as they are made, and what came of those tried."""
+
+    name: str
+    op: Operator
+    job: Job[Programs]
+    begun: int = 0
+    answered: int = 0
+    goal: int = ROUND
+    rounds: int = 0
+    """Rounds that ended."""
+    in_round: bool = True
+    spent: float = 0.0
+    """Seconds of the device in this round for trials that went well; those that fail cost it nothing."""
+    share: float = math.inf
+    tried: list[tuple[Schedule, Measurement]] = field(default_factory=list)
+    ahead: float | None = None
+    """Seconds of the fastest library over ours, None before a comparison and where there is no library."""
+    failed: str = ""
+    """Why there are no candidates."""
+
+    @property
+    def programs(self) -> Programs:
+        """Its candidates; none while they are being made, and none where that failed, which `failed` says."""
+        if not self.job.done() or self.failed:
+            return []
+        try:
+            return self.job.result()
+        except Exception as error:  # one operator without candidates is no end of the stage
+            self.failed = f"no candidates: {type(error).__name__}: {error}"
+            return []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a candidate may be begun."""
+        return self.in_round and self.begun < min(self.goal, len(self.programs)) and self.spent < self.share
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its round is at the end: everything begun has answered and nothing more is begun."""
+        return self.in_round and self.job.done() and not self.is_open and self.begun == self.answered
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there is no candidate left."""
+        return self.job.done() and self.begun >= len(self.programs)
+
+    @property
+    def best(self) -> tuple[Schedule, Measurement] | None:
+        """The fastest of those that ran well."""
+        good = [pair for pair in self.tried if pair[1].status is Status.OK]
+        return min(good, key=lambda pair: pair[1].seconds) if good else None
+
+
+class Turns:
+    """Hands out candidates, operator by operator in order; then further rounds to those furthest behind their library."""
+
+    def __init__(self, entries: Sequence[Entry], left: Callable[[], float]) -> None:
+        """`left` says how many seconds there are for trials."""
+        self._entries = {entry.name: entry for entry in entries}
+        self._left = left
+
+    def work(self) -> Iterator[Work[Ticket] | None]:
+        """Candidates to try; None while there are none, which ends when every operator has none left."""
+        while any(entry.in_round or not entry.is_exhausted for entry in self._entries.values()):
+            entry = next((entry for entry in self._entries.values() if entry.is_open), None)
+            if entry is None:
+                yield None
+            else:
+                place, entry.begun = entry.begun, entry.begun + 1
+                yield (entry.name, place), entry.programs[place][1]
+
+    def admit(self, ticket: Ticket) -> bool:
+        """Whether a candidate that is ready is still to be tried; one that is not has answered."""
+        entry = self._entries[ticket[0]]
+        if entry.spent < entry.share:
+            return True
+        entry.answered += 1
+        return False
+
+    def take(self, ticket: Ticket, measurement: Measurement, seconds: float) -> None:
+        """The answer of a trial that took the device so many seconds. A share begins to count with the first one."""
+        entry = self._entries[ticket[0]]
+        entry.answered += 1
+        entry.tried.append((entry.programs[ticket[1]][0], measurement))
+        if measurement.status is not Status.OK:
+            return
+        if math.isinf(entry.share):
+            waiting = sum(not entry.rounds for entry in self._entries.values())
+            entry.share = max(LEAST_SHARE, GENEROUS * self._left() / max(1, waiting))
+        else:
+            entry.spent += seconds
+
+    def settled(self) -> Iterator[Entry]:
+        """Operators whose round has just ended, each once: they are to be compared with their library."""
+        for entry in self._entries.values():
+            if entry.is_settled:
+                entry.in_round, entry.rounds = False, entry.rounds + 1
+                yield entry
+
+    def unsettled(self) -> list[Entry]:
+        """Operators in the middle of a round, with something that ran well."""
+        return [entry for entry in self._entries.values() if entry.in_round and entry.best is not None]
+
+    def next_round(self) -> None:
+        """Once every operator had its round, those furthest behind have another, a few at a time."""
+        entries = self._entries.values()
+        if not all(entry.rounds for entry in entries):
+            return
+        running = sum(entry.in_round for entry in entries)
+        behind = [entry for entry in entries if not entry.in_round and not entry.is_exhausted]
+        behind.sort(key=lambda entry: (entry.rounds, math.inf if entry.ahead is None else entry.ahead))
+        for entry in behind[: max(0, AT_ONCE - running)]:
+            entry.in_round, entry.goal = True, entry.begun + ROUND
+            entry.spent, entry.share = 0.0, math.inf

@@ -1,0 +1,238 @@
+"""The command line: `gensor COMMAND ..`, which is `python -m experiments.COMMAND ..`.
+
+Every command is a line of `COMMANDS`: where it is written, what it does, two examples. A module `experiments/COMMAND.py` makes
+`python -m` find it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command."""
+
+    target: str
+    """module:function; the function takes its arguments from sys.argv."""
+    about: str
+    examples: tuple[str, str]
+    """Arguments, without the command's name."""
+
+
+COMMANDS = {
+    "compare": Command(
+        "experiments.comparison.compare:main",
+        "strategies under equal budgets on one machine, their winners timed again together",
+        ("operator='gemm(m=512, n=384, k=1000)' strategy=[markov,random]", "experiment=smoke seed=0,1 -m"),
+    ),
+    "study": Command(
+        "experiments.studies.search.study:main",
+        "many strategies on recorded tasks, with regrets and their intervals",
+        ("experiment=recorded", "experiment=recorded_h100 strategy=[markov,random]"),
+    ),
+    "train": Command(
+        "experiments.training.train:main",
+        "train a policy on the model",
+        ("agent=ppo output=outputs/ppo", "agent=columns env.hardware=h200 output=outputs/columns"),
+    ),
+    "fine_tune": Command(
+        "experiments.fine_tuning.fine_tune:main",
+        "go on training a policy with measured rewards",
+        (
+            "checkpoint=results/policies/columns_cpu output=outputs/fine_tuned",
+            "checkpoint=outputs/ppo output=outputs/ppo_tuned seconds=600",
+        ),
+    ),
+    "train_recorded": Command(
+        "experiments.training.train_recorded:main",
+        "train a policy in recorded tuning spaces",
+        (
+            "'spaces=[results/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",
+            "spaces=[mine.json] steps=50000",
+        ),
+    ),
+    "learn_correction": Command(
+        "experiments.training.learn_correction:main",
+        "learn what measurements say of the model",
+        (
+            "measured=outputs/fine_tuned/measured.jsonl output=outputs/correction",
+            "measured=measured.jsonl output=outputs/correction seed=1",
+        ),
+    ),
+    "sweep_table": Command(
+        "experiments.training.sweep_table:main",
+        "what came of a sweep of trainings, a line for every setting",
+        ("outputs/sweep", "multirun/shaping"),
+    ),
+    "generalise": Command(
+        "experiments.studies.generalise.generalise:main",
+        "trained policies on operators that nothing was trained on, beside search by the model",
+        ("evaluations=4096 output=outputs/generalise", "evaluations=512 env.hardware=a100 output=outputs/generalise_a100"),
+    ),
+    "transfer": Command(
+        "experiments.studies.transfer.transfer:main",
+        "policies trained on the model of one GPU, tested on those of others",
+        ("'env.hardware=[h200,a100,t4]'", "'env.hardware=[h200,a100]' output=outputs/two"),
+    ),
+    "transfer_recorded": Command(
+        "experiments.studies.transfer_recorded.transfer_recorded:main",
+        "policies trained on recordings of one real GPU, tested on others",
+        ("output=outputs/transfer_recorded", "output=outputs/transfer_recorded steps=20000"),
+    ),
+    "tune": Command(
+        "experiments.tuning.tune:main",
+        "choose the values of a traverser on train and validation operators",
+        ("tune=markov", "tune=markov_ext"),
+    ),
+    "tune_evaluations": Command(
+        "experiments.tuning.tune_evaluations:main",
+        "choose the values of a search for a number of evaluations of the model",
+        ("choices=markov", "choices=model_annealing"),
+    ),
+    "record": Command(
+        "experiments.recording.record:main",
+        "record tables of timings that others can search without this machine",
+        ("operator='gemm(m=64, n=64, k=64)' space=compact machine=mine", "operator=recorded hardware=host"),
+    ),
+    "store": Command(
+        "experiments.recording.store:main",
+        "list, export, import, merge and prune stores of trials",
+        ("list outputs/compare/trials.sqlite", "prune outputs/compare/trials.sqlite --older-than 30"),
+    ),
+    "task_cards": Command(
+        "experiments.recording.task_cards:main",
+        "a card of each task: how large its space is, what is known of it",
+        ("'gemm(m=512, n=512, k=512)'", "'gemm(m=512, n=512, k=512)' --space compact"),
+    ),
+    "certify": Command(
+        "experiments.certification.certify:main",
+        "certify optima of the analytic model",
+        ("'gemm(m=512, n=512, k=512)'", "'gemm(m=512, n=512, k=512)' --space gensor"),
+    ),
+    "check_certificates": Command(
+        "experiments.certification.check_certificates:main",
+        "check certificates",
+        ("results/certificates/h200_gensor.jsonl.gz", "results/certificates/h200_gensor.jsonl.gz --samples 1000000"),
+    ),
+    "explain": Command(
+        "experiments.certification.explain:main",
+        "what an episode or a schedule lost against the optimum, step by step",
+        ("'gemm(m=512, n=512, k=512)'", "'gemm(m=512, n=512, k=512)' --hardware h200"),
+    ),
+    "submit": Command(
+        "experiments.board.submit:main",
+        "play the tasks of the leaderboard",
+        ("markov roller", "--policy my_module:my_policy"),
+    ),
+    "verify": Command(
+        "experiments.board.verify:main",
+        "compute replay files again, to the last byte",
+        ("results/leaderboard", "outputs/replays"),
+    ),
+    "leaderboard": Command(
+        "experiments.board.leaderboard:main",
+        "build the tables of docs/leaderboard.md from replay files",
+        ("--check", "--output outputs/leaderboard.md"),
+    ),
+    "reproduce": Command(
+        "experiments.tables.reproduce:main",
+        "tables of the papers, made anew beside the published numbers",
+        ("table=gensor_operators", "table=sim_to_real"),
+    ),
+    "report": Command(
+        "experiments.reports.report:main",
+        "one HTML page of everything that was run",
+        ("outputs", "outputs results --output report.html"),
+    ),
+    "bench": Command(
+        "experiments.benches.bench:main",
+        "benchmarks of the project itself",
+        ("suite=env", "suite=kernels"),
+    ),
+    "gpu": Command(
+        "experiments.device.gpu:main",
+        "everything that wants an NVIDIA GPU, in one command of under nine minutes",
+        ("out=results/mine", "stages=correctness,operators budget_s=300"),
+    ),
+    "simulate": Command(
+        "experiments.device.simulation.simulate:main",
+        "what a run of `gpu` would get done, in virtual time, without a GPU",
+        ("budget_s=540", "budget_s=520 seed=1"),
+    ),
+    "headline_page": Command(
+        "experiments.device.headline_page:main",
+        "the page of a fine-tuned policy beside the traverser, on a device",
+        ("results/h200", "outputs/gpu"),
+    ),
+    "evidence": Command(
+        "experiments.evidence.__main__:main",
+        "pages, figures and tables of what a device said, byte for byte",
+        ("results/h100", "results/h100 --predict"),
+    ),
+    "planted": Command(
+        "experiments.planted.__main__:main",
+        "whether fingerprints of tasks follow planted changes",
+        ("--seconds 0.2", "--seconds 1.0 --output outputs/planted.jsonl"),
+    ),
+    "mutations": Command(
+        "experiments.mutations.__main__:main",
+        "whether the tests catch planted faults",
+        ("now --mode quick", "now --mode named"),
+    ),
+    "house": Command(
+        "experiments.house.__main__:main",
+        "counts of the house: folders, modules, arrows, circles, tests",
+        ("now", "now --tree ."),
+    ),
+}  # fmt: skip
+"""Name -> command."""
+
+
+def main() -> None:
+    """`gensor COMMAND ..`; exit code 2 for a command that is not there."""
+    words = sys.argv[1:]
+    if not words or words[0] in ("-h", "--help"):
+        print(overview())
+        return
+    name = words[0]
+    if name not in COMMANDS:
+        sys.exit(_refusal(name))
+    _run(name, words[1:])
+
+
+def run_as_main(name: str, spec: ModuleSpec | None) -> None:
+    """For the modules that `python -m experiments.COMMAND` runs: nothing happens where they are imported."""
+    if name == "__main__" and spec is not None:
+        _run(spec.name.rpartition(".")[2], sys.argv[1:])
+
+
+def overview() -> str:
+    """All commands, a line each."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {command.about}" for name, command in COMMANDS.items()]
+    return "\n".join(["usage: gensor COMMAND ARGUMENTS", "", *lines, "", "gensor COMMAND --help says more of one."])
+
+
+def help_of(name: str) -> str:
+    """What a command does, and its examples."""
+    command = COMMANDS[name]
+    return "\n".join([f"gensor {name}: {command.about}", *(f"  gensor {name} {words}" for words in command.examples), ""])
+
+
+def _refusal(name: str) -> str:
+    """Why nothing is run."""
+    return f"gensor: no command {name!r}; commands are {', '.join(COMMANDS)}"
+
+
+def _run(name: str, words: Sequence[str]) -> None:
+    """Run a command; its answer is the exit code."""
+    if set(words) & {"-h", "--help"}:
+        print(help_of(name), flush=True)
+    sys.argv[1:] = words
+    module, _, function = COMMANDS[name].target.partition(":")
+    sys.exit(getattr(import_module(module), function)())

@@ -1,0 +1,58 @@
+"""Fine-tuning of policies that write programs column by column, kernel after kernel (see `measured_columns`).
+
+Between two steps of learning kernels of one operator are measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+
+from agents.columns.policy import load_columns
+from agents.policies.learned import POLICY
+from experiments.common.results import whole
+from experiments.fine_tuning.measured_budget import MeasuredBudget
+from experiments.fine_tuning.measured_columns import Judge, MeasuredLearner
+from experiments.fine_tuning.measured_reward import Timings
+from experiments.training.watch import LAST
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+
+def measure(judge: Judge, rows: np.ndarray, count: int, timings: Timings) -> None:
+    """Measure the `count` programs of int32 [N, ROW] that the judge wants, one after the other."""
+    for schedule in judge.wanted(rows, count):
+        judge.keep(schedule, timings.line(judge.graph, schedule, judge.graph.latency(schedule)))
+
+
+def learn(
+    config: DictConfig, card: dict[str, Any], ops: list[Operator], hardware: Hardware, timings: Timings, folder: Path
+) -> tuple[int, float]:
+    """Go on with the policy of the card, which is saved; programs written and seconds, of earlier runs as well.
+
+    ValueError names a setting that is out of range.
+    """
+    space, width = card["config"]["env"]["space"], card["config"]["agent"]["width"]
+    graphs = [ConstructionGraph(op, hardware, space) for op in ops]
+    learner = MeasuredLearner({**config.columns, "width": width}, graphs, timings.rows, config.seed)
+    resumed = (folder / LAST).exists()
+    if resumed:
+        learner.restore(torch.load(folder / LAST, weights_only=False))
+    else:
+        learner.network.load_state_dict(load_columns(str(config.checkpoint)).state_dict())
+    budget = MeasuredBudget(timings, config, folder, resumed)
+    while budget.is_left():
+        choices = learner.next_task()
+        for count, temperature in learner.turns:
+            measure(learner.judges[choices], learner.drawn(choices, temperature), count, timings)
+        learner.learn()
+        mean, learner.rewards = float(np.mean(learner.rewards)), []
+        whole(folder / LAST, lambda temporary: torch.save(learner.state(), temporary))
+        budget.add_point(mean)
+    whole(folder / POLICY, learner.save)
+    return learner.num_timesteps, budget.elapsed

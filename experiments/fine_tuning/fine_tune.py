@@ -1,0 +1,120 @@
+"""Go on training a policy with measured rewards: `python -m experiments.fine_tune checkpoint=FOLDER output=FOLDER`.
+
+A policy that was trained on the model goes on, as it was trained, on operators of the train part whose kernels run quickly, until
+so many different kernels were measured (conf/fine_tune.yaml). Every measurement is kept in a store and in measured.jsonl, the
+policy whenever it has learned from some: the same command goes on after a kill.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from agents.policies.learned import CARD, checked_card
+from agents.policies.training_tasks import is_current
+from experiments.common.anytime import digest_of_policy
+from experiments.common.arguments import CONF
+from experiments.common.commands import refusals
+from experiments.common.folders import make_folder
+from experiments.common.jobs import locked
+from experiments.common.results import write_text
+from experiments.fine_tuning.measured_budget import CURVE
+from experiments.fine_tuning.measured_reward import Timings
+from experiments.training.trainings import training_of
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.records.store import Store
+from gensor_gym.operators.types import Operator
+
+BEGUN, MEASURED = "begun.json", "measured.jsonl"
+"""What a folder's fine-tuning was begun with, and its measurements."""
+FREE = ("measurements", "seconds", "store", "output", "hydra")
+"""Settings that may be others when it goes on."""
+
+
+def chosen(config: DictConfig) -> list[Operator]:
+    """Operators to measure, of classes not left out, at most `most_points` loop points each.
+
+    ValueError for one that is not of the train part.
+    """
+    given: Any = config.operators if isinstance(config.operators, str) else list(config.operators)
+    kept = [op for op in operators.resolve(given) if op.name not in config.leave_out]
+    found = [op for op in kept if op.points <= config.most_points]
+    others = sorted({operators.part_of(op) for op in found} - {"train"})
+    if others or not found:
+        raise ValueError(f"operators {config.operators}: expected operators of the train part, found {others or 'none'} as well")
+    return found
+
+
+def begin(config: DictConfig, device: str, folder: Path) -> None:
+    """Write down what is begun. ValueError where the folder holds measurements of something else: what differs is named."""
+    settings: Any = OmegaConf.to_container(config)
+    kept = {name: value for name, value in settings.items() if name not in FREE}
+    now = {**kept, "policy": digest_of_policy(Path(config.checkpoint)), "device": device}
+    path, measured = folder / BEGUN, folder / MEASURED
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and measured.exists() else now
+    if other := [f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
+        raise ValueError(
+            f"{folder} holds a fine-tuning begun with {'; '.join(other)}: expected the same, or another output=FOLDER"
+        )
+    write_text(path, json.dumps(now, indent=1) + "\n")
+
+
+def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
+    """Learn, write policy and card; returns the card. ValueError names a bad argument, or says that another process is at it."""
+    folder, source = make_folder(config.output), Path(config.checkpoint)
+    with locked(folder):
+        return _go_on(config, folder, source, console)
+
+
+def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> dict[str, Any]:
+    """`fine_tune` in a folder of its own."""
+    card = checked_card(source)
+    if not is_current(card):
+        raise ValueError(f"checkpoint {source} was trained on tasks whose fingerprints differ here: other rules or another model")
+    ops, hw = chosen(config), machines.get(config.env.hardware)
+    backend = get_backend(config.env.backend, hw)
+    begin(config, backend.device(hw), folder)
+    store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
+    timings = Timings(folder / MEASURED, backend, store)
+    with console.status(f"fine-tuning {source} on {backend.device(hw)}; curve in {folder / CURVE}"):
+        steps, seconds = training_of(card["agent"]).go_on(config, card, ops, hw, timings, folder)
+    return _write_card(config, card, timings, folder, seconds, steps)
+
+
+def _write_card(
+    config: DictConfig, card: dict[str, Any], timings: Timings, folder: Path, seconds: float, steps: int
+) -> dict[str, Any]:
+    """The card: that of the policy it began with, and what was measured since."""
+    found = {
+        "from": str(config.checkpoint), "digest": digest_of_policy(Path(config.checkpoint)), "backend": timings.backend.name,
+        "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",
+        "measurements": timings.spent, "failed": sum(row["seconds"] is None for row in timings.rows),
+        "operators": sorted({row["operator"] for row in timings.rows}), "seconds": round(seconds, 1), "steps": steps,
+        "trained_on_model_s": card["training_seconds"], "config": OmegaConf.to_container(config),
+    }  # fmt: skip
+    total = round(card["training_seconds"] + seconds, 1)
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    whole = {**card, "training_seconds": total, "date": date, "fine_tuned": found}
+    write_text(folder / CARD, json.dumps(whole, indent=1) + "\n")
+    return whole
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="fine_tune")
+def main(config: DictConfig) -> None:
+    """Command line."""
+    console = Console()
+    with refusals(console, ValueError, OSError):
+        card = fine_tune(config, console)
+    found = card["fine_tuned"]
+    console.print(
+        f"{found['measurements']} kernels measured ({found['failed']} failed) in {found['seconds']:.0f} s; policy and card in "
+        f"{config.output}", highlight=False, soft_wrap=True,
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""What a fine-tuning may still measure, and the curve of what it learned: a line whenever the policy was saved."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from experiments.common.results import write_text
+from experiments.fine_tuning.measured_reward import Timings
+from experiments.training.watch import read_rows
+
+CURVE = "measured_curve.jsonl"
+
+
+class MeasuredBudget:
+    """Different kernels and seconds, over all runs of the same command."""
+
+    def __init__(self, timings: Timings, config: DictConfig, folder: Path, resumed: bool) -> None:
+        """Limits are `measurements` and `seconds` of the configuration; what earlier runs took counts where one is resumed."""
+        self.timings, self.config, self.path = timings, config, folder / CURVE
+        self._begin = time.perf_counter() - (seconds_before(self.path) if resumed else 0.0)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of all runs."""
+        return time.perf_counter() - self._begin
+
+    def is_left(self) -> bool:
+        """Whether to go on."""
+        return bool(self.timings.spent < self.config.measurements and self.elapsed < self.config.seconds)
+
+    def add_point(self, mean_return: float | None) -> None:
+        """A line of the curve."""
+        point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean_return}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(point) + "\n")
+
+
+def seconds_before(path: Path) -> float:
+    """Seconds that earlier runs took until the last point of the curve; a torn last line is dropped."""
+    points = read_rows(path)
+    write_text(path, "".join(json.dumps(point) + "\n" for point in points))
+    return float(points[-1]["seconds"]) if points else 0.0

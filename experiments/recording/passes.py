@@ -1,0 +1,217 @@
+"""Recording a task's programs in passes: each goes over all of them in an order of its own, so that drift is seen.
+
+Every measurement is in the store before the next begins. A recording that was killed goes on where it was; what is there
+is not measured again. Schedules of one kernel are one program.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.device.context import read_rows
+from experiments.device.work.trials import device_backends, one_trial
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import GPU_WARMUP, NativeBackend, cpu_backend, make_kernel
+from gensor_gym.measure.records.backend import passes_of
+from gensor_gym.measure.records.store import Record, Selection, Store
+from gensor_gym.measure.stats.timing import PROTOCOL, TimingRules
+from gensor_gym.measure.workers.requests import Built
+from gensor_gym.operators.types import Operator
+
+BATCH = 16
+"""Kernels that are compiled before they are timed; while one is timed nothing is compiled."""
+MOOD = (Status.TIMEOUT, Status.CRASHED)
+"""Statuses that may be the machine's: tried again."""
+ATTEMPTS = 3
+"""Of a program in one of these moods."""
+MISSES = 200
+"""Random schedules in a row that are known already, after which a space counts as exhausted."""
+BUDGET = 8.0
+"""Seconds that the samples of one pass may take; the worker's deadline is 10."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is recorded. `schedules` is None for every schedule of the space, else how many random ones."""
+
+    operator: Operator
+    hardware: Hardware
+    space: str
+    schedules: int | None = None
+    passes: int = 3
+    samples: int = 5
+    anchor: int = 100
+    """Trials from one timing of the anchor to the next."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """ValueError names a count that is none."""
+        for name in ("passes", "samples", "anchor", "schedules"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= 1) and not (name == "schedules" and value is None):
+                raise ValueError(f"{name} is {value!r}: expected an integer, 1 or more")
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole space is recorded."""
+        return self.schedules is None
+
+
+def backend_of(hw: Hardware, samples: int) -> NativeBackend:
+    """Kernels timed on `hw` with so many samples a trial; ValueError where that device is not here."""
+    get_backend("auto", hw)
+    warmup = GPU_WARMUP if hw.kind == "gpu" else TimingRules.warmup
+    rules = TimingRules(budget=BUDGET, warmup=warmup, precision=0.0, least=samples, most=samples)
+    return cpu_backend(rules) if hw.kind == "cpu" else device_backends(rules)[0]
+
+
+def schedules_of(op: Operator, hw: Hardware, space: str, count: int | None = None, seed: int = 0) -> list[Schedule]:
+    """Every legal schedule of a space as enumerated, or `count` different random ones (fewer where it has no more)."""
+    graph = ConstructionGraph(op, hw, space)
+    if count is None:
+        return [Schedule(row) for batch in graph.enumerate() for row in batch]
+    rng, found, misses = np.random.default_rng(seed), dict[bytes, Schedule](), 0
+    while len(found) < count and misses < MISSES:
+        schedule = graph.random_schedule(rng)
+        misses = misses + 1 if schedule.key in found else 0
+        found.setdefault(schedule.key, schedule)
+    return list(found.values())
+
+
+class Recording:
+    """One task being recorded; `store` has what was measured so far."""
+
+    def __init__(self, plan: Plan, store: Store, device: str, anchors: Path) -> None:
+        """Generate the kernels. `device` is part of the store's key; times of the anchor go to the file `anchors`."""
+        self.plan, self.device = plan, device
+        self._store, self._anchors = store, anchors
+        self.schedules = schedules_of(plan.operator, plan.hardware, plan.space, plan.schedules, plan.seed)
+        made = [make_kernel(plan.operator, schedule, plan.hardware) for schedule in self.schedules]
+        self.digests = [item.digest for item in made]
+        self._first = dict(zip(reversed(self.digests), reversed(self.schedules), strict=True))
+        self.known = {record.measurement.digest: record.measurement for record in self.stored()}
+        self._kernels = {item.digest: item for item in made if isinstance(item, Kernel)}
+        for item in made:
+            if isinstance(item, Measurement) and item.digest not in self.known:
+                self._put(replace(item, conditions={"passes": []}))
+
+    @property
+    def programs(self) -> int:
+        """Different kernels."""
+        return len(self._kernels)
+
+    @property
+    def left(self) -> int:
+        """Trials still to be made."""
+        return sum(self._pending(digest, number) for number in self._numbers() for digest in self._kernels)
+
+    def stored(self) -> list[Record]:
+        """What the store has of this task; trials of searches are not counted among them."""
+        found = self._store.records(Selection(str(self.plan.operator), self.device, PROTOCOL))
+        return [record for record in found if "passes" in record.measurement.conditions]
+
+    @property
+    def anchors(self) -> list[dict]:
+        """Times of the anchor so far: `at` in seconds since 1970, `pass`, `seconds`."""
+        return read_rows(self._anchors)
+
+    def run(self, backend: NativeBackend, on_trial: Callable[[Measurement], None] = lambda _: None) -> None:
+        """Measure what is missing; `on_trial` sees what the store has just been given."""
+        anchor, since = self._anchor(), self.plan.anchor
+        for number in (*self._numbers(), *self._numbers()):  # the second round for what the machine's mood took
+            pending = self._order(number)
+            for batch in (pending[i : i + BATCH] for i in range(0, len(pending), BATCH)):
+                for built in backend.compile([self._kernels[digest] for digest in batch]):
+                    if since >= self.plan.anchor and anchor is not None:
+                        self._time_anchor(backend, anchor, number)
+                        since = 0
+                    since += 1
+                    on_trial(self._trial(backend, built, number))
+
+    def _numbers(self) -> range:
+        """Numbers of the passes."""
+        return range(1, self.plan.passes + 1)
+
+    def _order(self, number: int) -> list[str]:
+        """Kernels that a pass lacks, in the pass's order."""
+        order = np.random.default_rng([self.plan.seed, number]).permutation(len(self._kernels))
+        digests = list(self._kernels)
+        return [digests[i] for i in order if self._pending(digests[i], number)]
+
+    def _pending(self, digest: str, number: int) -> bool:
+        """Whether a program lacks a pass."""
+        known = self.known.get(digest)
+        if known is None:
+            return True
+        if known.status is not Status.OK and known.status not in MOOD:
+            return False
+        lost = known.conditions.get("lost", 0)
+        return number not in passes_of(known) and isinstance(lost, int) and lost < ATTEMPTS
+
+    def _trial(self, backend: NativeBackend, built: Built | Measurement, number: int) -> Measurement:
+        """One program in one pass, into the store."""
+        digest = built.digest if isinstance(built, Measurement) else built.kernel.digest
+        begin = time.perf_counter()
+        found = one_trial(backend, built, self.plan.hardware)
+        joined = join(self.known.get(digest), found, number, time.perf_counter() - begin)
+        self._put(joined)
+        return joined
+
+    def _put(self, measurement: Measurement) -> None:
+        """Into the store."""
+        self._store.put(self.device, str(self.plan.operator), str(self._first[measurement.digest]), measurement)
+        self.known[measurement.digest] = measurement
+
+    def _anchor(self) -> Kernel | None:
+        """The program that is timed again and again: the best by the model."""
+        if not self._kernels:
+            return None
+        graph = ConstructionGraph(self.plan.operator, self.plan.hardware, self.plan.space)
+        return self._kernels[min(self._kernels, key=lambda digest: graph.latency(self._first[digest]))]
+
+    def _time_anchor(self, backend: NativeBackend, kernel: Kernel, number: int) -> None:
+        """Into the file of anchors."""
+        (built,) = backend.compile([kernel])
+        found = one_trial(backend, built, self.plan.hardware)
+        row = {"at": time.time(), "pass": number, "status": found.status.value, "samples": list(found.samples)}
+        self._anchors.parent.mkdir(parents=True, exist_ok=True)
+        with self._anchors.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def join(before: Measurement | None, found: Measurement, number: int, run_seconds: float) -> Measurement:
+    """What is known of a program after pass `number`.
+
+    `passes` has the pass of every sample, `compile_seconds` is that of the first pass, `trial_seconds` adds the mean of
+    what loading, verifying and timing took. A crash or timeout after good passes leaves them and counts as `lost`.
+    """
+    old: dict[str, Any] = before.conditions if before is not None else {}
+    good = before is not None and before.status is Status.OK
+    kept = before.samples if before is not None and good else ()
+    lost = {"lost": old["lost"]} if "lost" in old else {}
+    if found.status in MOOD:
+        lost = {"lost": old.get("lost", 0) + 1}
+        if before is not None and good:
+            return replace(before, conditions=old | lost)
+        return replace(found, conditions={"passes": [], **lost})
+    if found.status is not Status.OK:
+        return replace(found, samples=(), conditions=found.conditions | lost | {"passes": []})
+    new: dict[str, Any] = found.conditions | lost
+    new["run_seconds"] = [*old["run_seconds"], run_seconds] if good else [run_seconds]
+    new["compile_seconds"] = (old if good else found.conditions)["compile_seconds"]
+    new["trial_seconds"] = new["compile_seconds"] + statistics.fmean(new["run_seconds"])
+    new["passes"] = [*(old["passes"] if good else []), *[number] * len(found.samples)]
+    return replace(found, samples=(*kept, *found.samples), conditions=new)

@@ -1,0 +1,152 @@
+"""Record tables of timings: `python -m experiments.record operator=... [space=compact] [machine=NAME] [output=FOLDER]`.
+
+Every measurement is in the store when the next begins; the same command goes on where it was stopped, however hard. Each
+operator becomes a Parquet file with a data card beside it, in a folder with the description of the machine:
+`backend=recorded:FOLDER` reads them, and a folder copied to `gensor_gym/recordings/` is shipped.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from experiments.common.arguments import CONF
+from experiments.common.commands import command_line, refusals
+from experiments.common.folders import make_folder
+from experiments.recording import record_table
+from experiments.recording.passes import Plan, Recording, backend_of
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.hardware.described import FILE
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.records.store import Selection, Store
+from gensor_gym.measure.records.tables import file_name
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A recording of several tasks, resolved."""
+
+    plans: tuple[Plan, ...]
+    folder: Path
+    store: Path
+    measure: bool
+
+
+def settings_of(config: DictConfig) -> Settings:
+    """Resolve a configuration and make the folder; ValueError names what is wrong with it."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    hw = machines.get(plain["hardware"])
+    name = plain["machine"] or (_name_of(hw) if hw.name == "host" else hw.name)
+    taken = name == "host" or (name in machines.names() and name != hw.name)
+    if not re.fullmatch(r"[a-z0-9_]+", name) or taken:
+        raise ValueError(f"machine {name!r}: expected a name of its own of small letters, digits and underscores")
+    folder = make_folder(Path(plain["output"]) / name)
+    hw = _described(replace(hw, name=name), folder / FILE)
+    counts = {key: plain[key] for key in ("schedules", "passes", "samples", "anchor", "seed")}
+    ops = dict.fromkeys(operators.resolve(plain["operators"]))
+    plans = tuple(Plan(op, hw, plain["space"], **counts) for op in ops)
+    return Settings(plans, folder, Path(plain["store"] or folder.parent / "trials.sqlite"), bool(plain["measure"]))
+
+
+def record(settings: Settings, backend: NativeBackend | None, console: Console) -> list[dict[str, Any]]:
+    """Measure what is missing (with a backend) and write the tables; returns what they say about themselves."""
+    store = Store(settings.store)
+    found = []
+    for plan in settings.plans:
+        device = backend.device(plan.hardware) if backend is not None else _device_of(store, plan)
+        with console.status(f"generating kernels of {plan.operator}"):
+            recording = Recording(plan, store, device, settings.folder / f"{file_name(plan.operator)}.anchor.jsonl")
+        if backend is not None:
+            _measure(recording, backend, console)
+        about = record_table.write(record_table.content_of(recording), settings.folder)
+        console.print(_line(about), soft_wrap=True, highlight=False)
+        found.append(about)
+    return found
+
+
+def _measure(recording: Recording, backend: NativeBackend, console: Console) -> None:
+    """Run a recording under a bar."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=120) as progress:
+        whole = recording.programs * recording.plan.passes
+        bar = progress.add_task(str(recording.plan.operator), total=whole, completed=whole - recording.left)
+        recording.run(backend, lambda _: progress.advance(bar))
+
+
+def _line(about: dict[str, Any]) -> str:
+    """A table in words."""
+    best = about["optimum"]
+    text = f"{about['operator']}: {about['schedules']} schedules of {about['space']}, at least {about['samples']} samples"
+    if not about["complete"]:
+        text += ", [yellow]not complete[/]"
+    if best is None:
+        return f"{text}; none is OK: {about['statuses']}"
+    return f"{text}; best {best['best_s'] * 1e6:.1f} us, {best['tied']} tied, noise floor {best['floor']:.1%}"
+
+
+def _described(hw: Hardware, path: Path) -> Hardware:
+    """The machine as the folder describes it: figures measured again differ a little, and tables must agree on them."""
+    if not path.exists():
+        path.write_text(machines.to_json(hw), encoding="utf-8")
+        return hw
+    known = machines.from_json(path.read_text(encoding="utf-8"))
+    for name in ("name", "kind", "arch", "units", "lanes", "vector_registers"):
+        if getattr(known, name) != getattr(hw, name):
+            raise ValueError(
+                f"{path} describes another machine ({name} {getattr(known, name)!r}, here {getattr(hw, name)!r}); "
+                "name another one with machine=..."
+            )
+    return known
+
+
+def _device_of(store: Store, plan: Plan) -> str:
+    """Where the store's trials of an operator were made; ValueError unless that is one device."""
+    groups = store.summary(("device",), Selection(operator=str(plan.operator)))
+    devices = [str(group.values[0]) for group in groups]
+    if len(devices) != 1:
+        raise ValueError(f"{store.path} has trials of {plan.operator} on {devices or 'no device'}: a table is of one")
+    return devices[0]
+
+
+def _name_of(hw: Hardware) -> str:
+    """A name for the host: its processor and its cores."""
+    words = re.sub(r"[^a-z0-9]+", "_", hw.source.get("name", "host").lower()).strip("_")
+    return f"{words}_{hw.units}c"
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="record")
+def run(config: DictConfig) -> None:
+    """One configuration."""
+    console = Console()
+    try:
+        with refusals(console, ValueError):
+            settings = settings_of(config)
+            plan = settings.plans[0]
+            backend = backend_of(plan.hardware, plan.samples) if settings.measure else None
+            try:
+                record(settings, backend, console)
+            finally:
+                if backend is not None:
+                    backend.close()
+    except KeyboardInterrupt:
+        console.print("Stopped. The same command goes on from here.")
+        sys.exit(130)
+    console.print(f"Tables and cards are in {settings.folder}", soft_wrap=True)
+
+
+def main() -> None:
+    """Command line."""
+    command_line(run)

@@ -1,0 +1,145 @@
+"""Stores of trials: `python -m experiments.store list|export|import|merge|prune STORE ...`.
+
+A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel,
+device and timing protocol; where two stores have the same, the newer one is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gensor_gym.measure.records.store import GROUPS, Added, Group, Selection, Store
+from gensor_gym.measure.records.tables import read_table, write_table
+
+DAY = 86400.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 2 for what cannot be done."""
+    args = _parser().parse_args(arguments)
+    try:
+        args.run(args)
+    except (ValueError, ImportError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _list(args: argparse.Namespace) -> None:
+    """Count the trials selected."""
+    by = tuple(args.by.split(","))
+    groups = _existing(args.store).summary(by, _selection(args))
+    lines = [(*by, "trials", "OK", "best", "from", "to"), *(_cells(group) for group in groups)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print(f"{sum(group.trials for group in groups)} trials in {args.store}")
+
+
+def _export(args: argparse.Namespace) -> None:
+    """Write the trials selected to a file."""
+    count = write_table(args.file, _existing(args.store).records(_selection(args)))
+    print(f"{count} trials written to {args.file}")
+
+
+def _import(args: argparse.Namespace) -> None:
+    """Add the trials of files."""
+    tables = [(path, read_table(path).records) for path in args.file]  # all of them read before the first is added
+    for path, records in tables:
+        print(f"{path}: {_words(Store(args.store).add(records))}")
+
+
+def _merge(args: argparse.Namespace) -> None:
+    """Add the trials of other stores, of every protocol."""
+    stores = [_existing(path) for path in args.other]
+    for store in stores:
+        print(f"{store.path}: {_words(Store(args.store).add(store.records(Selection())))}")
+
+
+def _prune(args: argparse.Namespace) -> None:
+    """Count the trials selected, or delete them."""
+    selection = _selection(args)
+    if selection == Selection():
+        raise ValueError("prune deletes what is selected: give --operator, --device, --protocol, --status or --older-than")
+    store = _existing(args.store)
+    count = sum(group.trials for group in store.summary(GROUPS, selection))
+    if args.apply:
+        print(f"{store.prune(selection)} trials deleted, {len(store)} left in {args.store}")
+    else:
+        print(f"{count} of {len(store)} trials would be deleted; --apply deletes them")
+
+
+def _existing(path: str) -> Store:
+    """A store that must be there already."""
+    if not Path(path).is_file():
+        raise ValueError(f"no store at {path}")
+    return Store(path)
+
+
+def _selection(args: argparse.Namespace) -> Selection:
+    """What the options select."""
+    before = None if args.older_than is None else time.time() - args.older_than * DAY
+    return Selection(args.operator, args.device, args.protocol, args.status, before)
+
+
+def _cells(group: Group) -> tuple[str, ...]:
+    """A line of `list`."""
+    best = "" if group.best is None else f"{group.best * 1e6:.2f} us"
+    return (*map(str, group.values), str(group.trials), str(group.ok), best, _date(group.first), _date(group.last))
+
+
+def _date(seconds: float) -> str:
+    """Day and time here; nothing where it is not known."""
+    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "unknown"
+
+
+def _words(added: Added) -> str:
+    """What became of records."""
+    return f"{added.new} new, {added.replaced} replaced older ones, {added.kept} left out: as new or newer ones are there"
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    chosen = _options()
+    listing = commands.add_parser("list", parents=[chosen], help="count trials, with the best median of each group")
+    listing.set_defaults(run=_list)
+    listing.add_argument("store", metavar="STORE")
+    listing.add_argument("--by", default=",".join(GROUPS), help="columns to count by (default: %(default)s)")
+    export = commands.add_parser("export", parents=[chosen], help="write trials to JSON lines (.jsonl) or Parquet (.parquet)")
+    export.set_defaults(run=_export)
+    export.add_argument("store", metavar="STORE")
+    export.add_argument("file", metavar="FILE")
+    importing = commands.add_parser("import", help="add trials of .jsonl, .parquet or .sqlite files; newer ones win")
+    importing.set_defaults(run=_import)
+    importing.add_argument("store", metavar="STORE", help="made if it is not there")
+    importing.add_argument("file", metavar="FILE", nargs="+")
+    merge = commands.add_parser("merge", help="add all trials of other stores; newer ones win")
+    merge.set_defaults(run=_merge)
+    merge.add_argument("store", metavar="INTO", help="made if it is not there")
+    merge.add_argument("other", metavar="STORE", nargs="+")
+    prune = commands.add_parser("prune", parents=[chosen], help="delete the trials selected (says how many without --apply)")
+    prune.set_defaults(run=_prune)
+    prune.add_argument("store", metavar="STORE")
+    prune.add_argument("--apply", action="store_true", help="delete; there is no way back")
+    return parser
+
+
+def _options() -> argparse.ArgumentParser:
+    """Options that select trials."""
+    options = argparse.ArgumentParser(add_help=False)
+    group = options.add_argument_group("which trials (all that fit every option given)")
+    group.add_argument("--operator", help="text of an operator, as `list` shows it")
+    group.add_argument("--device", help="name of a device, as `list` shows it")
+    group.add_argument("--protocol", type=int, help="version of the timing protocol")
+    group.add_argument("--status", help="OK, CRASHED, ...")
+    group.add_argument("--older-than", type=float, metavar="DAYS")
+    return options

@@ -1,0 +1,1 @@
+"""`experiments.generalise`: trained policies on operators that nothing was trained on."""

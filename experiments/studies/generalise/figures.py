@@ -1,0 +1,105 @@
+"""The figures of a study of generalisation: regret against evaluations and wall time, and profiles of regret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.common import statistics, style
+from experiments.studies.generalise.scores import Study, iqm
+from experiments.studies.search.figures import LARGEST, finish, regret_axes
+
+RESAMPLES = 400
+POINTS = 40
+FIRST = 8
+"""Evaluations at which the figure begins."""
+SHORTEST = 1e-3
+"""Seconds at which the other one does."""
+PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
+"""Behind a label, so that it can be read over lines."""
+LINES = ("-", "--", ":", "-.")
+
+
+def draw(study: Study, folder: Path) -> list[str]:
+    """Write all figures; returns the names of the files."""
+    with plt.rc_context(style.RC):
+        return [
+            _evaluations(study, folder / "regret_by_evaluations.png"),
+            _seconds(study, folder / "regret_by_seconds.png"),
+            *(_profiles(study, name, folder / f"profiles_{name}.png") for name in (p.name for p in study.plan.policies)),
+        ]
+
+
+def _band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, marker: str, name: str, learned: bool) -> None:
+    """Interquartile mean of regrets [tasks, seeds, points] with its interval; what is learned has the broader line."""
+    low, high = statistics.bootstrap(iqm, values, resamples=RESAMPLES, crossed=True)
+    axes.fill_between(x, 100 * low, 100 * high, color=colour, alpha=0.13, linewidth=0)
+    axes.plot(
+        x, 100 * iqm(values), color=colour, linewidth=2.4 if learned else 1.4, marker=marker, markevery=5,
+        markersize=4.5, label=name, zorder=3 if learned else 2,
+    )  # fmt: skip
+
+
+def _evaluations(study: Study, path: Path) -> str:
+    """Regret against evaluations; the rounds of policies are marked."""
+    x = np.unique(np.geomspace(min(FIRST, study.plan.evaluations), study.plan.evaluations, POINTS).astype(int))
+    figure, axes = plt.subplots(figsize=(7.4, 4.6))
+    looks = style.look(study.names)
+    learned = {policy.name: policy for policy in study.plan.policies}
+    for name in study.names:
+        _band(axes, x, study.regret(name, x), *looks[name], name, name in learned)
+    for name, policy in learned.items():
+        for label, search in study.rounds(policy).items():
+            evaluations, regret, _ = study.first(search)
+            at = float(np.exp(np.log(evaluations).mean())), 100 * float(statistics.interquartile_mean(regret))
+            axes.plot(*at, "*", color=looks[name][0], markersize=13, markeredgecolor="white", zorder=4)
+            axes.annotate(label, at, xytext=(6, 7), textcoords="offset points", fontsize=8, color=looks[name][0], bbox=PAPER)
+    regret_axes(axes)
+    axes.set_xlabel("evaluations of the model")
+    return finish(figure, axes, path)
+
+
+def _seconds(study: Study, path: Path) -> str:
+    """Regret against wall seconds of construction."""
+    searches = [search for name in study.names for search in dict.fromkeys(study.plan.labels(name).values())]
+    ends = [line["elapsed_s"] for search in searches for row in study.grid(search) for line in row]
+    x = np.geomspace(SHORTEST, max(float(np.quantile(ends, 0.9)), 2 * SHORTEST), POINTS)
+    figure, axes = plt.subplots(figsize=(7.4, 4.6))
+    looks = style.look(study.names)
+    learned = {policy.name for policy in study.plan.policies}
+    for name in study.names:
+        _band(axes, x, study.regret_within(name, x.tolist()), *looks[name], name, name in learned)
+    regret_axes(axes)
+    axes.set_xlabel("wall seconds of construction, one thread (training left out)")
+    return finish(figure, axes, path)
+
+
+def _profiles(study: Study, name: str, path: Path) -> str:
+    """Share of searches within a regret, a panel for each round of a policy, all stopped at its evaluations."""
+    learned = next(policy for policy in study.plan.policies if policy.name == name)
+    thresholds = np.concatenate([[0.0], np.geomspace(0.002, LARGEST, 60)])
+    rounds = study.rounds(learned)
+    looks = style.look([name, *study.plan.strategies])
+    figure, grid = plt.subplots(1, len(rounds), figsize=(4.4 * len(rounds), 3.6), squeeze=False, layout="constrained")
+    for axes, (label, search) in zip(grid.flat, rounds.items(), strict=True):
+        evaluations, regret, _ = study.first(search)
+        scores = {name: regret} | {s: study.regret(s, evaluations[..., None])[..., 0] for s in study.plan.strategies}
+        for number, (of, values) in enumerate(scores.items()):
+            share = statistics.performance_profile(values, thresholds)
+            axes.step(
+                100 * thresholds, share, where="post", color=looks[of][0], linewidth=2.4 if of == name else 1.4,
+                linestyle="-" if of == name else LINES[number % len(LINES)], label=of,
+            )  # fmt: skip
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+        axes.set_xlim(0, 100 * LARGEST)
+        axes.set_ylim(0, 1.02)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+        axes.set_title(f"{label} ({evaluations.mean():,.0f} evaluations)")
+        axes.set_xlabel("regret of at most")
+    grid[0, 0].set_ylabel("of the searches")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=min(4, len(looks)))
+    return style.save(figure, path)

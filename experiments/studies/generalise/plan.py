@@ -1,0 +1,220 @@
+"""What a study of generalisation is asked to do: its tasks, policies and searches, checked and resolved."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from agents import STRATEGIES, get_strategy
+from experiments.common.anytime import Search, digest_of_policy
+from experiments.common.optima import split_of
+from experiments.common.settings import ROOT
+from experiments.studies.generalise.policies import Trained
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.operators.types import Operator
+
+BUDGET = "@"
+"""Before the evaluations that a variant's values were chosen for, in the name of a search."""
+SAMPLED = " best of "
+"""Before the number of episodes, in the name of a policy's search that has one round of so many."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A strategy that constructs by a trained policy."""
+
+    name: str
+    of: str
+    parameters: dict[str, Any]
+    best_of: int | None
+    """Episodes of its second search; None of a strategy without episodes, of which the first round is looked at."""
+    folder: str
+    train: dict[str, Any]
+    annealed: bool
+    """Whether annealing by the model goes on from what the episodes found."""
+    reference: str
+    """The search that it is compared with by groups and costs: its own, or the study's."""
+
+    @property
+    def sampled(self) -> str:
+        """Name of the search that has one round of `best_of` episodes; without episodes, of the only one."""
+        return self.name if self.best_of is None else f"{self.name}{SAMPLED}{self.best_of}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study, resolved."""
+
+    part: str
+    operators: tuple[Operator, ...]
+    left_out: tuple[str, ...]
+    """Operators without an optimum that could be asked for."""
+    hardware: str
+    space: str
+    evaluations: int
+    checkpoints: tuple[int, ...]
+    seconds: tuple[float, ...]
+    seeds: tuple[int, ...]
+    processes: int
+    nodes: int
+    resamples: int
+    figures: bool
+    output: Path
+    policies: tuple[Contender, ...]
+    strategies: dict[str, dict[int, tuple[str, dict[str, Any]]]]
+    """Name -> number of evaluations that its values are for (0 where they are for any) -> registered name, values."""
+    begun: dict[str, int]
+    """Strategy -> number of seeds that it is begun with, where they are fewer than the policies'."""
+    reference: str
+    config: dict[str, Any]
+
+    def labels(self, name: str) -> dict[int, str]:
+        """Names of a strategy's searches by the evaluations that their values are for; equal values are one search."""
+        found: dict[int, str] = {}
+        variants = self.strategies.get(name, {0: (name, {})})
+        for count, chosen in variants.items():
+            first = next(k for k, values in variants.items() if values == chosen)
+            found[count] = f"{name}{BUDGET}{first}" if first else name
+        return found
+
+    def seeds_of(self, strategy: str) -> tuple[int, ...]:
+        """For every policy's seed the search's that is paired with it: itself, or one of the fewer, in turn."""
+        count = self.begun.get(strategy, len(self.seeds))
+        return tuple(self.seeds[i % count] for i in range(len(self.seeds)))
+
+
+def plan_of(config: DictConfig) -> Plan:
+    """Resolve a configuration (conf/generalise.yaml); ValueError names what is wrong with it."""
+    plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    for name in ("evaluations", "processes", "nodes", "resamples"):
+        if not isinstance(plain[name], int) or plain[name] < 1:
+            raise ValueError(f"{name} {plain[name]!r}: expected a number, 1 or more")
+    seeds = plain["seeds"]
+    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        raise ValueError(f"seeds {seeds!r}: expected a list of numbers from 0")
+    policies = tuple(_learned(name, given, plain["reference"]) for name, given in (plain["policies"] or {}).items())
+    given_strategies = {name: dict(given or {}) for name, given in (plain["strategies"] or {}).items()}
+    begun = {
+        name: _begun(name, given.pop("seeds"), seeds) for name, given in given_strategies.items() if "seeds" in given
+    }
+    strategies = {name: _variants(name, given) for name, given in given_strategies.items()}
+    for name in (plain["reference"], *(policy.reference for policy in policies)):
+        if name not in strategies:
+            raise ValueError(f"reference {name!r}: expected one of the strategies, {sorted(strategies)}")
+    if twice := set(strategies) & {policy.name for policy in policies}:
+        raise ValueError(f"names {sorted(twice)} are those of a strategy and of a policy")
+    part, chosen = plain["part"], plain["operators"]
+    ops = tuple(dict.fromkeys(operators.resolve(chosen if chosen is not None else f"split/v1/{part}")))
+    asked, out = split_of([str(op) for op in ops])
+    return Plan(
+        part if chosen is None else "chosen", tuple(op for op in ops if str(op) in asked), tuple(out),
+        modelled(plain["env"]["hardware"]), plain["env"]["space"], plain["evaluations"],
+        _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), _numbers("seconds", plain["seconds"], None),
+        tuple(dict.fromkeys(seeds)), plain["processes"], plain["nodes"], plain["resamples"],
+        bool(plain["figures"]), Path(plain["output"]), policies, strategies, begun, plain["reference"], plain,
+    )  # fmt: skip
+
+
+def modelled(name: str) -> str:
+    """The full name of a hardware whose figures are constants; ValueError for `host`."""
+    found = machines.get(name).name
+    if found == "host":
+        raise ValueError(
+            "env.hardware 'host': its figures are measured and depend on the threads of a process; expected a machine of "
+            f"constants: {', '.join(known for known in machines.names() if known != 'host')}"
+        )
+    return found
+
+
+def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
+    """Positive numbers in order, none above `most`; ValueError where none is left."""
+    if not isinstance(values, list) or not all(isinstance(v, (int, float)) and v > 0 for v in values):
+        raise ValueError(f"{name} {values!r}: expected a list of positive numbers")
+    kept = tuple(sorted({v for v in values if most is None or v <= most}))
+    if not kept:
+        raise ValueError(f"{name} {values!r}: expected at least one of at most {most}")
+    return kept
+
+
+def _begun(name: str, count: Any, seeds: list[int]) -> int:
+    """A strategy's number of seeds; ValueError for one that is none."""
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"strategies.{name}.seeds {count!r}: expected a number, 1 or more")
+    return min(count, len(dict.fromkeys(seeds)))
+
+
+def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
+    """One policy of the configuration; ValueError where an entry is missing or its strategy takes no checkpoint."""
+    if missing := [entry for entry in ("of", "folder") if not (isinstance(given, dict) and given.get(entry))]:
+        raise ValueError(f"policies.{name} {given!r}: expected {' and '.join(missing)} in it")
+    of, fields = given["of"], set()
+    if of in STRATEGIES:
+        fields = {field.name for field in dataclasses.fields(type(get_strategy(of)))}  # type: ignore[arg-type]
+    if "checkpoint" not in fields:
+        raise ValueError(f"policies.{name}.of {of!r}: expected a strategy with a checkpoint, such as 'ppo'")
+    best_of = given.get("best_of")
+    if (best_of is None) is ("episodes" in fields) or (best_of is not None and not (isinstance(best_of, int) and best_of > 0)):
+        raise ValueError(f"policies.{name}.best_of {best_of!r}: expected a number of episodes, null where {of!r} has none")
+    return Contender(
+        name, of, given.get("parameters") or {}, best_of, given["folder"], given.get("train") or {}, "chain_steps" in fields,
+        given.get("reference") or reference,
+    )  # fmt: skip
+
+
+def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str, Any]]]:
+    """Registered name and values of a strategy by the evaluations that they are for."""
+    parameters = dict(given)
+    of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
+    if of not in STRATEGIES:
+        raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(STRATEGIES)}")
+    if tuned is None:
+        return {0: (of, parameters)}
+    path = Path(tuned) if Path(tuned).is_absolute() else ROOT / tuned
+    if not path.exists():
+        raise ValueError(f"strategies.{name}.tuned {tuned!r}: no such file; python -m experiments.tune_evaluations makes it")
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if found["strategy"] != of:
+        raise ValueError(f"strategies.{name}.tuned {tuned!r}: values of {found['strategy']!r}, not of {of!r}")
+    return {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
+
+
+def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:
+    """All searches: strategies, then policies; tasks are those with a certified optimum."""
+    found = []
+    of = (plan.hardware, plan.space)
+    for name, variants in plan.strategies.items():
+        for label, count in {label: count for count, label in plan.labels(name).items()}.items():
+            found += [
+                Search(label, *variants[count], task, *of, seed, plan.evaluations)
+                for task in tasks
+                for seed in dict.fromkeys(plan.seeds_of(name))
+            ]
+    for learned in plan.policies:
+        for trained in policies[learned.name]:
+            for task in tasks:
+                found += searches_of(learned, trained, task, *of, plan.evaluations)
+    return found
+
+
+def searches_of(learned: Contender, trained: Trained, task: str, hardware: str, space: str, evaluations: int) -> list[Search]:
+    """The searches of one policy on one task: until the evaluations are spent, and one round of `best_of` episodes.
+
+    The former with as many episodes at a time as `parameters` says, else `best_of` too.
+    """
+    digest = digest_of_policy(trained.folder)
+    values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}
+    if learned.best_of is None:
+        return [Search(learned.name, learned.of, values, task, hardware, space, trained.seed, evaluations, policy=digest)]
+    where = (task, hardware, space, trained.seed, evaluations)
+    at_once = {"episodes": learned.best_of}
+    return [
+        Search(learned.name, learned.of, at_once | values, *where, policy=digest),
+        Search(learned.sampled, learned.of, values | at_once, *where, once=True, policy=digest),
+    ]

@@ -1,0 +1,111 @@
+"""Policies of a study: those whose folder has none are trained, a subprocess of `experiments.train` each, side by side.
+
+`experiments.train` goes on from its last checkpoint, so a training that was stopped is not lost.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.policies.learned import CARD, POLICY, read_card
+from agents.policies.training_tasks import is_current
+from experiments.common.parent import PARENT
+from experiments.common.pool import ONE_THREAD
+from experiments.common.settings import ROOT
+from experiments.training.trainings import training_of
+from gensor_gym import operators
+
+NEEDED = (POLICY, CARD)
+"""What a folder that holds a policy has."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One policy."""
+
+    folder: Path
+    seed: int
+    seconds: float
+    """Wall time of its training, from its card."""
+    steps: int
+    """Steps of the environment in training."""
+
+
+def folder_of(pattern: str, seed: int, hardware: str) -> Path:
+    """The folder of a training seed: `{seed}` and `{hardware}` in the pattern are filled in.
+
+    ValueError where the pattern has no `{seed}`.
+    """
+    if "{seed}" not in pattern:
+        raise ValueError(f"folder {pattern!r}: expected {{seed}} in it, and {{hardware}} if several are trained for")
+    return Path(pattern.format(seed=seed, hardware=hardware)).resolve()
+
+
+def train_missing(
+    pattern: str, seeds: Sequence[int], hardware: str, space: str, overrides: Mapping[str, Any], processes: int
+) -> list[Trained]:
+    """The policies of all seeds, trained where the folder has none; `overrides` go to `experiments.train`.
+
+    ValueError for one of another fingerprint, or trained otherwise than asked for; RuntimeError where training failed.
+    """
+    folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
+    missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
+    commands = [command_of(folders[seed], seed, hardware, space, overrides) for seed in missing]
+    with ThreadPoolExecutor(max(1, processes)) as pool:
+        list(pool.map(_run, commands))
+    return [_checked(folders[seed], seed, hardware, space, overrides) for seed in seeds]
+
+
+def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> list[str]:
+    """The command that trains one policy, on one thread."""
+    fixed = {"seed": seed, "output": folder, "env.hardware": hardware, "env.space": space, "torch_threads": 1}
+    return [sys.executable, "-m", "experiments.train", *(f"{name}={value}" for name, value in {**overrides, **fixed}.items())]
+
+
+def _run(command: list[str]) -> None:
+    """Train; what it prints goes to train.log beside the policy."""
+    folder = Path(next(word for word in command if word.startswith("output=")).removeprefix("output="))
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), PARENT: str(os.getpid())}
+    with (folder / "train.log").open("a", encoding="utf-8") as log:
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        last = (folder / "train.log").read_text(encoding="utf-8").strip().splitlines()[-1:]
+        raise RuntimeError(f"training of {folder} failed: {' '.join(last)} (more in {folder / 'train.log'})")
+
+
+def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> Trained:
+    """The policy of a folder, if it is what is asked for."""
+    card = read_card(folder)
+    differing = {name: found for name, value in overrides.items() if (found := _setting(card, name)) != value}
+    if differing:
+        asked_for = {name: overrides[name] for name in differing}
+        raise ValueError(f"policy {folder} was trained with {differing}, asked for are {asked_for}; give it another folder")
+    env = card["config"]["env"]
+    found = (env["hardware"], env["space"], card["config"]["seed"])
+    if found != (asked := (hardware, space, seed)):
+        raise ValueError(f"policy {folder}: hardware, space and seed are {found}, asked for are {asked}")
+    if card.get("sees") != (sees := training_of(card["agent"]).sees):
+        raise ValueError(f"policy {folder} sees what version {card.get('sees')} of its agent sees, this is version {sees}")
+    if {operators.part_of(op) for op in operators.resolve(card["operators"])} != {"train"}:
+        raise ValueError(f"policy {folder} was trained on {card['operators']}: expected operators of the train part")
+    if not is_current(card):
+        raise ValueError(f"policy {folder} was trained on tasks of other rules or another model: their fingerprints differ here")
+    return Trained(folder, seed, float(card["training_seconds"]), int(card["training_steps"]))
+
+
+def _setting(card: Mapping[str, Any], name: str) -> Any:
+    """A setting of `experiments.train` as a card has it, None where it has none."""
+    if name == "agent":
+        return card["agent"]
+    found: Any = card["config"]
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found

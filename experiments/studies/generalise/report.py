@@ -1,0 +1,194 @@
+"""A study of generalisation in words: a Markdown page, and its first table at the end of a run."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from experiments.comparison.wording import seconds_text
+from experiments.studies.search.report import interval_text, p_text, table
+
+PARTS = {
+    "test": "The test part of split v1: no operator of it, nor another of its group (class and rounded log2 of every extent), "
+    "was trained, tuned or fitted on. Operators of about the same size across a group's border were (docs/design.md, splits).",
+    "train": "The train part, on which policies learn: no result on unseen operators.",
+    "validation": "The validation part, on which values are chosen: for development, no result on unseen operators.",
+}
+
+
+def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+    """The summary as a page."""
+    tasks, seeds = summary["tasks"], summary["seeds"]
+    lines = [
+        "# Policies on operators they have not seen", "",
+        f"Model of {summary['hardware']}, space {summary['space']}, {len(tasks)} operators, {len(seeds)} training seeds. "
+        + PARTS.get(summary["part"], "Operators chosen by hand.")
+        + f" Predicted: latencies of the model; nothing was timed but the searches. Fingerprint {summary['fingerprint']}. "
+        f"{summary['date']}.", "",
+        "Regret is log(T / T*), T* being the certified optimum of the operator's space. Evaluations are those of the model: "
+        "of every program that a search, or a policy's environment, looks at. Interquartile means (IQM) over operators and "
+        "seeds; in brackets 95 % intervals of a bootstrap over operators and training seeds, a seed being the same policy on "
+        "all operators. "
+        f"Seed i of a search is paired with policy i{_fewer(summary)}. Before its first program a search has the unscheduled "
+        "one.", "",
+        *_curves(summary),
+    ]  # fmt: skip
+    for name, policy in summary["policies"].items():
+        lines += _policy(summary, name, policy)
+    lines += _tasks(summary)
+    for name in figures:
+        lines += ["", f"![{name}]({name})"]
+    return "\n".join(lines) + "\n"
+
+
+def _fewer(summary: dict[str, Any]) -> str:
+    """Which searches were begun with fewer seeds."""
+    fewer = {name: count for name, count in summary["begun"].items() if count < len(summary["seeds"])}
+    told = ", ".join(f"{name} {count}" for name, count in fewer.items())
+    return f"; some were begun with fewer seeds ({told}), each paired with several policies in turn" if fewer else ""
+
+
+def show(console: Console, summary: dict[str, Any]) -> None:
+    """The table of regrets by evaluations, without intervals; of policies the rounds."""
+    found = Table(title="IQM regret after so many evaluations", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for position, name in enumerate(("strategy", *map(str, summary["checkpoints"]))):
+        found.add_column(name, justify="left" if position == 0 else "right")
+    for name, line in _ordered(summary):
+        found.add_row(name, *(f"{100 * value['mean']:.1f} %" for value in line["regret"]))
+    console.print(found)
+    for name, policy in summary["policies"].items():
+        for label, one in policy["rounds"].items():
+            beside = one["beside"][policy["reference"]]
+            console.print(
+                f"{name}, {label}: {one['evaluations']:.0f} evaluations, IQM regret {100 * one['iqm']['mean']:.1f} %, mean "
+                f"{100 * one['mean']['mean']:.1f} %; {policy['reference']} then {100 * beside['iqm']['mean']:.1f} %, difference "
+                f"{interval_text(beside['over'], 1, sign=True)}", highlight=False, soft_wrap=True,
+            )  # fmt: skip
+
+
+def _ordered(summary: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Strategies, best after the last checkpoint first."""
+    return sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
+
+
+def _curves(summary: dict[str, Any]) -> list[str]:
+    """Regrets after evaluations and seconds."""
+    tasks = summary["tasks"]
+    visited = statistics.median(task["visited"] for task in tasks)
+    certified = statistics.median(task["certified_s"] for task in tasks)
+    by_count = [(name, *(interval_text(v, 1) for v in line["regret"])) for name, line in _ordered(summary)]
+    by_time = [(name, *(interval_text(v, 1) for v in line["within"])) for name, line in _ordered(summary)]
+    return [
+        "## Regret after so many evaluations", "",
+        *table(("strategy", *(f"{count:,}" for count in summary["checkpoints"])), by_count), "",
+        f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
+        "## Regret after so much wall time", "",
+        f"One thread a search, {summary['processes']} at a time. Loading and compiling are left out, training as well (see "
+        f"below). **Searches end at {summary['evaluations']:,} evaluations** and keep their last program from then on; what "
+        "their values were chosen for is numbers of evaluations, not seconds. So a search that is done sooner stands here with "
+        "more regret than it would have had it gone on: no lead over it follows from this table. A study with another end shows "
+        "how much.", "",
+        *table(("strategy", *map(seconds_text, summary["seconds"])), by_time), "",
+    ]  # fmt: skip
+
+
+def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[str]:
+    """Everything about one policy."""
+    lines = [
+        f"## {name}", "",
+        f"Training: {statistics.mean(policy['training_s']):.0f} s on one thread for each of {len(policy['training_s'])} seeds "
+        f"(the longest {max(policy['training_s']):.0f} s), {statistics.mean(policy['training_steps']):,.0f} steps.", "",
+        *table(("round", "evaluations", "wall", "IQM regret", "mean regret", "within 5 %", "optimal"), [
+            (
+                label, f"{one['evaluations']:,.0f}", seconds_text(one["seconds"]), interval_text(one["iqm"], 1),
+                interval_text(one["mean"], 1), f"{one['near']:.0%}", f"{one['optimal']:.0%}",
+            )
+            for label, one in policy["rounds"].items()
+        ]), "",
+    ]  # fmt: skip
+    lines += [
+        f"Cut at {summary['evaluations']:,} evaluations, of the round \"{label}\": {one['cut']}.\n"
+        for label, one in policy["rounds"].items() if one["cut"]
+    ]  # fmt: skip
+    for label, one in policy["rounds"].items():
+        lines += _beside(label, one)
+    *_, last = policy["rounds"].items()
+    return lines + _groups(policy["reference"], *last) + _break_even(policy["break_even"])
+
+
+def _beside(label: str, one: dict[str, Any]) -> list[str]:
+    """All strategies at the policy's own evaluations."""
+    rows = [
+        (
+            name, interval_text(other["iqm"], 1), interval_text(other["iqm_over"], 1, sign=True), f"{100 * other['mean']:.1f} %",
+            interval_text(other["over"], 1, sign=True), p_text(other["over"]["p_holm"]), f"{other['over']['improves']:.0%}",
+        )
+        for name, other in one["beside"].items()
+    ]  # fmt: skip
+    least = next(iter(one["beside"].values()))["over"]["p_least"]
+    return [
+        f"### {label.capitalize()}, beside searches stopped at the same evaluations", "",
+        "On every operator and with every seed the search is stopped at exactly the evaluations that the policy took there. "
+        "Differences: IQM, and mean, of the policy less that of the search, paired (negative: the policy is better); p of a "
+        f"sign-flip test on the operators' means, adjusted by Holm over the strategies (not below {p_text(least)} with so many); "
+        "chance that the policy is ahead on an operator.", "",
+        *table(("search", "IQM regret", "policy less search", "mean regret", "policy less search", "p", "ahead"), rows), "",
+    ]  # fmt: skip
+
+
+def _groups(reference: str, label: str, one: dict[str, Any]) -> list[str]:
+    """By class and size."""
+    rows = [
+        (
+            group["group"], str(group["tasks"]), f"{100 * group['ours']:.1f} %", f"{100 * group['theirs']:.1f} %",
+            interval_text(group["over"], 1, sign=True), f"{group['near']:.0%}",
+        )
+        for group in one["groups"]
+    ]  # fmt: skip
+    head = ("group", "operators", "policy", reference, "difference", "within 5 %")
+    return [
+        f"### {label.capitalize()}, by operator class and size", "",
+        "Mean regrets at the same evaluations. Thirds are by points of the loops.", "", *table(head, rows), "",
+    ]  # fmt: skip
+
+
+def _break_even(found: dict[str, Any]) -> list[str]:
+    """What training costs beside a search; the numbers of operators are lower bounds, or nothing."""
+    rows = []
+    for unit in ("evaluations", "seconds"):
+        one = found[unit]
+        text = seconds_text if unit == "seconds" else lambda value: f"{value:,.0f}"
+        theirs = "never in this study" if one["theirs"] is None else text(one["theirs"])
+        never = "not known" if one["theirs"] is None else "never"
+        even = never if one["operators"] is None else f"at least {one['operators']:,.0f}"
+        rows.append((unit, text(one["ours"]), theirs, text(one["training"]), even))
+    return [
+        "### What training costs", "",
+        f"What an operator costs until the regret is at most {100 * found['regret']:.1f} %, the policy's IQM, and the operators "
+        f"below which a policy, its training included, has cost more than {found['reference']}: lower bounds, which do not say "
+        "that training ever pays. Training's evaluations are taken to be steps of the environment: programs that a policy looks "
+        "ahead to, validation, and the proofs of optima that it is shown are not among them, nor is the time of those proofs. "
+        f"And {found['reference']} as it runs here, with its end and its values, need not be the fastest search there is; beside "
+        "a faster one the numbers are larger, or training never pays.", "",
+        *table(("currency", "policy", found["reference"], "training", "operators before it can have paid"), rows), "",
+    ]  # fmt: skip
+
+
+def _tasks(summary: dict[str, Any]) -> list[str]:
+    """Operators, and those left out."""
+    rows = [
+        (f"`{task['operator']}`", task["part"], f"{task['optimum_s'] * 1e6:.3f}", f"{100 * task['unscheduled']:.0f} %")
+        for task in summary["tasks"]
+    ]
+    lines = ["## Operators", "", *table(("operator", "part", "optimum, us", "regret of the unscheduled program"), rows), ""]
+    if summary["left_out"]:
+        lines += [
+            f"Left out: {len(summary['left_out'])} elementwise maps, whose optima are not certified: "
+            + ", ".join(f"`{text}`" for text in summary["left_out"]) + ".", ""
+        ]  # fmt: skip
+    lines += [f"Left out: `{text}`: {why}\n" for text, why in summary["unknown"].items()]
+    return lines

@@ -1,0 +1,1 @@
+"""`experiments.study`: many strategies on recorded tasks."""

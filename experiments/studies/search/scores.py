@@ -1,0 +1,217 @@
+"""What a study found, as arrays over tasks, seeds and trials, and as plain values with their intervals."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiments.common import paired, statistics
+from experiments.common.jobs import DONE, Outcome
+from experiments.common.results import Results
+from experiments.common.settings import Job, Settings
+from experiments.studies.search.truth import BestKnown, Truth
+from experiments.tables.table import Stamp
+from gensor_gym import operators
+from gensor_gym.fingerprint import common
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.operators.types import Operator
+
+SIGNIFICANT = 0.05
+Truths = list[Truth] | list[BestKnown]
+"""What every task's kernels are compared with."""
+DIRECTIONS = ("worse", "better", "same")
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One strategy: float64 [tasks, seeds, trials], a search that ended early keeping its last value."""
+
+    regret: np.ndarray
+    """log(T / T*) of the best so far, zero for what is tied with the best of the task."""
+    seconds: np.ndarray
+    """Recorded time of the best so far; infinite before there is one."""
+    elapsed: np.ndarray
+    """Seconds of search and recorded measurement."""
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A study. `broken` says of a strategy left out why."""
+
+    facts: dict[str, str]
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    regrets: tuple[np.ndarray, ...]
+    """Of every kernel of a task; where its space is not recorded whole, of every kernel that a search tried."""
+    curves: dict[str, Curves]
+    chance: np.ndarray
+    """Expected regret of drawing kernels uniformly without replacement, float64 [tasks, trials]; nan where not known."""
+    broken: dict[str, str]
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Those of which every search was done."""
+        return tuple(self.curves)
+
+    def values(self, checkpoints: tuple[int, ...], reference: str) -> Iterator[dict[str, Any]]:
+        """A line for each search: regrets at the checkpoints, and log(T / T of the reference) with the same seed."""
+        at = [k - 1 for k in checkpoints]
+        for name, curves in self.curves.items():
+            other = self.curves.get(reference)
+            for i, task in enumerate(self.tasks):
+                for j, seed in enumerate(self.seeds):
+                    with np.errstate(invalid="ignore"):
+                        ratio = np.log(curves.seconds[i, j, at] / other.seconds[i, j, at]) if other else np.full(len(at), np.nan)
+                    yield {
+                        "strategy": name, "operator": task, "seed": seed, "trials": list(checkpoints),
+                        "regret": curves.regret[i, j, at].tolist(),
+                        "log_ratio": [float(r) if math.isfinite(r) else None for r in ratio],
+                        "chance": [float(c) if math.isfinite(c) else None for c in self.chance[i, at]],
+                    }  # fmt: skip
+
+
+def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results) -> Scores:
+    """Arrays from the trials of all jobs. ValueError where a task's table is not complete, or strategies' spaces differ."""
+    first = settings.jobs[0]
+    length = first.budget.trials or 1
+    tasks = tuple(dict.fromkeys(job.operator for job in settings.jobs))
+    seeds = tuple(dict.fromkeys(job.seed for job in settings.jobs))
+    done = [job for job in settings.jobs if outcomes[job.key].status == DONE]
+    spaces = list(dict.fromkeys(outcomes[job.key].space for job in done))
+    truths = _truths(settings, tasks, spaces, done, results)
+    jobs: dict[str, list[Job]] = {}
+    for job in sorted(settings.jobs, key=lambda job: (tasks.index(job.operator), seeds.index(job.seed))):
+        jobs.setdefault(job.strategy, []).append(job)
+    names = list(dict.fromkeys(job.strategy for job in settings.jobs))
+    broken = {
+        name: next(outcomes[job.key].error for job in jobs[name] if outcomes[job.key].status != DONE)
+        for name in names if any(outcomes[job.key].status != DONE for job in jobs[name])
+    }  # fmt: skip
+    curves = {name: _curves(jobs[name], truths, len(seeds), length, outcomes, results) for name in names if name not in broken}
+    facts = {"hardware": first.hardware.name, "device": first.device, "space": ", ".join(spaces), "trials": str(length)}
+    facts |= {"stamp": stamp_of(settings.backend), "fingerprint": common(job.fingerprint for job in settings.jobs)}
+    chance = np.stack([truth.chance(length) for truth in truths]) if truths else np.empty((0, length))
+    return Scores(facts, tuple(map(str, tasks)), seeds, tuple(t.regrets for t in truths), curves, chance, broken)
+
+
+def stamp_of(backend: Backend) -> Stamp:
+    """Of what a backend answers, beside a paper's device."""
+    return Stamp.REPLICATED if isinstance(backend, RecordedBackend) else Stamp.PREDICTED
+
+
+def _truths(
+    settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results
+) -> Truths:
+    """Of every task; nothing where no search was done."""
+    if not done:
+        return []
+    if not isinstance(settings.backend, RecordedBackend):
+        return [BestKnown(row for job in done if job.operator == op for row in results.rows(job)) for op in tasks]
+    if len(spaces) > 1:
+        raise ValueError(f"the strategies search spaces {sorted(spaces)}: set `space` to one for all of them")
+    return [Truth(op, settings.jobs[0].hardware, spaces[0], settings.backend) for op in tasks]
+
+
+def _curves(
+    jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results
+) -> Curves:
+    """Curves of one strategy, whose jobs come by task, then by seed."""
+    regret, seconds, elapsed = [], [], []
+    for i, job in enumerate(jobs):
+        rows = results.rows(job)
+        regret.append(truths[i // seeds].curve([row["schedule"] for row in rows], length))
+        times = [row["seconds"] if row["seconds"] is not None else math.inf for row in rows]
+        seconds.append(statistics.best_so_far(times or [math.inf], length))
+        spent = [row["elapsed_s"] for row in rows][:length] or [0.0]
+        elapsed.append(np.array(spent + [spent[-1]] * (length - len(spent))))
+    shape = (len(truths), seeds, length)
+    ends = tuple(outcomes[job.key] for job in jobs)
+    return Curves(np.reshape(regret, shape), np.reshape(seconds, shape), np.reshape(elapsed, shape), ends)
+
+
+def summarise(
+    scores: Scores, checkpoints: tuple[int, ...], reference: str, resamples: int, hypotheses: dict[str, dict[str, str]]
+) -> dict[str, Any]:
+    """Plain values; see `experiments.studies.search.report` for how they are to be read."""
+    at = [k - 1 for k in checkpoints]
+    regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
+    chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)
+    lines = {name: _line(regrets[name], resamples) | _costs(scores.curves[name]) for name in regrets}
+    known = bool(np.isfinite(chance).all())
+    others = dict.fromkeys([reference, *(said.get("beside", reference) for said in hypotheses.values())])
+    against = ({"chance": chance} if known else {}) | {name: regrets[name] for name in others if name in regrets}
+    for name, other in against.items():
+        found = paired.against({label: regret for label, regret in regrets.items() if label != name}, other, resamples)
+        for label, differences in found.items():
+            lines[label].setdefault("over", {})[name] = differences
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **scores.facts,
+        "reference": reference,
+        "checkpoints": list(checkpoints),
+        "seeds": list(scores.seeds),
+        "tasks": [
+            {"operator": task, "kernels": len(regrets), "part": operators.part_of(operators.parse(task))}
+            for task, regrets in zip(scores.tasks, scores.regrets, strict=True)
+        ],
+        "chance": [statistics.interquartile_best(scores.regrets, k) for k in checkpoints] if known else None,
+        "strategies": lines,
+        "broken": scores.broken,
+        "hypotheses": {
+            name: {**said, "found": _verdicts(lines[name], said.get("beside", reference), said["direction"])}
+            for name, said in hypotheses.items() if name in lines and said.get("beside", reference) in lines[name].get("over", {})
+        },
+    }  # fmt: skip
+
+
+def _line(regret: np.ndarray, resamples: int) -> dict[str, Any]:
+    """Interquartile mean of regrets [tasks, seeds, checkpoints] at every checkpoint, with its interval."""
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return statistics.interquartile_mean(values, axis=(0, 1))
+
+    low, high = statistics.bootstrap(mean, regret, resamples=resamples)
+    values = zip(mean(regret).tolist(), low.tolist(), high.tolist(), strict=True)
+    return {"regret": [dict(zip(("mean", "low", "high"), value, strict=True)) for value in values]}
+
+
+def _costs(curves: Curves) -> dict[str, Any]:
+    """Means over the searches of what they spent."""
+    ends = curves.outcomes
+    trials = float(np.mean([end.trials for end in ends]))
+    overhead = float(np.mean([end.construction_s for end in ends]))
+    return {
+        "trials": trials,
+        "evaluations": float(np.mean([end.evaluations for end in ends])),
+        "overhead_s": overhead,
+        "overhead_a_trial_s": overhead / max(1.0, trials),
+        "elapsed_s": float(np.mean([end.elapsed_s for end in ends])),
+        "training_s": next((end.training_s for end in ends if end.training_s is not None), None),
+    }
+
+
+def _verdicts(line: dict[str, Any], reference: str, direction: str) -> list[str]:
+    """At every checkpoint: `as expected`, `the opposite`, `not told apart`, or `too few tasks` for any p to be significant.
+
+    Where `same` was expected, `worse` or `better` if it was told apart. ValueError for an unknown direction.
+    """
+    if direction not in DIRECTIONS:
+        raise ValueError(f"hypothesis {direction!r}: expected one of {', '.join(DIRECTIONS)}")
+    found = []
+    for value in line["over"][reference]:
+        apart = value["p_holm"] <= SIGNIFICANT
+        seen = "same" if not apart else "worse" if value["mean"] > 0 else "better"
+        if value["p_least"] > SIGNIFICANT:
+            found.append("too few tasks")
+        elif seen == "same":
+            found.append("not told apart")
+        else:
+            found.append("as expected" if seen == direction else "the opposite" if direction != "same" else seen)
+    return found

@@ -1,0 +1,98 @@
+"""What is known of a task: of a recorded one the regret of every kernel, of another one the best that any search found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from experiments.common.statistics import best_so_far, expected_best
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.operators.types import Operator
+
+
+class Truth:
+    """Regrets of one operator in one space. A kernel is a digest: several schedules may have the same.
+
+    A search without any kernel that ran well has the regret of the slowest one.
+    """
+
+    def __init__(self, operator: Operator, hardware: Hardware, space: str, backend: RecordedBackend) -> None:
+        """Read the table. ValueError where a schedule of the space is not in it."""
+        self._graph, self._backend = ConstructionGraph(operator, hardware, space), backend
+        self._of: dict[str, float] = {}
+        self._known: dict[str, str] = {}
+        schedules = []
+        for schedule in (Schedule(row) for batch in self._graph.enumerate() for row in batch):
+            if backend.measure(operator, [schedule], hardware)[0].status is Status.NOT_RECORDED:
+                raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
+            schedules.append(schedule)
+        for schedule in schedules:
+            regret = backend.regret(self._graph, schedule)
+            if regret is None:
+                raise ValueError(f"nothing in the table of {operator} ran well")
+            digest = self._digest(schedule)
+            self._of[digest] = min(regret, self._of.get(digest, math.inf))
+        self.worst = max(regret for regret in self._of.values() if math.isfinite(regret))
+        self.regrets = np.minimum(list(self._of.values()), self.worst)
+
+    @property
+    def kernels(self) -> int:
+        """Different kernels."""
+        return len(self._of)
+
+    @cached_property
+    def random(self) -> np.ndarray:
+        """Expected regret after k kernels drawn uniformly without replacement, for k = 1 .. kernels."""
+        return expected_best(self.regrets)
+
+    def chance(self, length: int) -> np.ndarray:
+        """`random` for k = 1 .. length; all kernels drawn, nothing changes any more."""
+        return best_so_far(self.random, length)
+
+    def curve(self, schedules: list[str], length: int) -> np.ndarray:
+        """Regret of the best after k trials, for k = 1 .. length, of a search that tried these schedules (their texts)."""
+        regrets = [min(self._of[self._key(text)], self.worst) for text in schedules]
+        return best_so_far(regrets or [self.worst], length)
+
+    def _key(self, text: str) -> str:
+        """Digest of a schedule's text."""
+        if text not in self._known:
+            self._known[text] = self._digest(Schedule.parse(text))
+        return self._known[text]
+
+    def _digest(self, schedule: Schedule) -> str:
+        """Digest of a schedule's kernel."""
+        return self._backend.digest(self._graph.operator, schedule, self._graph.hardware)
+
+
+class BestKnown:
+    """A task whose space nobody has measured whole: regrets are against the fastest kernel of all searches of the study.
+
+    It stands where `Truth` does. What uniform draws expect is not known: that is nan.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """From the trials of all searches, rows of results. ValueError where none of them ran well."""
+        known = {row["schedule"]: row["seconds"] for row in rows if row["seconds"] is not None}
+        if not known:
+            raise ValueError("no trial of any search ran well: there is no best to compare with")
+        best = min(known.values())
+        self._of = {schedule: math.log(seconds / best) for schedule, seconds in known.items()}
+        self.worst = max(self._of.values())
+        self.regrets = np.array(list(self._of.values()))
+
+    def chance(self, length: int) -> np.ndarray:
+        """Nothing is known of uniform draws."""
+        return np.full(length, math.nan)
+
+    def curve(self, schedules: list[str], length: int) -> np.ndarray:
+        """See `Truth.curve`; what failed has the regret of the slowest kernel that ran."""
+        return best_so_far([self._of.get(text, self.worst) for text in schedules] or [self.worst], length)

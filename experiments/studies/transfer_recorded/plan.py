@@ -1,0 +1,174 @@
+"""What a study of transfer between recorded GPUs is asked to do: its tasks, lessons and searches, checked and resolved."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from agents.recorded.tune import STRATEGIES_OF_SPACES, get_strategy_of_spaces
+from experiments.studies.transfer_recorded.searches import RecordedSearch
+from experiments.training.lessons import Lesson, check_alike
+from gensor_gym.spaces import load_space
+
+OTHERS = "all others"
+"""In place of a device: all of the kernel but the one that is tested."""
+MEMORISED, ANOTHER = "memorisation reference", "policy trained on another"
+"""The former is a policy that learned on the very recording it is tested on: train on test, no result on something unseen."""
+POLICY_OF, BEST_OF = "policy trained on ", "best first of "
+FROM_BEST = "policy trained on all others, from their best"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kernel on the device that is tested."""
+
+    kernel: str
+    device: str
+
+
+@dataclass(frozen=True)
+class RecordedPlan:
+    """A study, resolved."""
+
+    pattern: str
+    kernels: dict[str, tuple[str, ...]]
+    """Devices by kernel."""
+    timing: str
+    trials: int
+    checkpoints: tuple[int, ...]
+    shown: int
+    seeds: tuple[int, ...]
+    repeats: int
+    agent: dict[str, Any]
+    env: dict[str, Any]
+    steps: int
+    num_envs: int
+    strategies: dict[str, dict[str, Any]]
+    reference: str
+    processes: int
+    resamples: int
+    figures: bool
+    output: Path
+    policies: Path
+    config: dict[str, Any]
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All that are tested."""
+        return [Task(kernel, device) for kernel, devices in self.kernels.items() for device in devices]
+
+    def file(self, kernel: str, device: str) -> str:
+        """Where a recording lies."""
+        return self.pattern.format(kernel=kernel, device=device)
+
+    def elsewhere(self, task: Task) -> list[str]:
+        """All other devices of the kernel."""
+        return [device for device in self.kernels[task.kernel] if device != task.device]
+
+    def others(self, task: Task) -> list[str]:
+        """Files of the kernel on these."""
+        return [self.file(task.kernel, device) for device in self.elsewhere(task)]
+
+    def lessons(self) -> list[tuple[Lesson, Path]]:
+        """What policies learn, each with its folder: for every device from it alone, and from all others."""
+        found = []
+        for task in self.tasks:
+            own = self.file(task.kernel, task.device)
+            for name, files in ((task.device, [own]), (f"not_{task.device}", self.others(task))):
+                for seed in self.seeds:
+                    lesson = Lesson(tuple(files), self.agent, self.env, self.timing, self.steps, self.num_envs, seed)
+                    found.append((lesson, self.folder(task.kernel, name, seed)))
+        return found
+
+    def folder(self, kernel: str, name: str, seed: int) -> Path:
+        """Where a policy lies."""
+        return self.policies / kernel / f"{name}_{seed}"
+
+    def searches(self) -> list[RecordedSearch]:
+        """Every search of every task."""
+        return [search for task in self.tasks for search in self._of(task)]
+
+    def _of(self, task: Task) -> Iterator[RecordedSearch]:
+        """Searches of a task. What does not depend on chance is begun once."""
+        plain = RecordedSearch(
+            task.kernel, task.device, "", self.file(task.kernel, task.device), "", {}, 0, self.repeats, self.trials, self.timing
+        )
+        devices = self.kernels[task.kernel]
+        for seed in self.seeds:
+            one = dataclasses.replace(plain, seed=seed)
+            for device in (*devices, f"not_{task.device}"):
+                name = POLICY_OF + (device if device in devices else OTHERS)
+                given: dict[str, Any] = {"checkpoint": str(self.folder(task.kernel, device, seed)), "starts": "random"}
+                yield dataclasses.replace(one, name=name, of="policy", parameters=given)
+            yield dataclasses.replace(one, name=FROM_BEST, of="policy", parameters={**given, "starts": "best"})
+            for name, values in self.strategies.items():
+                yield dataclasses.replace(one, name=name, of=name, parameters=values)
+        for device in (*self.elsewhere(task), OTHERS):
+            files = self.others(task) if device == OTHERS else [self.file(task.kernel, device)]
+            given = {"spaces": files}
+            yield dataclasses.replace(plain, name=BEST_OF + device, of="elsewhere", parameters=given, repeats=1)
+
+
+def plan_of(config: DictConfig) -> RecordedPlan:
+    """Resolve a configuration (conf/transfer_recorded.yaml); ValueError names what is wrong with it."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    for name in ("trials", "repeats", "processes", "resamples"):
+        if type(plain[name]) is not int or plain[name] < 1:
+            raise ValueError(f"{name} {plain[name]!r}: expected a whole number, 1 or more")
+    for name in ("seeds", "checkpoints"):
+        values, least = plain[name], int(name == "checkpoints")
+        if not isinstance(values, list) or not values or not all(type(v) is int and v >= least for v in values):
+            raise ValueError(f"{name} {values!r}: expected a list of whole numbers, {least} or more")
+    if plain["shown"] not in plain["checkpoints"] or max(plain["checkpoints"]) > plain["trials"]:
+        found = f"shown {plain['shown']!r}, checkpoints {plain['checkpoints']}, trials {plain['trials']}"
+        raise ValueError(f"{found}: expected one of the checkpoints, none of which is above the trials")
+    plan = RecordedPlan(
+        _pattern(plain["spaces"]), _kernels(plain["kernels"]), plain["timing"], plain["trials"],
+        tuple(sorted(set(plain["checkpoints"]))), plain["shown"], tuple(dict.fromkeys(plain["seeds"])), plain["repeats"],
+        plain["agent"], plain["env"] or {}, plain["steps"], plain["num_envs"], _strategies(plain), plain["reference"],
+        plain["processes"], plain["resamples"], bool(plain["figures"]), Path(plain["output"]), Path(plain["policies"]), plain,
+    )  # fmt: skip
+    plan.lessons()  # names settings that nothing could be learned with
+    for kernel, devices in plan.kernels.items():
+        check_alike([load_space(plan.file(kernel, device)) for device in devices])
+    return plan
+
+
+def _pattern(value: Any) -> str:
+    """Where files lie, with a place for kernel and device."""
+    if not isinstance(value, str) or "{kernel}" not in value or "{device}" not in value:
+        raise ValueError(f"spaces {value!r}: expected a path with {{kernel}} and {{device}} in it")
+    try:
+        value.format(kernel="", device="")
+    except (KeyError, IndexError, ValueError) as error:
+        raise ValueError(f"spaces {value!r}: expected nothing in braces but {{kernel}} and {{device}}") from error
+    return value
+
+
+def _kernels(value: Any) -> dict[str, tuple[str, ...]]:
+    """Devices by kernel, two or more of each."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"kernels {value!r}: expected lists of devices by the name of a kernel")
+    for kernel, devices in value.items():
+        if not isinstance(devices, list) or len(set(devices)) < 2:
+            raise ValueError(f"kernels.{kernel} {devices!r}: expected a list of two devices or more")
+    return {kernel: tuple(dict.fromkeys(devices)) for kernel, devices in value.items()}
+
+
+def _strategies(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Hyperparameters by strategy."""
+    given = plain["strategies"]
+    if not isinstance(given, dict) or not all(isinstance(values, dict | None) for values in given.values()):
+        raise ValueError(f"strategies {given!r}: expected hyperparameters by the name of a strategy")
+    found = {name: dict(values or {}) for name, values in given.items()}
+    for name, values in found.items():
+        get_strategy_of_spaces(name, **values)
+    if plain["reference"] not in found:
+        raise ValueError(f"reference {plain['reference']!r}: expected one of the strategies, {sorted(found)} "
+                         f"(of {sorted(STRATEGIES_OF_SPACES)})")  # fmt: skip
+    return found

@@ -1,0 +1,1 @@
+"""What Gensor's tables share: published numbers, searches, speeds, figures."""

@@ -1,0 +1,141 @@
+"""Figures of Gensor's tables: ours beside the published, on axes of the same scale."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from experiments.common import style
+from experiments.tables.gensor.speeds import Speeds
+
+Curve = tuple[np.ndarray, np.ndarray]
+"""x and y."""
+LIBRARY = "vendor's library"
+MARKS = 10
+"""On a line of many points."""
+
+
+def draw_operators(
+    speeds: Speeds, reference: str, paper: Mapping[str, tuple[float, float, float]], figure: str, path: Path
+) -> str:
+    """Speed over Ansor, operator by operator: ours above, the paper's figure below; returns the file's name."""
+    names = [name for name in speeds.logs if name != reference]
+    ours = {name: np.exp(np.nanmean(speeds.logs[name], axis=1)) for name in names}
+    theirs = {
+        label: np.array([row[i] for row in paper.values()]) for i, label in enumerate((LIBRARY, "Roller", "Gensor"))
+    }
+    looks = _looks(names)
+    with plt.rc_context(style.RC):
+        canvas, (above, below) = plt.subplots(2, 1, figsize=(9.2, 6.4), layout="constrained")
+        labels = [_short(str(op)) for op in speeds.operators]
+        _dots(above, labels, ours, looks)
+        above.set_title(f"ours: {'timed' if speeds.live else 'predicted by the model'}, over {reference}")
+        _dots(below, list(paper), theirs, {LIBRARY: looks["torch"], "Roller": looks["roller"], "Gensor": looks["markov"]})
+        below.set_title(f"published, {figure}: other operators, over Ansor")
+        low = min(axes.get_ylim()[0] for axes in (above, below))
+        high = max(axes.get_ylim()[1] for axes in (above, below))
+        for axes in (above, below):
+            axes.set_ylim(low, high)
+            _ratio_ticks(axes)
+        return style.save(canvas, path)
+
+
+def draw_curves(
+    panels: Sequence[tuple[str, Mapping[str, Curve]]], labels: tuple[str, str], path: Path, kinds: tuple[str, str]
+) -> str:
+    """Lines of one panel beside the other; what each axis counts is one of "sizes", "calls", "seconds", "share"."""
+    with plt.rc_context(style.RC):
+        canvas, grid = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.2), squeeze=False, layout="constrained")
+        looks = _looks([name for _, curves in panels for name in curves])
+        for axes, (title, curves) in zip(grid[0], panels, strict=True):
+            for name, (x, y) in curves.items():
+                colour, marker = looks[name]
+                dashed = "-" if name[0].islower() else "--"
+                drawn = "steps-post" if kinds[1] == "share" else "default"
+                axes.plot(
+                    x, y, dashed, color=colour, marker=marker, markevery=max(1, len(x) // MARKS), markersize=4, linewidth=1.5,
+                    label=name, drawstyle=drawn,
+                )  # fmt: skip
+            for axis, kind in zip("xy", kinds, strict=True):
+                _scale(axes, axis, kind)
+            axes.set_title(title)
+            axes.set_xlabel(labels[0])
+            axes.legend(fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+        grid[0][0].set_ylabel(labels[1])
+        return style.save(canvas, path)
+
+
+def _scale(axes: Axes, axis: str, kind: str) -> None:
+    """An axis for what it counts: logarithmic but for shares."""
+    within = getattr(axes, f"{axis}axis")
+    if kind == "seconds":
+        style.time_axis(axes, axis)
+    elif kind == "share":
+        getattr(axes, f"set_{axis}lim")(0.0, 1.05)
+    else:
+        getattr(axes, f"set_{axis}scale")("log", base=2 if kind == "sizes" else 10)
+        within.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value < 1e6 else f"{value:.0e}"))
+        within.set_minor_formatter(NullFormatter())
+
+
+def _dots(
+    axes: Axes, labels: Sequence[str], values: Mapping[str, np.ndarray], looks: Mapping[str, tuple[str, str]]
+) -> None:
+    """A column of marks for every operator."""
+    width = 0.6 / max(1, len(values))
+    for place, (name, rates) in enumerate(values.items()):
+        colour, marker = looks[name]
+        x = np.arange(len(labels)) + (place - (len(values) - 1) / 2) * width
+        axes.plot(x, rates, marker, color=colour, markersize=5, markeredgecolor="white", markeredgewidth=0.4, label=name)
+    axes.axhline(1.0, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.0)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(labels)), labels, fontsize=6.5, rotation=30, ha="right")
+    axes.grid(visible=False, axis="x")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7.5)
+
+
+def _ratio_ticks(axes: Axes) -> None:
+    """Ticks of ratios."""
+    low, high = axes.get_ylim()
+    shown = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if low <= t <= high]
+    axes.set_yticks(shown)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="y", which="minor", length=0)
+
+
+PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "autotvm", "PyTorch": "torch"}
+"""Name in the paper -> whose colour it has."""
+
+
+def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and mark of every name; a strategy of the paper has those of its counterpart here.
+
+    What follows a strategy's name (its trials) does not change the colour; a second line of it has the next mark that no other
+    line of its colour has.
+    """
+    plain = {name: PAPER.get(name, re.split(r"[ ,:]", name)[0]) for name in names if name != LIBRARY}
+    looks = style.look(list(dict.fromkeys((*plain.values(), "roller", "markov", "torch"))))
+    found, begun = dict(looks), set[str]()
+    for name, of in plain.items():
+        colour, marker = looks[of]
+        if name in PAPER or of not in begun:
+            found[name] = looks[of]
+            begun.add(of)
+            continue
+        marks = style.MARKERS[style.MARKERS.index(marker) :] + style.MARKERS
+        found[name] = (colour, next((mark for mark in marks if (colour, mark) not in found.values()), marker))
+    return {**found, **{name: looks[mine] for name, mine in PAPER.items() if mine in looks}}
+
+
+def _short(text: str) -> str:
+    """An operator's text for a tick: its class and extents."""
+    name, _, rest = style.plain(text).partition("(")
+    numbers = [part.split("=")[1] for part in rest.rstrip(")").split(", ") if "=" in part and '"' not in part]
+    return f"{name.replace('avg_pool2d', 'pool').replace('2d', '')} {'x'.join(numbers[:5])}"

@@ -1,0 +1,149 @@
+"""Searches for tables of papers: jobs on one hardware, by its model or by timing, that go on where they were stopped.
+
+Outcomes, trials and timings stay in the folder of the table: a command that was stopped, given again, repeats nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from experiments.common.jobs import DONE, Jobs, Outcome
+from experiments.common.pool import attempts
+from experiments.common.settings import Job
+from experiments.comparison.retime import Comparison, Retimer
+from experiments.comparison.wording import seconds_text
+from experiments.tables.table import Stamp
+from gensor_gym import hardware as machines
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.session import Budget
+from gensor_gym.operators.types import Operator
+
+MODEL, LIVE = "model", "live"
+TIERS = (MODEL, LIVE)
+"""By the analytic model of the paper's hardware; by timing on the hardware at hand."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A strategy in a table: its name there, its name among the strategies registered, its trials."""
+
+    name: str
+    trials: int
+    of: str = ""
+    hyperparameters: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A search that ended; `rows` are its trials, as in results.jsonl."""
+
+    job: Job
+    outcome: Outcome
+    rows: list[dict[str, Any]]
+
+    @property
+    def first(self) -> dict[str, Any] | None:
+        """The first trial that ran well."""
+        return next((row for row in self.rows if row["seconds"] is not None), None)
+
+
+class Searches:
+    """Searches of one hardware in one folder."""
+
+    def __init__(self, config: DictConfig, folder: Path, tier: str, hardware: str) -> None:
+        """`config` is conf/reproduce.yaml's. ValueError where the hardware is not here, or the folder is in use."""
+        self.tier = tier
+        self.hardware = machines.get(hardware)
+        self.backend = get_backend("analytic" if tier == MODEL else "auto", self.hardware)
+        self.device = self.backend.device(self.hardware)
+        self._workers = config.workers if tier == MODEL else 1
+        place = folder / f"{tier}_{self.hardware.name}"
+        self._jobs = Jobs(self.backend, Path(config.store or folder / "trials.sqlite"), place)
+        self._retimer = Retimer(self.backend, self.hardware, config.rounds, place / "comparisons")
+        self._warm: set[str] = set()
+        self._console = Console(stderr=True, highlight=False)
+
+    def stamp(self, published: str) -> Stamp:
+        """The stamp of a table from these searches beside numbers that were published for some hardware."""
+        if self.tier == MODEL:
+            return Stamp.PREDICTED
+        return Stamp.REPRODUCED if self.hardware.name == published else Stamp.REPLICATED
+
+    def run(
+        self, operators: Iterable[Operator], contenders: Sequence[Contender], seeds: Iterable[int]
+    ) -> dict[tuple[Operator, str, int], Found]:
+        """What every contender found on every operator from every seed; searches done before are not made again."""
+        jobs = {
+            (op, one.name, seed): self._job(op, one, seed) for op in operators for seed in seeds for one in contenders
+        }
+        todo = [job for job in jobs.values() if self._jobs.finished(job) is None]
+        ended: dict[str, Outcome] = {}
+        if self._workers > 1 and len(todo) > 1:
+            for job, trials, outcome, trace in attempts(todo, self.backend, self._workers):
+                ended[job.key] = self._jobs.keep(job, trials, outcome, trace)
+                self._say(job, outcome)
+        else:
+            for job in todo:
+                ended[job.key] = self._search(job)
+        return {key: self._found(job, ended.get(job.key)) for key, job in jobs.items()}
+
+    def retimed(self, op: Operator, winners: Mapping[str, Found | tuple[str, float]]) -> Comparison:
+        """Winners timed together, interleaved, and torch with them; by the model only their latencies."""
+        chosen = {}
+        for label, won in winners.items():
+            schedule, seconds = (won.outcome.schedule, won.outcome.seconds) if isinstance(won, Found) else won
+            if seconds is not None:
+                chosen[label] = (Schedule.parse(schedule), seconds)
+        return self._retimer.compare(op, chosen)
+
+    def _job(self, op: Operator, one: Contender, seed: int) -> Job:
+        """The job of a contender."""
+        of = one.of or one.name
+        name = f"{one.name if one.hyperparameters else of}@{one.trials}"  # one job, whatever tables call it
+        budget = Budget(trials=one.trials)
+        return Job(op, self.hardware, self.backend.name, self.device, name, of, one.hyperparameters, seed, budget)
+
+    def _search(self, job: Job) -> Outcome:
+        """One search here and now, with its strategy loaded beforehand."""
+        if job.strategy not in self._warm:
+            self._warm.add(job.strategy)
+            self._jobs.warm_up(job)
+        outcome = self._jobs.run(job, lambda _: None)
+        self._say(job, outcome)
+        return outcome
+
+    def _found(self, job: Job, outcome: Outcome | None) -> Found:
+        """With its trials; an outcome that is not given was kept before."""
+        known = outcome or self._jobs.finished(job)
+        if known is None:
+            raise RuntimeError(f"the outcome of {job.strategy} on {job.operator} is gone from the folder")
+        return Found(job, known, self._jobs.results.rows(job))
+
+    def _say(self, job: Job, outcome: Outcome) -> None:
+        """One finished search in words."""
+        end = f"{outcome.trials} trials, {outcome.elapsed_s:.1f} s" if outcome.status == DONE else outcome.error
+        best = "" if outcome.seconds is None else f"{seconds_text(outcome.seconds)}, "
+        self._console.print(f"{self.device}: {job.strategy} seed {job.seed} on {job.operator}: {best}{end}", soft_wrap=True)
+
+
+def tiers_of(config: DictConfig) -> tuple[str, ...]:
+    """The tiers asked for; ValueError for an unknown one."""
+    tiers = tuple(config.tiers)
+    if not tiers or set(tiers) - set(TIERS):
+        raise ValueError(f"tiers {list(tiers)}: expected some of {', '.join(TIERS)}")
+    return tiers
+
+
+def seeds_of(config: DictConfig) -> list[int]:
+    """The seeds; ValueError for what is no list of them."""
+    seeds = list(config.seeds)
+    if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        raise ValueError(f"seeds {seeds}: expected a list of numbers from 0")
+    return seeds

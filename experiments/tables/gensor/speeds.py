@@ -1,0 +1,111 @@
+"""Speeds of strategies over a reference, operator by operator and over a class, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.common.statistics import bootstrap
+from experiments.comparison.retime import TORCH, Comparison
+from experiments.comparison.summary import ratio
+from experiments.tables.gensor.searches import LIVE, Contender, Searches
+from gensor_gym.operators.types import Operator
+
+FEW = 3
+"""Operators of which a bootstrap says nothing when there are less."""
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Of every name (strategies, and torch where it was timed) on every operator from every seed.
+
+    `logs` [operators, seeds] are logarithms of the reference's time over its own, nan where there is none; `low` and `high`
+    the ends of 95 % intervals over the rounds of timing; `seconds` medians. By the model a value is its own interval.
+    """
+
+    operators: tuple[Operator, ...]
+    live: bool
+    logs: dict[str, np.ndarray]
+    low: dict[str, np.ndarray]
+    high: dict[str, np.ndarray]
+    seconds: dict[str, np.ndarray]
+
+    def of_class(self, name: str, of: str | None) -> str:
+        """Geometric mean over a class (None: all operators) with the bootstrap interval over operators and seeds."""
+        return mean_text(self.class_logs(name, of))
+
+    def class_logs(self, name: str, of: str | None) -> np.ndarray:
+        """`logs` of a class on the operators that every name has a value of, so that means are over the same ones."""
+        return self.logs[name][self.complete(of)]
+
+    def complete(self, of: str | None) -> np.ndarray:
+        """Operators of a class (None: all) that every name was timed on from every seed, bool [operators]."""
+        whole = np.all([np.isfinite(logs).all(axis=1) for logs in self.logs.values()], axis=0)
+        return whole & np.array([of is None or op.name == of for op in self.operators])
+
+    def cell(self, name: str, at: int) -> str | None:
+        """Of one operator: the geometric mean over seeds; where it was timed, the widest interval of a seed."""
+        logs = self.logs[name][at]
+        if not np.isfinite(logs).any():
+            return None
+        text = f"{np.exp(np.nanmean(logs)):.2f}"
+        return f"{text} [{np.nanmin(self.low[name][at]):.2f}, {np.nanmax(self.high[name][at]):.2f}]" if self.live else text
+
+
+def speeds_of(
+    searches: Searches, operators: Sequence[Operator], contenders: Sequence[Contender], seeds: Sequence[int], reference: str
+) -> Speeds:
+    """Search, time all winners of an operator together, and compare with the contender named `reference`."""
+    found = searches.run(operators, contenders, seeds)
+    names = [one.name for one in contenders] + ([TORCH] if searches.tier == LIVE else [])
+    shape = (len(operators), len(seeds))
+    made = {field: {name: np.full(shape, np.nan) for name in names} for field in ("logs", "low", "high", "seconds")}
+    for i, op in enumerate(operators):
+        timed = searches.retimed(op, {_label(name, seed): of for (at, name, seed), of in found.items() if at == op})
+        for j, seed in enumerate(seeds):
+            for name in names:
+                _fill(made, timed, (i, j), name, seed, reference)
+    for name in (name for name in names if name == TORCH and np.isnan(made["seconds"][name]).all()):
+        for values in made.values():
+            del values[name]
+    return Speeds(tuple(operators), searches.tier == LIVE, made["logs"], made["low"], made["high"], made["seconds"])
+
+
+def _fill(
+    made: dict[str, dict[str, np.ndarray]], timed: Comparison, at: tuple[int, int], name: str, seed: int, reference: str
+) -> None:
+    """The values of one name and seed, where both it and the reference were timed."""
+    mine, other = (timed.samples.get(_label(of, seed)) for of in (name, reference))
+    if mine:
+        made["seconds"][name][at] = float(np.median(mine))
+    if mine and other:
+        found = ratio(other, mine)
+        made["logs"][name][at] = np.log(found["median"])
+        made["low"][name][at], made["high"][name][at] = found["low"], found["high"]
+
+
+def mean_text(logs: np.ndarray) -> str:
+    """Exponential of the mean of logs [operators, seeds] with its bootstrap interval.
+
+    Of fewer than FEW operators without one; a dash where there are none.
+    """
+    if not logs.size:
+        return "-"
+    text = f"{np.exp(np.mean(logs)):.2f}"
+    if len(logs) < FEW:
+        return text
+    low, high = bootstrap(np.mean, logs)
+    return f"{text} [{np.exp(low):.2f}, {np.exp(high):.2f}]"
+
+
+def rates(speeds: Speeds, name: str) -> list[float | None]:
+    """TFLOP/s on every operator, of the geometric mean over seeds of the seconds."""
+    rows = zip(speeds.operators, speeds.seconds[name], strict=True)
+    return [op.flops / float(np.exp(np.nanmean(np.log(s)))) / 1e12 if np.isfinite(s).any() else None for op, s in rows]
+
+
+def _label(name: str, seed: int) -> str:
+    """Of a winner; torch has no seed."""
+    return name if name == TORCH else f"{name}/{seed}"

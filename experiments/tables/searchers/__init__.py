@@ -1,0 +1,1 @@
+"""What the tables of Ansor and AutoTVM share: their studies and figures."""

@@ -1,0 +1,53 @@
+"""Whether Ansor falls behind because its sketches do not hold the best programs: looked at after the fact, trial by trial."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+
+from agents.ansor.sketches import Sketch, derive_sketches
+from experiments.tables.searchers.studies import Study
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+from gensor_gym.graph.schedule import Schedule
+
+
+def holds(sketch: Sketch, row: np.ndarray) -> bool:
+    """Whether a program [ROW] is one of a sketch's."""
+    for axis, chains in enumerate(sketch.chains):
+        chain = [*row[TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES], row[VTHREAD + axis]]
+        if not (chains == np.array(chain)).all(axis=1).any():
+            return False
+    free = dict(sketch.knobs)
+    return all(row[place] in free.get(place, sketch.base[place : place + 1]) for place in range(KNOB, ROW))
+
+
+def best_found(study: Study) -> dict[str, tuple[float, str]]:
+    """Seconds and schedule of the fastest trial of all searches of a study, by operator."""
+    best = dict.fromkeys(study.scores.tasks, (math.inf, ""))
+    for line in (study.folder / "results.jsonl").read_text(encoding="utf-8").splitlines():
+        trial = json.loads(line)
+        # The folder may hold searches of an earlier run over more operators, strategies or seeds.
+        ours = trial["operator"] in best and trial["strategy"] in study.scores.curves and trial["seed"] in study.scores.seeds
+        if ours and trial["seconds"] is not None:
+            best[trial["operator"]] = min(best[trial["operator"]], (trial["seconds"], trial["schedule"]))
+    return best
+
+
+def sentence(study: Study) -> str:
+    """In how many tasks the best program of all searches is in a sketch; how far behind it Ansor ends there, and elsewhere."""
+    if "ansor" not in study.scores.curves:
+        return "Not followed up: not every search of Ansor was done."
+    behind: dict[bool, list[float]] = {True: [], False: []}
+    ends = study.scores.curves["ansor"].seconds[:, :, -1]
+    for end, (operator, (seconds, text)) in zip(ends, best_found(study).items(), strict=True):
+        graph = ConstructionGraph(operator, study.summary["hardware"], study.summary["space"])
+        inside = any(holds(sketch, Schedule.parse(text).row) for sketch in derive_sketches(graph))
+        behind[inside].append(float(np.log(end / seconds).mean()))
+    there, others = (f"{100 * float(np.mean(behind[k])):.1f} %" if behind[k] else "-" for k in (True, False))
+    return (
+        f"Followed up: the best program that any search found is in one of Ansor's sketches for {len(behind[True])} of "
+        f"{len(ends)} operators. Ansor ends {there} behind it there in the mean, and {others} on the others."
+    )

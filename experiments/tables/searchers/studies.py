@@ -1,0 +1,106 @@
+"""Studies that tables of search strategies are made of: run or continued, with what rows and notes take from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from experiments.common import statistics
+from experiments.common.arguments import compose
+from experiments.common.jobs import Jobs
+from experiments.studies.search.scores import Scores
+from experiments.studies.search.study import plan_of, study
+from experiments.tables.table import Cell, Stamp
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study found; `folder` holds its own page, figures and trials."""
+
+    name: str
+    folder: Path
+    scores: Scores
+    summary: dict[str, Any]
+
+    @property
+    def stamp(self) -> Stamp:
+        """How its numbers came about."""
+        return Stamp(self.summary["stamp"])
+
+    @property
+    def checkpoints(self) -> list[int]:
+        """Trials after which something is stated."""
+        found: list[int] = self.summary["checkpoints"]
+        return found
+
+    @property
+    def conditions(self) -> str:
+        """Ours, in a sentence."""
+        said = self.summary
+        seeds = len(said["seeds"])
+        over = "operators and seeds" if seeds > 1 else "operators"
+        return (
+            f"Ours: {said['hardware']} ({said['device']}), space {said['space']}, {len(said['tasks'])} operators, "
+            f"{seeds} seed{'s' * (seeds > 1)}, {said['trials']} trials; 95 % intervals of a bootstrap over {over}."
+        )
+
+    def regrets(self, name: str) -> list[Cell]:
+        """Interquartile mean regret of a strategy at every checkpoint with its interval; dashes for one left out."""
+        line = self.summary["strategies"].get(name)
+        if line is None:
+            return [None] * len(self.checkpoints)
+        return [f"{100 * v['mean']:.1f} % [{100 * v['low']:.1f}, {100 * v['high']:.1f}]" for v in line["regret"]]
+
+    def difference(self, name: str, other: str) -> Cell:
+        """Paired difference of regret after the last checkpoint, with its interval."""
+        found = self.summary["strategies"].get(name, {}).get("over", {}).get(other)
+        if found is None:
+            return None
+        value = found[-1]
+        return f"{100 * value['mean']:+.1f} % [{100 * value['low']:+.1f}, {100 * value['high']:+.1f}]"
+
+    def verdicts(self) -> list[str]:
+        """A sentence for each hypothesis: what was expected, what came at which checkpoint."""
+        lines = []
+        for name, said in self.summary["hypotheses"].items():
+            beside = said.get("beside", self.summary["reference"])
+            found = ", ".join(f"{v} after {k}" for k, v in zip(self.checkpoints, said["found"], strict=True))
+            lines.append(f"{name} beside {beside}: expected {said['direction']}, because {said['because']}. Found: {found}.")
+        return [*lines, *(f"Left out: {name}: {why}" for name, why in self.summary["broken"].items())]
+
+
+def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
+    """The study of conf/experiment/<name>.yaml in a folder of this name; what was searched before is not searched again."""
+    place = folder / name
+    plan = plan_of(compose([f"experiment={name}", f"output={place}", *overrides], name="study"))
+    jobs = Jobs(plan.settings.backend, plan.settings.store, plan.settings.output)
+    scores, summary = study(plan, jobs, Console(stderr=True))
+    return Study(name, place, scores, summary)
+
+
+def speeds(scores: Scores, name: str) -> np.ndarray:
+    """Speed over that of the task's best, 1 being best, float64 [tasks, seeds, trials]."""
+    return np.exp(-scores.curves[name].regret)
+
+
+def interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Geometric mean of ratios [tasks, seeds], and the ends of its interval."""
+
+    def mean(ratios: np.ndarray) -> float:
+        return float(np.exp(np.log(ratios).mean()))
+
+    low, high = statistics.bootstrap(mean, values, resamples=RESAMPLES)
+    return mean(values), float(low), float(high)
+
+
+def with_interval(values: np.ndarray, digits: int = 2) -> str:
+    """As `interval`, in a cell."""
+    middle, low, high = interval(values)
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -1,0 +1,110 @@
+"""Training of a policy that writes programs column by column (`agent=columns`); called by `experiments.train`.
+
+It is no learner of stable-baselines3: there is no environment that is stepped, a step is a program written, which is one
+evaluation of the model. Curves, validation, checkpoints and cards are those of every training.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from agents.columns.choices import SEES, Choices, is_joint
+from agents.columns.learner import ColumnLearner
+from agents.columns.policy import Memory, write
+from agents.policies.learned import POLICY
+from agents.policies.training_tasks import bound
+from experiments.common.results import whole
+from experiments.training.validation import over_floor
+from experiments.training.variants import with_variants
+from experiments.training.watch import CURVE, LAST, VALIDATION, Every, add_row, identity, keep_rows, training_bar
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+
+
+def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
+    """The learner after all its steps, which is saved, seconds of training, and whether it was resumed.
+
+    ValueError names a bad setting.
+    """
+    if config["clone"] is not None:
+        raise ValueError(f"clone is {config['clone']!r}; expected null: agent 'columns' begins without a teacher")
+    begin = time.perf_counter()
+    rng = np.random.default_rng(config["seed"])
+    known = with_variants(list(operators.resolve(config["operators"])), config["variants"], rng)
+    learner = ColumnLearner(config["agent"], _graphs(known, config), config["steps"], config["seed"])
+    last = folder / LAST
+    resumed = bool(config["resume"]) and last.exists()
+    spent = _load(last, learner, config) if resumed else time.perf_counter() - begin
+    keep_rows(folder, learner.num_timesteps)
+    with training_bar(console) as progress:
+        bar = progress.add_task("training", total=config["steps"])
+        seconds = _train(learner, config, folder, spent, lambda done: progress.update(bar, completed=done))
+    whole(folder / POLICY, learner.save)
+    return learner, seconds, resumed
+
+
+def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:
+    """The tasks of operators."""
+    return [ConstructionGraph(op, config["env"]["hardware"], config["env"]["space"]) for op in ops]
+
+
+def _train(
+    learner: ColumnLearner, config: dict[str, Any], folder: Path, spent: float, show: Callable[[int], None]
+) -> float:
+    """Train to the end; seconds of training, in which curve, validation and checkpoints do not count."""
+    due = {name: Every(config[name]) for name in ("curve_every", "eval_every", "checkpoint_every")}
+    for every in due.values():
+        every.skip_to(learner.num_timesteps)
+    judged = operators.resolve(config["eval_operators"]) if config["eval_every"] else []
+    judges = [Choices(graph) for graph in _graphs(judged, config) if is_joint(graph)]
+    while learner.num_timesteps < config["steps"]:
+        begin = time.perf_counter()
+        learner.rewards.append(learner.advance())
+        spent += time.perf_counter() - begin
+        steps = learner.num_timesteps
+        show(steps)
+        if due["curve_every"](steps) or (config["curve_every"] and steps >= config["steps"]):
+            length = float(np.mean([len(choices.counts) for choices in learner.choices]))
+            add_row(folder / CURVE, {"steps": steps, "mean_return": float(np.mean(learner.rewards)), "mean_length": length})
+            learner.rewards = []
+        if due["eval_every"](steps):
+            add_row(folder / VALIDATION, {"steps": steps, **score(learner, judges, config)})
+        if due["checkpoint_every"](steps):
+            _save(folder / LAST, learner, config, spent)
+    return spent
+
+
+def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any]) -> dict[str, float]:
+    """`over_floor` of the best of `eval_episodes` programs for each task."""
+    rng, found = np.random.default_rng(config["seed"]), []
+    for choices in judges:
+        rows = write(learner.network, choices, config["eval_episodes"], Memory(1.0), rng)
+        best = choices.graph.latencies(rows).min() if len(rows) else choices.graph.latency(choices.graph.initial())
+        found.append((float(best), choices.graph))
+    return over_floor(found)
+
+
+def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: float) -> None:
+    """Write a checkpoint."""
+    tasks = bound(config["operators"], config["env"])
+    kept = {"config": identity(config), **tasks, "sees": SEES, "seconds": seconds, "state": learner.state()}
+    whole(path, lambda temporary: torch.save(kept, temporary))
+
+
+def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
+    """Restore the learner; the seconds it took so far. ValueError where the configuration was another."""
+    kept = torch.load(path, weights_only=False)
+    here = {**identity(config), "fingerprint": bound(config["operators"], config["env"])["fingerprint"], "sees": SEES}
+    there = {**kept["config"], "fingerprint": kept["fingerprint"], "sees": kept.get("sees")}
+    if differing := [name for name, value in here.items() if there.get(name) != value]:
+        named = ", ".join(differing)
+        raise ValueError(f"{path} was trained with another {named}; begin anew with resume=false or another output")
+    learner.restore(kept["state"])
+    return float(kept["seconds"])

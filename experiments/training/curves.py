@@ -1,0 +1,107 @@
+"""Learning curves of training runs (experiments.train): runs that differ in their seed alone are one line with an interval."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from agents.policies.learned import CARD
+from experiments.common import statistics, style
+
+POINTS = 200
+"""Steps at which the runs of a group are read off."""
+PRIVATE = ("seed", "output", "resume", "checkpoint_every", "torch_threads")
+"""Entries of a configuration that do not set groups apart."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run: its folder, its card, and its curve (steps, mean return) as float64 [N]."""
+
+    folder: Path
+    card: dict[str, Any]
+    steps: np.ndarray
+    returns: np.ndarray
+
+
+def read_run(folder: Path) -> Run:
+    """The run in a folder; ValueError names one whose card.json or curve.jsonl is not as experiments.train writes it."""
+    try:
+        card = json.loads((folder / CARD).read_text())
+        points = [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
+        steps, returns = (np.array([p[name] for p in points], dtype=np.float64) for name in ("steps", "mean_return"))
+    except (json.JSONDecodeError, KeyError) as error:
+        raise ValueError(f"{folder}: card.json or curve.jsonl is not as experiments.train writes it ({error!r})") from error
+    if not len(steps):
+        raise ValueError(f"{folder}/curve.jsonl: expected at least one point of a learning curve")
+    return Run(folder, card, steps, returns)
+
+
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """A configuration's entries by dotted name, as text, without those that do not set groups apart."""
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{name}.")
+        elif prefix + name not in PRIVATE:
+            found[prefix + name] = str(value)
+    return found
+
+
+def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs by what sets their configurations apart: the agent, then `name=value` of whatever else differs."""
+    runs = list(runs)
+    configs = [flat(run.card.get("config", {})) for run in runs]
+    every = sorted({name for config in configs for name in config})
+    differ = [name for name in every if name != "agent" and len({config.get(name) for config in configs}) > 1]
+    groups: dict[str, list[Run]] = {}
+    for run, config in zip(runs, configs, strict=True):
+        words = [str(run.card.get("agent", "policy")), *(f"{n.split('.')[-1]}={config.get(n, '-')}" for n in differ)]
+        groups.setdefault(", ".join(words), []).append(run)
+    return groups
+
+
+def common(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
+    """(steps [P], returns [seeds, P]) where all runs of a group have come, read off between their points."""
+    steps = np.linspace(max(run.steps[0] for run in runs), min(run.steps[-1] for run in runs), POINTS)
+    return steps, np.stack([np.interp(steps, run.steps, run.returns) for run in runs])
+
+
+def draw(groups: dict[str, list[Run]], path: Path) -> str:
+    """Mean return over steps, with a 95 % interval of the mean where there are several seeds; the file's name."""
+    with plt.rc_context(style.RC):
+        figure, axes = plt.subplots(figsize=(7.2, 3.6))
+        for i, (label, runs) in enumerate(groups.items()):
+            colour = style.PALETTE[i % len(style.PALETTE)]
+            steps, returns = common(runs)
+            if len(runs) > 1:
+                low, high = statistics.bootstrap(lambda values: values.mean(axis=(0, 1)), returns[None], resamples=500)
+                axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+            dashes = ("-", "--", ":")[i // len(style.PALETTE) % 3]
+            axes.plot(steps, returns.mean(axis=0), dashes, color=colour, linewidth=1.6, label=f"{label} ({len(runs)})")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k")
+        axes.set_xlabel("steps of the environment")
+        axes.set_ylabel("mean return of an episode")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=1, title="configuration (seeds)")
+        return style.save(figure, path)
+
+
+def rows(groups: dict[str, list[Run]]) -> list[tuple[str, ...]]:
+    """Lines of a table: configuration, seeds, steps, last return, seconds of training, evaluation on validation."""
+    lines: list[tuple[str, ...]] = []
+    for label, runs in groups.items():
+        last = np.array([run.returns[-1] for run in runs])
+        seconds = np.array([float(run.card.get("training_seconds", np.nan)) for run in runs])
+        scores = [run.card.get("evaluation", {}) for run in runs]
+        names = sorted({name for score in scores for name, value in score.items() if isinstance(value, float)})
+        found = ", ".join(f"{n} {np.mean([s[n] for s in scores if n in s]):.3f}" for n in names)
+        low, high = (f"{value:.3f}" for value in (last.min(), last.max()))
+        spread = low if len(runs) == 1 else f"{last.mean():.3f} ({low} to {high})"
+        lines.append((label, str(len(runs)), f"{runs[0].steps[-1]:,.0f}", spread, f"{seconds.mean():.0f} s", found or "-"))
+    return lines

@@ -1,0 +1,49 @@
+"""How good a trained policy is on operators it did not learn from, by the model, beside the traverser and the optimum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.strategy import get_strategy
+from experiments.training.trainings import training_of
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact.shipped import certificate_of
+
+
+def judged(config: dict[str, Any]) -> list[ConstructionGraph]:
+    """The tasks of `eval_operators` that are for policies of the configuration's agent."""
+    env, training = config["env"], training_of(config["agent"]["name"])
+    graphs = (ConstructionGraph(op, env["hardware"], env["space"]) for op in operators.resolve(config["eval_operators"]))
+    return [graph for graph in graphs if training.judged_on(graph)]
+
+
+def evaluate(config: dict[str, Any], folder: Path) -> dict[str, float]:
+    """The policy of a folder by the model, over the operators of `eval_operators` (the validation split).
+
+    The geometric mean of (policy's best of its episodes) / (traverser's best); and over the tasks whose optimum is certified the
+    mean regret, latency / optimum - 1, of the greedy episode and of the best of all. Tasks that are none for such policies are
+    left out. Every construction has random numbers of its own, so that all policies are divided by the same walks.
+    """
+    env, seed = config["env"], config["seed"]
+    name = "markov_ext" if env["space"] == "extended" else "markov"
+    ours = {"greedy": 1, "best": config["eval_episodes"]}
+    regrets: dict[str, list[float]] = {asked: [] for asked in ours}
+    ratios = []
+    kind = training_of(config["agent"]["name"]).strategy
+    for graph in judged(config):
+        certificate = certificate_of(graph)
+        for asked, episodes in ours.items():
+            strategy = kind(space=env["space"], checkpoint=str(folder), episodes=episodes)
+            found = strategy.construct(graph, np.random.default_rng(seed)).latencies
+            reached = found[0] if found else graph.latency(graph.initial())  # nothing that fits was written
+            if certificate is not None:
+                regrets[asked].append(reached / certificate.optimum - 1)
+        traverser: Any = get_strategy(name, space=env["space"])
+        ratios.append(np.log(reached / traverser.construct(graph, np.random.default_rng(seed)).latencies[0]))
+    known = {f"mean_regret_{asked}": float(np.mean(values)) for asked, values in regrets.items() if values}
+    scores = {f"validation_latency_over_{name}": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
+    return scores | known | {"certified": len(regrets["best"])}

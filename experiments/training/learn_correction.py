@@ -1,0 +1,101 @@
+"""Learn what measurements say of the model: `python -m experiments.learn_correction measured=FILE output=FOLDER`.
+
+FILE is measured.jsonl of `experiments.fine_tune`: kernels of the train part on one machine. The card says how well the correction
+ranks kernels of operators that it was not fitted to (groups of operators left out in turn), beside the model alone.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig
+from rich.console import Console
+
+from agents.hybrids.correction import Correction, features_of
+from experiments.common.arguments import CONF
+from experiments.common.commands import refusals
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+
+FOLDS = 5
+LEAST = 4
+"""Kernels of an operator below which it says nothing of an order."""
+
+
+def learn(rows: list[dict[str, Any]], hardware: str, space: str, console: Console) -> tuple[Correction, dict[str, Any]]:
+    """The correction and its card. ValueError for operators of other parts than train, or too few kernels that ran."""
+    ran = [row for row in rows if row["seconds"] is not None]
+    texts = sorted({row["operator"] for row in ran})
+    if others := sorted({operators.part_of(operators.parse(text)) for text in texts} - {"train"}):
+        raise ValueError(f"measurements of the parts {others}: a correction is learned on train alone")
+    if len(texts) < FOLDS:
+        raise ValueError(f"{len(ran)} kernels of {len(texts)} operators ran: expected at least {FOLDS} operators")
+    features, ratios, groups, model = [], [], [], []
+    for number, text in enumerate(texts):
+        graph = ConstructionGraph(text, hardware, space)
+        mine = [row for row in ran if row["operator"] == text]
+        schedules = [Schedule.parse(row["schedule"]) for row in mine]
+        predicted = graph.latencies(graph.stack(schedules))
+        if not np.isfinite(predicted).all():
+            raise ValueError(
+                f"{int((~np.isfinite(predicted)).sum())} kernels of {text} do not fit {graph.hardware.name} in space {space}: "
+                "expected kernels measured on this machine with as many threads (GENSOR_GYM_THREADS), in this space"
+            )
+        features.append(features_of(graph, schedules))
+        model.append(np.log(predicted))
+        ratios.append(np.log([row["seconds"] for row in mine]) - model[-1])
+        groups.append(np.full(len(mine), number))
+    data = [np.concatenate(parts) for parts in (features, ratios, groups, model)]
+    held_out = validated(*data)
+    console.print(held_out, highlight=False)
+    card = {"operators": texts, "kernels": len(ran), "split": "v1 train", "hardware": hardware, "space": space, **held_out}
+    return Correction.fit(*data[:3]), card
+
+
+def validated(features: np.ndarray, ratios: np.ndarray, groups: np.ndarray, model: np.ndarray) -> dict[str, float]:
+    """How kernels are ranked of operators that were left out: by the model alone, and corrected.
+
+    `rank`: rank correlation with measured times; `lost`: log(time of the first choice / least time measured). Means over
+    operators of at least LEAST kernels.
+    """
+    corrected = np.empty(len(ratios))
+    for fold in range(FOLDS):
+        out = groups % FOLDS == fold
+        kept = np.unique(groups[~out], return_inverse=True)[1]
+        corrected[out] = model[out] + Correction.fit(features[~out], ratios[~out], kept).predict(features[out])
+    found: dict[str, list[float]] = {name: [] for name in ("rank_model", "rank_corrected", "lost_model", "lost_corrected")}
+    for group in np.unique(groups):
+        mine = np.flatnonzero(groups == group)
+        if len(mine) < LEAST:
+            continue
+        times = (model + ratios)[mine]
+        for name, scores in (("model", model[mine]), ("corrected", corrected[mine])):
+            found[f"rank_{name}"].append(rank_correlation(scores, times))
+            found[f"lost_{name}"].append(float(times[int(np.argmin(scores))] - times.min()))
+    return {name: round(float(np.mean(values)), 4) if values else float("nan") for name, values in found.items()}
+
+
+def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Spearman's, ties in the order given; 0 where one does not vary."""
+    if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
+        return 0.0
+    ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (ours, theirs)]
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="learn_correction")
+def main(config: DictConfig) -> None:
+    """Command line."""
+    console = Console()
+    with refusals(console, ValueError, OSError):
+        lines = Path(config.measured).read_text(encoding="utf-8").splitlines()
+        hw = machines.get(config.env.hardware).name
+        correction, card = learn([json.loads(line) for line in lines], config.env.hardware, config.env.space, console)
+    correction.save(Path(config.output), {**card, "hardware": hw, "measured": str(config.measured)})
+    console.print(f"correction and card in {config.output}", highlight=False)

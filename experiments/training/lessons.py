@@ -1,0 +1,168 @@
+"""Policies that learn in recorded tuning spaces, of one device or of several at once: what is learned, and where it is kept."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
+
+from agents.learners.registry import get_learner
+from agents.policies.learned import CARD, POLICY, read_card
+from experiments.common.results import whole, write_text
+from experiments.common.settings import digest_of_file, short_hash
+from experiments.training.watch import CURVE
+from gensor_gym.env import RECORDED
+from gensor_gym.env.recorded import RecordedEnv
+from gensor_gym.spaces import TuningSpace, load_space
+from gensor_gym.spaces.space import TIMINGS
+
+AGENTS = ("ppo", "a2c")
+"""Those that learn from masks alone, without anything of constructions."""
+PROCESS = ("horizon", "discount", "step_cost", "shaping")
+"""Arguments of the environment that a lesson may set."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a policy is to learn, and how."""
+
+    spaces: tuple[str, ...]
+    """Files of one kernel; environments take them by turns."""
+    agent: Mapping[str, Any]
+    """Settings of `conf/agent/NAME.yaml`."""
+    env: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `RecordedEnv`, of those in PROCESS."""
+    timing: str = "reported"
+    steps: int = 200_000
+    num_envs: int = 32
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """ValueError names what cannot be learned from, or with."""
+        if self.agent.get("name") not in AGENTS:
+            raise ValueError(f"agent {self.agent.get('name')!r} does not learn in recorded spaces; these do: {AGENTS}")
+        if isinstance(self.spaces, str) or not self.spaces:
+            raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more")
+        if not isinstance(self.env, Mapping) or set(self.env) - set(PROCESS):
+            raise ValueError(f"env is {self.env!r}: expected values for some of {PROCESS}")
+        if self.timing not in TIMINGS:
+            raise ValueError(f"timing {self.timing!r}: expected one of {TIMINGS}")
+        layers, batch = self.agent.get("net_arch"), self.agent.get("batch_size", 1)
+        if not isinstance(layers, list) or not all(type(width) is int and width > 0 for width in [*layers, batch]):
+            raise ValueError(f"agent.net_arch {layers!r}, agent.batch_size {batch!r}: expected widths in a list, and 1 or more")
+        for name, least in (("steps", 1), ("num_envs", 1), ("seed", 0)):
+            if type(value := getattr(self, name)) is not int or value < least:
+                raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more")
+        if self.num_envs < len(self.spaces):
+            raise ValueError(f"num_envs is {self.num_envs}; expected {len(self.spaces)}, one for each space, or more")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its settings as text and numbers, files by name: what `experiments.report` tells curves apart by."""
+        names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
+        return {
+            "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,
+            "num_envs": self.num_envs, "seed": self.seed,
+        }  # fmt: skip
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that the policy depends on: of files what they hold, not where they lie; of the environment its version."""
+        return {**self.config, "spaces": [digest_of_file(path) for path in self.spaces], "environment": RECORDED}
+
+
+class RecordedVecEnv(DummyVecEnv):
+    """Environments of several spaces, one after the other, all of the same parameters."""
+
+    def __init__(self, lesson: Lesson) -> None:
+        """ValueError where two spaces have different parameters or moves."""
+        spaces = [load_space(path) for path in lesson.spaces]
+        check_alike(spaces)
+        chosen = [spaces[i % len(spaces)] for i in range(lesson.num_envs)]
+        made = [RecordedEnv(space, timing=lesson.timing, **lesson.env) for space in chosen]
+        super().__init__([lambda env=env: env for env in made])  # type: ignore[misc]
+        self.discount = made[0].discount
+
+
+class Curve(BaseCallback):
+    """Means over the last hundred episodes after every rollout."""
+
+    def __init__(self) -> None:
+        """No row yet."""
+        super().__init__()
+        self.rows: list[dict[str, float]] = []
+
+    def _on_step(self) -> bool:
+        """Go on."""
+        return True
+
+    def _on_rollout_end(self) -> None:
+        """A row, where an episode has ended."""
+        episodes: Any = self.model.ep_info_buffer
+        if episodes:
+            means = {name: float(np.mean([one[key] for one in episodes])) for name, key in (("return", "r"), ("length", "l"))}
+            self.rows.append({"steps": self.num_timesteps, **{f"mean_{name}": mean for name, mean in means.items()}})
+
+
+def check_alike(spaces: list[TuningSpace]) -> None:
+    """ValueError where parameters of more than one value differ: a policy would see other things, or have other actions."""
+    for space in spaces:
+        if space.variables != spaces[0].variables:
+            raise ValueError(
+                f"{space.source} has parameters {space.variables}, {spaces[0].source} has {spaces[0].variables}: a policy takes "
+                "spaces with the same ones in the same order"
+            )
+
+
+def learn(lesson: Lesson, folder: Path) -> dict[str, Any]:
+    """The card of the lesson's policy, which is learned on one thread unless the folder holds it.
+
+    Written are policy.zip, curve.jsonl, and at last card.json. The same lesson gives the same curve, number for number.
+    """
+    if (card := known_card(lesson, folder)) is not None:
+        return card
+    torch.set_num_threads(1)
+    begin, learner, curve = time.perf_counter(), get_learner(lesson.agent["name"]), Curve()
+    envs = RecordedVecEnv(lesson)
+    monitored: Any = VecMonitor(envs)
+    monitored.discount = envs.discount
+    model = learner.make(lesson.agent, monitored, lesson.seed)
+    model.learn(lesson.steps, callback=curve)
+    spaces = [env.space for env in envs.envs[: len(lesson.spaces)]]  # type: ignore[attr-defined]
+    card = {
+        "agent": lesson.agent["name"], "env": dict(lesson.env), "lesson": lesson.identity, "config": lesson.config,
+        "parameters": [[name, list(values)] for name, values in spaces[0].variables],
+        "devices": [space.device for space in spaces], "kernel": spaces[0].kernel,
+        "best": [space.configuration(space.best(lesson.timing)) for space in spaces], "training_steps": model.num_timesteps,
+        "training_seconds": round(time.perf_counter() - begin, 1), "date": datetime.date.today().isoformat(),
+    }  # fmt: skip
+    buffer = io.BytesIO()
+    model.save(buffer, exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
+    (folder / CARD).unlink(missing_ok=True)  # of a policy that this one takes the place of
+    whole(folder / POLICY, lambda temporary: temporary.write_bytes(buffer.getvalue()))
+    write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in curve.rows))
+    write_text(folder / CARD, json.dumps(card, indent=1) + "\n")
+    return card
+
+
+def learn_at(lesson: tuple[Lesson, Path]) -> dict[str, Any]:
+    """`learn` of a pair: one item of a pool's work."""
+    return learn(*lesson)
+
+
+def known_card(lesson: Lesson, folder: Path) -> dict[str, Any] | None:
+    """The card of a folder that holds the policy of this very lesson, None where it does not."""
+    if not (folder / CARD).exists() or not (folder / POLICY).exists():
+        return None
+    card = read_card(folder)
+    return card if short_hash(card.get("lesson")) == short_hash(lesson.identity) else None

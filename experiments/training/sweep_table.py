@@ -1,0 +1,109 @@
+"""What came of a sweep of trainings: one line for every setting, means over its seeds.
+
+`python -m experiments.sweep_table outputs/sweeps/agents`; a sweep of `conf/sweep` ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.common.statistics import bootstrap
+from experiments.training.watch import CURVE, read_rows
+
+_NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")
+_SCORE = "validation_latency_over_"
+"""Beginning of a score's name; it goes on with the traverser of the space."""
+
+
+class SweepTable(Callback):
+    """Prints the table, and where the results are, when all runs of a sweep are over."""
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """The folder of a sweep is the one above its runs' folders."""
+        output: Any = OmegaConf.to_container(config, resolve=False)
+        folder = Path(output["output"]).parent
+        print(f"results in {folder}")
+        if any(folder.glob("*/card.json")):
+            print(write_table(folder))
+
+
+def write_table(folder: Path) -> str:
+    """The table as Markdown, also written to `folder`/summary.md; ValueError where no run has been finished."""
+    runs = [run for path in sorted(folder.glob("*/card.json")) if "evaluation" in (run := _run(path))]
+    if not runs:
+        raise ValueError(f"no finished run below {folder}; expected folders with a card.json")
+    varying = _varying([run["settings"] for run in runs])
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for run in runs:
+        groups[tuple(str(run["settings"].get(name)) for name in varying)].append(run)
+    head = [*varying, "seeds", "return of the last episodes", "latency over the traverser's, validation", "training s"]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for names, members in groups.items():
+        returns, ratios = [m["return"] for m in members], [_ratio(m["evaluation"]) for m in members]
+        seconds = f"{np.mean([m['seconds'] for m in members]):.0f}"
+        lines.append(_line([*names, str(len(members)), _interval(returns), _interval(ratios), seconds]))
+    text = "\n".join(lines) + "\n"
+    (folder / "summary.md").write_text(text)
+    return text
+
+
+def _run(card: Path) -> dict[str, Any]:
+    """Settings and outcome of one run."""
+    facts = json.loads(card.read_text())
+    curve = read_rows(card.parent / CURVE)
+    settings = {name: value for name, value in _flat(facts["config"]).items() if name.split(".")[0] not in _NOT_SETTINGS}
+    last = curve[-1]["mean_return"] if curve else float("nan")
+    more = {"evaluation": facts["evaluation"]} if "evaluation" in facts else {}
+    return {"settings": settings, "seconds": facts["training_seconds"], "return": last, **more}
+
+
+def _ratio(evaluation: dict[str, float]) -> float:
+    """Latency over that of the traverser of the run's space."""
+    return next(value for name, value in evaluation.items() if name.startswith(_SCORE))
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names; of an agent its name stands for all."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if name == "agent" and isinstance(value, dict):
+            found[name] = value["name"]
+        elif isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def _varying(settings: list[dict[str, Any]]) -> list[str]:
+    """Names of the settings that are not the same in all runs."""
+    return [name for name in settings[0] if len({str(one.get(name)) for one in settings}) > 1]
+
+
+def _interval(values: list[float]) -> str:
+    """Mean over seeds with its 95 percent bootstrap interval, where there are several."""
+    if len(values) < 2:
+        return f"{values[0]:.3f}"
+    low, high = bootstrap(np.mean, np.array([values]))
+    return f"{np.mean(values):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _line(cells: list[str]) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    """Command line."""
+    try:
+        print(write_table(Path(sys.argv[1])))
+    except (IndexError, ValueError) as error:
+        sys.exit(str(error) if isinstance(error, ValueError) else "name the folder of a sweep")

@@ -1,0 +1,137 @@
+"""Train a policy.
+
+`python -m experiments.train agent=ppo env.hardware=cascade_lake output=results/policies/ppo_cpu`
+
+On the analytic tier the same seed and configuration give the same learning curve, number for number, whether the run was
+stopped and resumed or not.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import hydra
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from agents.policies.learned import CARD, POLICY, read_card
+from agents.policies.training_tasks import bound, is_current
+from experiments.common.arguments import CONF
+from experiments.common.jobs import locked
+from experiments.common.parent import end_with_parent
+from experiments.common.results import write_text
+from experiments.common.settings import WANDB_MODES
+from experiments.comparison.tracking import hint, track_training
+from experiments.training.evaluation import evaluate, judged
+from experiments.training.trainings import training_of
+from experiments.training.watch import CURVE, LAST, VALIDATION, identity, read_rows
+from gensor_gym import hardware as machines
+from gensor_gym import operators
+from gensor_gym.graph.layout import LAYOUT_VERSION
+
+EVALUATION = ("eval_operators", "eval_episodes")
+"""Settings that scores depend on and the policy does not."""
+
+
+def write_card(
+    config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object
+) -> None:
+    """Configuration, data, cost and evaluation beside the policy."""
+    parts = parts_of(config)
+    card = {
+        "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, **bound(config["operators"], config["env"]),
+        "sees": training_of(config["agent"]["name"]).sees,
+        "split": f"v1 {', '.join(parts)}", "operators": config["operators"],
+        "training_seconds": round(seconds, 1), "training_steps": steps, "resumed": resumed,
+        "date": datetime.date.today().isoformat(), "torch_threads": torch.get_num_threads(), **more,
+    }  # fmt: skip
+    write_text(folder / CARD, json.dumps(card, indent=1) + "\n")
+
+
+def settings_of(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as plain values, checked; ValueError names a bad one."""
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    for name in ("curve_every", "eval_every", "checkpoint_every"):
+        if not isinstance(config[name], int) or config[name] < 0:
+            raise ValueError(f"{name} is {config[name]!r}; expected a number of steps, or 0 for never")
+    for name, least in (("steps", 1), ("variants", 0)):
+        if type(config[name]) is not int or config[name] < least:
+            raise ValueError(f"{name} is {config[name]!r}; expected a whole number, {least} or more")
+    if type(config["eval_episodes"]) is not int or config["eval_episodes"] < 1:
+        raise ValueError(f"eval_episodes is {config['eval_episodes']!r}; expected a whole number, 1 or more")
+    if not judged(config):
+        raise ValueError(f"eval_operators {config['eval_operators']!r}: expected one at least that such a policy is for")
+    hardware = machines.get(config["env"]["hardware"])
+    if hardware.name == "host":
+        config["machine"] = hardware.digest  # the model of a machine that is measured is another when it is measured again
+    if config["wandb"]["mode"] not in WANDB_MODES:
+        raise ValueError(f"wandb.mode {config['wandb']['mode']!r}: expected one of {', '.join(WANDB_MODES)}")
+    return config
+
+
+def parts_of(config: dict[str, Any]) -> list[str]:
+    """Parts of split v1 that the operators belong to."""
+    return sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
+
+
+def trained(folder: Path, config: dict[str, Any]) -> bool:
+    """Whether the folder holds the policy of this very configuration, under the present rules and model, evaluated or not."""
+    if not (folder / CARD).exists() or not (folder / POLICY).exists():
+        return False
+    card = read_card(folder)
+    sees = training_of(config["agent"]["name"]).sees
+    same = identity(card["config"]) == identity(config) and card.get("sees") == sees
+    return same and is_current(card)
+
+
+def finished(folder: Path, config: dict[str, Any]) -> bool:
+    """Whether that policy is there, evaluated as the configuration asks."""
+    if not trained(folder, config):
+        return False
+    card = read_card(folder)
+    return "evaluation" in card and all(card["config"].get(name) == config[name] for name in EVALUATION)
+
+
+def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
+    """Train, save policy and card, evaluate on the validation split; the scores. What is done of it is not done again."""
+    if config["resume"] and trained(folder, config):
+        card = read_card(folder)
+        cost = card["training_seconds"], card["training_steps"], card["resumed"]
+    else:
+        (folder / CARD).unlink(missing_ok=True)  # of a policy that this one takes the place of
+        model, seconds, resumed = training_of(config["agent"]["name"]).learn(config, folder, console)
+        cost = seconds, model.num_timesteps, resumed
+        write_card(config, folder, *cost)
+    scores = evaluate(config, folder)
+    write_card(config, folder, *cost, evaluation=scores)
+    (folder / LAST).unlink(missing_ok=True)
+    return scores
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
+def main(cfg: DictConfig) -> None:
+    """One run, or what is left of it."""
+    end_with_parent()
+    torch.set_num_threads(cfg.torch_threads)
+    console = Console()
+    try:
+        config = settings_of(cfg)
+        folder = Path(config["output"])
+        lock = locked(folder)
+        if config["resume"] and finished(folder, config):
+            console.print(f"{folder} holds this very policy: {read_card(folder)['evaluation']}")
+            return
+        if others := [part for part in parts_of(config) if part != "train"]:
+            console.print(f"training on operators of the part {' and '.join(others)}: to this policy that part is not unseen")
+        scores = run(config, folder, console)
+        lock.close()
+    except ValueError as error:
+        sys.exit(str(error))
+    tracked = track_training(config, read_rows(folder / CURVE), read_rows(folder / VALIDATION), scores, folder)
+    console.print(f"policy and card in {folder}: {scores}")
+    console.print(hint(tracked))

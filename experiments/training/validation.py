@@ -1,0 +1,47 @@
+"""How good a policy becomes on operators it does not learn from, by the model, while it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from agents.learners.registry import Learner
+from agents.policies.ppo import rollout
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.vector import ConstructVectorEnv
+
+
+def over_floor(found: Iterable[tuple[float, ConstructionGraph]]) -> dict[str, float]:
+    """Geometric mean over operators of the best program's latency over the roofline floor: 1 is the least there can be."""
+    return {"validation_latency_over_floor": float(np.exp(np.mean([np.log(best / graph.floor) for best, graph in found])))}
+
+
+class Validation:
+    """Episodes on a list of operators, the same ones again whenever it is asked."""
+
+    def __init__(self, ops: Any, arguments: dict[str, Any], episodes: int, seed: int) -> None:
+        """`ops` as `operators.resolve` takes them; `arguments` of the environments; ValueError names a bad value."""
+        if episodes < 1:
+            raise ValueError(f"eval_episodes is {episodes}; expected 1 or more")
+        self.seed = seed
+        self.envs = [
+            ConstructVectorEnv(episodes, operator=op, autoreset_mode="Disabled", **arguments) for op in operators.resolve(ops)
+        ]
+
+    def score(self, learner: Learner, model: Any) -> dict[str, float]:
+        """`over_floor` of the best program of each operator."""
+        rng = np.random.default_rng(self.seed)
+        found = []
+        for envs in self.envs:
+            sight = learner.sight(envs, 1)
+            rollout(learner, model, envs, sight, rng)
+            found.append((float(sight.programs()[1].min()), envs.tasks.graphs[0]))
+        return over_floor(found)
+
+    def close(self) -> None:
+        """Stop threads."""
+        for envs in self.envs:
+            envs.close()

@@ -1,0 +1,93 @@
+"""Training of a policy that walks on the construction graph, by a learner of stable-baselines3; called by `experiments.train`."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from stable_baselines3.common.logger import configure
+
+from agents.learners.cloning import examples, imitate
+from agents.learners.registry import Learner, get_learner
+from agents.learners.seen import SeenVecEnv
+from agents.learners.sight import Sight
+from agents.policies.learned import POLICY
+from experiments.common.results import whole
+from experiments.training.checkpoints import load_checkpoint
+from experiments.training.validation import Validation
+from experiments.training.variants import with_variants
+from experiments.training.watch import LAST, Watch, identity, training_bar
+from gensor_gym import operators
+from gensor_gym.env.tasks import TaskSet
+
+
+def make_env(config: dict[str, Any], sight: type[Sight]) -> SeenVecEnv:
+    """The environments that it learns in; ValueError names a bad argument."""
+    from gensor_gym.env.sb3 import make_sb3
+
+    known = with_variants(
+        list(operators.resolve(config["operators"])), config["variants"], np.random.default_rng(config["seed"])
+    )
+    return SeenVecEnv(make_sb3(num_envs=config["num_envs"], operator=known, **config["env"]), sight)
+
+
+def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
+    """Behaviour cloning of a fresh model on the operators without their variants, where `clone` names a teacher."""
+    if config["clone"] is None:
+        return
+    if not hasattr(model.policy, "evaluate_actions"):
+        raise ValueError(f"agent {config['agent']['name']!r} has values and no policy that could be cloned; clone must be null")
+    begin, rng, how = time.perf_counter(), np.random.default_rng(config["seed"]), config["cloning"]
+    tasks = TaskSet(operators.resolve(config["operators"]), config["env"]["hardware"], config["env"]["space"])
+    shown = examples(learner, tasks, config["clone"], how["ways"], config["env"]["step_cost"], rng)
+    losses = imitate(model, shown, how["epochs"], how["batch_size"], how["learning_rate"], config["seed"])
+    spent = time.perf_counter() - begin
+    lost = f"{losses[0]:.3f} to {losses[-1]:.3f}"
+    print(f"cloned {len(shown.returns)} states of {config['clone']} in {spent:.0f} s: loss {lost}", flush=True)
+
+
+def make_validation(config: dict[str, Any]) -> Validation | None:
+    """What is asked now and then how good the policy is; None where it never is. Always by the model."""
+    arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
+    if config["eval_every"] == 0:
+        return None
+    return Validation(config["eval_operators"], arguments, config["eval_episodes"], config["seed"])
+
+
+def begin(config: dict[str, Any], learner: Learner, env: SeenVecEnv, last: Path) -> tuple[Any, float, bool]:
+    """The model that `last` holds, or a fresh one, where asked for cloned; the seconds it took so far; whether it was resumed."""
+    if config["resume"] and last.exists():
+        return *load_checkpoint(last, learner, env, identity(config)), True
+    start = time.perf_counter()
+    model = learner.make(config["agent"], env, config["seed"])
+    clone(config, learner, model)
+    return model, time.perf_counter() - start, False
+
+
+def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, float, bool]:
+    """The model after all its steps, which is saved, seconds of training, and whether it was resumed.
+
+    ValueError names a bad setting.
+    """
+    learner = get_learner(config["agent"]["name"])
+    env, validation = make_env(config, learner.sight), make_validation(config)
+    model, spent, resumed = begin(config, learner, env, folder / LAST)
+    if config["tensorboard"]:
+        model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))
+    with training_bar(console) as progress:
+        watch = Watch(folder, progress, learner, config, validation, spent)
+        left = max(0, config["steps"] - model.num_timesteps)
+        every = config["agent"].get("log_interval", 1)
+        model.learn(left, callback=watch, log_interval=every, reset_num_timesteps=not resumed)
+    env.close()
+    if validation is not None:
+        validation.close()
+    left_out = ["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"]
+    buffer = io.BytesIO()  # a path would be given the suffix .zip
+    model.save(buffer, exclude=left_out)
+    whole(folder / POLICY, lambda temporary: temporary.write_bytes(buffer.getvalue()))
+    return model, watch.seconds, resumed

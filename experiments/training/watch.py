@@ -1,0 +1,151 @@
+"""What happens beside the learning: the progress bar, the learning curve, validation, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from stable_baselines3.common.callbacks import BaseCallback
+
+from agents.learners.registry import Learner
+from experiments.common.results import write_text
+from experiments.training.checkpoints import save_checkpoint
+from experiments.training.validation import Validation
+
+CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
+
+
+def training_bar(console: Console) -> Progress:
+    """How far a training is."""
+    return Progress("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console)
+
+
+class Every:
+    """True once whenever a count has passed another multiple of `period`; never if that is 0."""
+
+    def __init__(self, period: int) -> None:
+        """Counts begin at 0."""
+        self.period, self._done = period, 0
+
+    def skip_to(self, count: int) -> None:
+        """What lies up to here has been done."""
+        self._done = count // self.period if self.period else 0
+
+    def __call__(self, count: int) -> bool:
+        """Whether it is time."""
+        before = self._done
+        self.skip_to(count)
+        return self._done > before
+
+
+class Watch(BaseCallback):
+    """Writes curve.jsonl and validation.jsonl, a line now and then, and last.zip, from which a run resumes.
+
+    It draws no random number of the learner's, so that it changes nothing of what is learned.
+    """
+
+    def __init__(
+        self, folder: Path, progress: Progress, learner: Learner, config: dict[str, Any], validation: Validation | None,
+        spent: float,
+    ) -> None:  # fmt: skip
+        """`config`: of the whole run; of it `steps`, and `curve_every`, `eval_every`, `checkpoint_every` in steps.
+
+        `spent`: seconds of training before.
+        """
+        super().__init__()
+        self._begin = time.perf_counter() - spent
+        self.folder, self.learner, self.config, self.validation = folder, learner, config, validation
+        self.progress, self.bar = progress, progress.add_task("training", total=config["steps"])
+        self._curve, self._eval = Every(config["curve_every"]), Every(config["eval_every"])
+        self._save = Every(config["checkpoint_every"])
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, of earlier parts of the run as well; validation and checkpoints are not training."""
+        return time.perf_counter() - self._begin
+
+    def _on_training_start(self) -> None:
+        """Keep of an earlier part of the run what its checkpoint knows."""
+        for every in (self._curve, self._eval, self._save):
+            every.skip_to(self.model.num_timesteps)
+        keep_rows(self.folder, self.model.num_timesteps)
+
+    def _on_step(self) -> bool:
+        """Advance the bar."""
+        self.progress.update(self.bar, completed=self.num_timesteps)
+        return True
+
+    def _on_rollout_start(self) -> None:
+        """All there was has been learned from: validate, save."""
+        steps, spent = self.model.num_timesteps, self.seconds
+        self._validate(steps)
+        if self._save(steps):
+            save_checkpoint(self.folder / LAST, self.model, identity(self.config), spent)
+        self._begin = time.perf_counter() - spent
+
+    def _validate(self, steps: int) -> None:
+        """A line of validation.jsonl, where it is time."""
+        if self.validation is not None and self._eval(steps):
+            scores = self.validation.score(self.learner, self.model)
+            self._append(VALIDATION, {"steps": steps, **scores})
+            for name, value in scores.items():
+                self.logger.record(f"validation/{name}", value)
+
+    def _on_rollout_end(self) -> None:
+        """A point of the learning curve, where it is time."""
+        if self._curve(self.model.num_timesteps):
+            self._point()
+
+    def _on_training_end(self) -> None:
+        """The last point, and validation of what has been learned in the end, where it is time."""
+        spent, rows = self.seconds, read_rows(self.folder / CURVE)
+        if not rows or rows[-1]["steps"] < self.model.num_timesteps:
+            self._point()
+        self._validate(self.model.num_timesteps)
+        self._begin = time.perf_counter() - spent
+
+    def _point(self) -> None:
+        """Means over the last hundred episodes; nothing while there is none."""
+        episodes: Any = self.model.ep_info_buffer
+        if episodes:
+            means = {name: float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
+            row = {"steps": self.model.num_timesteps, "mean_return": means["return"], "mean_length": means["length"]}
+            self._append(CURVE, row)
+
+    def _append(self, name: str, row: dict[str, float]) -> None:
+        """One line more."""
+        add_row(self.folder / name, row)
+
+
+def keep_rows(folder: Path, steps: int) -> None:
+    """Drop what a part of a run wrote after its last checkpoint, which is of so many steps."""
+    for name in (CURVE, VALIDATION):
+        kept = [row for row in read_rows(folder / name) if row["steps"] <= steps]
+        write_text(folder / name, "".join(json.dumps(row) + "\n" for row in kept))
+
+
+def add_row(path: Path, row: dict[str, float]) -> None:
+    """A line more."""
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def identity(config: dict[str, Any]) -> dict[str, Any]:
+    """Those parts of a run's configuration that its learning curve depends on."""
+    names = (
+        "agent", "env", "machine", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps", "torch_threads",
+    )  # fmt: skip
+    return {name: config[name] for name in names if name in config}
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Lines of a file of JSON objects, none where there is no file; one that a killed run left unfinished is passed over."""
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -1,0 +1,1 @@
+"""Values of strategies chosen on train and validation operators."""

@@ -1,0 +1,147 @@
+"""Choose the values of a traverser: successive halving over random settings, on train, decided on validation.
+
+`python -m experiments.tune tune=markov` draws settings from the choices in `conf/tune/`, keeps the better part of them
+rung by rung on ever more operators of the train part, and takes from the last ones the best on the validation part. Only
+the analytic model is asked, so the result is the same on every machine. Operators of the test part are refused.
+
+The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the share of tasks
+where it is behind Roller, by however little: a traverser should not be behind the search it is compared with.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import track
+
+from agents import get_strategy
+from experiments.benches.lines import machine
+from experiments.common.arguments import CONF
+from experiments.common.folders import make_folder
+from experiments.common.results import write_text
+from experiments.common.settings import short_hash
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.fingerprint import fingerprint
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One operator on one machine, and Roller's latency there in seconds."""
+
+    graph: ConstructionGraph
+    baseline: float
+
+
+class Scores:
+    """Scores by (setting, task, seed), kept in a file of JSON lines: what was computed once is not computed again."""
+
+    def __init__(self, path: Path, strategy: str) -> None:
+        """Read what is there."""
+        self.path, self.strategy = path, strategy
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self.known: dict[str, float] = {row["key"]: row["latency_s"] for row in map(json.loads, lines)}
+
+    def latency(self, values: Values, task: Task, seed: int) -> float:
+        """Seconds of the best program that the traverser constructs, by the model."""
+        graph = task.graph
+        about = [values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)]
+        key = short_hash([self.strategy, *about])
+        if key not in self.known:
+            found = get_strategy(self.strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]
+            self.known[key] = found.latencies[0]
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "latency_s": found.latencies[0]}) + "\n")
+        return self.known[key]
+
+
+def tasks_of(part: str, config: DictConfig) -> list[Task]:
+    """Tasks of a part of the split on all machines of the configuration; ValueError for the test part."""
+    if part not in ("train", "validation"):
+        raise ValueError(f"part {part!r}: values are chosen on train and validation only")
+    roller: Any = get_strategy("roller")
+    tasks = []
+    for op in operators.resolve(f"split/v1/{part}"):
+        for hw in config.hardware:
+            baseline = roller.construct(ConstructionGraph(op, hw, roller.space), np.random.default_rng(0)).latencies[0]
+            tasks.append(Task(ConstructionGraph(op, hw, config.space), baseline))
+    return tasks
+
+
+def score(latencies: np.ndarray, tasks: list[Task], behind: float) -> float:
+    """See the module; latencies float64 [seeds, tasks]."""
+    over_floor = np.log(latencies / np.array([task.graph.floor for task in tasks]))
+    is_behind = latencies > np.array([task.baseline for task in tasks]) * (1 + 1e-9)
+    return float(np.mean(over_floor) + behind * np.mean(is_behind))
+
+
+def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
+    """Distinct settings within the budget of steps, as many as the first rung takes.
+
+    The budget counts the steps of all walkers of both rounds: what a construction costs, whatever the machine.
+    """
+    choices: Any = OmegaConf.to_container(config.choices)
+    found: dict[str, Values] = {}
+    while len(found) < config.rungs[0].settings:
+        values = {name: options[int(rng.integers(len(options)))] for name, options in choices.items()}
+        steps = values["walkers"] * values["steps"] + values["refiners"] * values["refine_steps"]
+        if config.least_steps <= steps <= config.most_steps:
+            found[short_hash(values)] = values
+    return list(found.values())
+
+
+def spread_over(tasks: list[Task], count: int) -> list[Task]:
+    """`count` tasks, evenly over the list, which is ordered by table and so by class."""
+    return [tasks[i] for i in np.unique(np.linspace(0, len(tasks) - 1, min(count, len(tasks))).astype(int))]
+
+
+def ranked(
+    settings: Iterable[Values], tasks: list[Task], seeds: range, config: DictConfig, scores: Scores, title: str
+) -> list[tuple[float, Values]]:
+    """(score, setting), best first."""
+    found = []
+    for values in track(list(settings), f"{title}: {len(tasks)} tasks", console=Console(stderr=True)):
+        latencies = np.array([[scores.latency(values, task, seed) for task in tasks] for seed in seeds])
+        found.append((score(latencies, tasks, config.behind), values))
+    return sorted(found, key=lambda pair: pair[0])
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="tune")
+def main(config: DictConfig) -> None:
+    """Halve, decide, write `<output>/<strategy>.json`."""
+    try:
+        output = make_folder(config.output)
+    except ValueError as error:
+        sys.exit(str(error))
+    scores = Scores(output / f"{config.strategy}.scores.jsonl", config.strategy)
+    train, validation = tasks_of("train", config), tasks_of("validation", config)
+    settings, rungs = draw(config, np.random.default_rng(config.seed)), []
+    for number, rung in enumerate(config.rungs):
+        tasks = spread_over(train, rung.tasks)
+        order = ranked(settings[: rung.settings], tasks, range(1), config, scores, f"rung {number + 1}")
+        rungs.append({"tasks": len(tasks), "settings": len(order), "best_score": order[0][0]})
+        settings = [values for _, values in order]
+    finals = ranked(settings[: config.finalists], validation, range(config.final_seeds), config, scores, "validation")
+    result = {
+        "strategy": config.strategy, "values": finals[0][1], "validation_score": finals[0][0],
+        "runners_up": [{"validation_score": value, "values": values} for value, values in finals[1:]],
+        "rungs": rungs, "hardware": list(config.hardware), "space": config.space,
+        "train": list(dict.fromkeys(str(t.graph.operator) for t in train)),
+        "validation": list(dict.fromkeys(str(t.graph.operator) for t in validation)),
+        "config": OmegaConf.to_container(config), "machine": machine(),
+    }  # fmt: skip
+    path = output / f"{config.strategy}.json"
+    write_text(path, json.dumps(result, indent=1) + "\n")
+    sys.stdout.write(f"{config.strategy}: {finals[0][1]}\nscore {finals[0][0]:.4f} on validation; {path}\n")

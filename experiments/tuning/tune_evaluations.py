@@ -1,0 +1,136 @@
+"""Choose the values of a search for a number of evaluations: random settings, halved on train, decided on validation.
+
+`python -m experiments.tune_evaluations choices=markov` (conf/tune_evaluations.yaml) writes outputs/tune/markov_evaluations.json;
+conf/choices has other strategies. A setting is one search (`experiments.common.anytime`), begun again until the evaluations
+are spent;
+its curve says what it is worth at every number asked for, and for each of them the best is taken. The score is the mean regret
+over tasks to the certified optimum, or to the best that any setting found where none ships. Operators of the test part are
+refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from experiments.benches.lines import machine
+from experiments.common.anytime import Search
+from experiments.common.arguments import CONF
+from experiments.common.folders import make_folder
+from experiments.common.lines import Kept, run_missing
+from experiments.common.results import write_text
+from experiments.common.settings import short_hash
+from experiments.studies.generalise.plan import modelled
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact import Certificate
+from gensor_gym.exact.shipped import certificate_of
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A configuration with what it has computed."""
+
+    config: DictConfig
+    kept: Kept
+    console: Console
+
+    def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:
+        """Mean regret of every setting at every number of evaluations, float64 [settings, counts]."""
+        config, env, counts = self.config, self.config.env, np.array(list(self.config.counts))
+        wanted = [
+            Search(short_hash(values), config.strategy, values, task, env.hardware, env.space, seed, int(counts.max()))
+            for values in settings for task in tasks for seed in range(seeds)
+        ]  # fmt: skip
+        rows = run_missing(wanted, self.kept, config.processes, self.console)
+        latencies = np.array([best_at(row, counts) for row in rows]).reshape(len(settings), len(tasks), seeds, len(counts))
+        best = np.array([self._best(task, latencies[:, t]) for t, task in enumerate(tasks)])
+        found: np.ndarray = np.log(latencies / best[:, None, None]).mean(axis=(1, 2))
+        return found
+
+    def _best(self, task: str, latencies: np.ndarray) -> float:
+        """What regrets are against."""
+        certificate = self.certificate(task)
+        return float(latencies.min()) if certificate is None else certificate.optimum
+
+    def certificate(self, task: str) -> Certificate | None:
+        """The certificate of a task that ships."""
+        return certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
+
+
+def best_at(row: dict[str, Any], counts: np.ndarray) -> np.ndarray:
+    """Best latency of a line after so many evaluations [K]; that of its first program before there is one."""
+    evaluations, latencies, _ = row["curve"]
+    return np.array(latencies)[np.maximum(np.searchsorted(np.array(evaluations), counts, side="right") - 1, 0)]
+
+
+def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
+    """Distinct settings, as many as the first rung takes: any combination of the choices. ValueError for too few of these."""
+    choices: Any = OmegaConf.to_container(config.choices)
+    if (there := math.prod(len(set(options)) for options in choices.values())) < config.rungs[0].settings:
+        raise ValueError(f"rungs: {config.rungs[0].settings} settings asked for, expected at most the {there} that choices make")
+    found: dict[str, Values] = {}
+    while len(found) < config.rungs[0].settings:
+        values = {name: options[int(rng.integers(len(options)))] for name, options in choices.items()}
+        found[short_hash(values)] = values
+    return list(found.values())
+
+
+def tasks_of(part: str, count: int) -> list[str]:
+    """`count` operators of a part, evenly over its list, without elementwise maps; ValueError for the test part."""
+    if part not in ("train", "validation"):
+        raise ValueError(f"part {part!r}: values are chosen on train and validation only")
+    texts = [str(op) for op in operators.resolve(f"split/v1/{part}") if op.name != "elementwise"]
+    return [texts[i] for i in np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int))]
+
+
+def leading(settings: Sequence[Values], scores: np.ndarray, count: int) -> list[Values]:
+    """The `count` best settings for each number of evaluations (a column of scores), without doubles."""
+    order = np.argsort(scores, axis=0, kind="stable")[:count]
+    return [settings[i] for i in dict.fromkeys(order.T.ravel().tolist())]
+
+
+def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
+    """Halve on train, decide on validation; the result as it is written."""
+    modelled(config.env.hardware)
+    settings = draw(config, np.random.default_rng(config.seed))
+    for rung in config.rungs:
+        tasks = tasks_of("train", rung.tasks)
+        settings = leading(settings, tuning.scores(settings, tasks, 1), rung.kept)
+    train, tasks = tasks, tasks_of("validation", config.final_tasks)
+    scores = tuning.scores(settings, tasks, config.final_seeds)
+    chosen = scores.argmin(axis=0)
+    counts = list(config.counts)
+    return {
+        "strategy": config.strategy,
+        "values": {str(count): settings[i] for count, i in zip(counts, chosen.tolist(), strict=True)},
+        "validation_regret": {str(count): float(scores[i, k]) for k, (count, i) in enumerate(zip(counts, chosen, strict=True))},
+        "certified": sum(tuning.certificate(task) is not None for task in tasks),
+        "hardware": config.env.hardware, "space": config.env.space, "train": train, "validation": tasks,
+        "config": OmegaConf.to_container(config), "machine": machine(),
+    }  # fmt: skip
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="tune_evaluations")
+def main(config: DictConfig) -> None:
+    """Choose and write."""
+    console = Console()
+    try:
+        output = make_folder(config.output)
+        result = tune(config, Tuning(config, Kept(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
+    except ValueError as error:
+        sys.exit(str(error))
+    path = output / f"{config.strategy}_evaluations.json"
+    write_text(path, json.dumps(result, indent=1) + "\n")
+    console.print(f"{result['validation_regret']} mean regret on validation; {path}", soft_wrap=True, highlight=False)

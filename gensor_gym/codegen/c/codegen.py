@@ -1,0 +1,300 @@
+"""C for a CPU program: the parallel loop over task tiles, and everything it calls, as one self-contained source."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gensor_gym.codegen.c.loops import register_tiles
+from gensor_gym.codegen.c.micro.dot import has_start_field, helper_text, start_field
+from gensor_gym.codegen.c.micro.intrinsics import intrinsics
+from gensor_gym.codegen.c.micro.kernel import micro_kernel
+from gensor_gym.codegen.c.micro.shift import copy_row, plane_function, planes_call, shift_constants
+from gensor_gym.codegen.c.micro.vectors import prelude
+from gensor_gym.codegen.c.operand import fill_array, fill_name, guard_name, has_guard_field, task_start
+from gensor_gym.codegen.c.pack import COPY_LINE, pack_call, pack_function
+from gensor_gym.codegen.c.plan import Operand, Plan, make_plan
+from gensor_gym.codegen.c.shared import has_prepacked, shared_call, shared_functions, shared_reads, shared_start
+from gensor_gym.codegen.c.split import finish_call, finish_function
+from gensor_gym.codegen.c.text import Lines, add, linear, round_up
+from gensor_gym.codegen.c.variants import Variant, variants
+from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.codegen.program import Program
+from gensor_gym.operators.types import ITEM_BYTES
+
+ENTRY = "gg_kernel"
+PREPACKED = "gg_prepacked"
+"""Entry of a prepacked kernel that a call of `ENTRY` on the same workspace precedes."""
+LINE = 64
+"""Bytes of a cache line, to which buffers in the workspace are aligned."""
+PAGE = 4096
+
+_HEADERS = {"math": r"\b(expf|tanhf|erff|INFINITY)\b", "stdint": r"\w+_t\b|\bINT32_MIN\b", "string": r"\bmemcpy\b"}
+"""Header -> the words that need it: reading one that is not needed costs a tenth of a compilation."""
+_UNROLL = """#ifdef __clang__
+#define GG_PRAGMA(text) _Pragma(#text)
+#define UNROLL(n) GG_PRAGMA(clang loop unroll_count(n))
+#else
+#define GG_PRAGMA(text) _Pragma(#text)
+#define UNROLL(n) GG_PRAGMA(GCC unroll n)
+#endif
+"""
+
+
+def generate_c(program: Program, prepacked: bool = False) -> Kernel:
+    """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type.
+
+    `prepacked` adds an entry that uses the weights which a call of the plain one packed; ValueError where it packs none.
+    """
+    plan = make_plan(program, prepacked)
+    if prepacked and not has_prepacked(plan):
+        raise ValueError(f"{program.operator}: this schedule keeps no packed copy of weights; gemm and conv2d with pack_b=1 do")
+    kinds = variants(plan)
+    parts = [_structs(plan)]
+    parts += _fill_arrays(plan, kernels := [micro_kernel(kind) for kind in kinds])
+    parts += [*filter(None, [shift_constants(plan)])]
+    parts += [_pack_function(plan, read) for read in plan.reads if read.packing and not read.packing.shared]
+    parts += [*shared_functions(plan), *kernels, _task_function(plan, kinds)]
+    parts += [finish_function(plan)] if plan.splits > 1 else []
+    parts += [_entry(plan), *([_entry(plan, True)] if prepacked else [])]
+    body = "\n".join(parts)
+    item = plan.reads[0].c_type
+    copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
+    copy += [copy_row(plan, item)] if plan.shift is not None else []
+    copy += [helper_text()] if plan.group >= 0 else []
+    head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
+    title = f"/* {program.operator} on {program.hardware.name}. */\n"
+    helpers = prelude("".join([*copy, body]), plan.accumulator, item)
+    text = "\n".join([helpers, *copy, body])
+    source = "\n".join([title + _headers(text) + head, text])
+    entries = (Launch(PREPACKED if prepacked else ENTRY),)
+    prepares = ENTRY if prepacked else ""
+    return Kernel(program.operator, "c", program.hardware.arch, source, entries, workspace_bytes(plan), prepares)
+
+
+def _headers(text: str) -> str:
+    """The headers that a text needs, and its word for unrolled loops."""
+    needed = [f"#include <{name}.h>\n" for name, words in _HEADERS.items() if re.search(words, text)]
+    return "".join(needed) + intrinsics(text) + (_UNROLL if "UNROLL(" in text else "")
+
+
+def _pack_function(plan: Plan, read: Operand) -> str:
+    return plane_function(plan, read) if _is_shifted(plan, read) else pack_function(plan, read)
+
+
+def _is_shifted(plan: Plan, read: Operand) -> bool:
+    """Whether it is the copied input of a shifted matrix product."""
+    return plan.shift is not None and read is plan.reads[0]
+
+
+def _fill_arrays(plan: Plan, parts: list[str]) -> list[str]:
+    """The arrays of pad values that some text names."""
+    texts = "".join(parts)
+    arrays = {fill_name(read): fill_array(plan, read) for read in plan.reads}
+    return [array for name, array in arrays.items() if re.search(rf"\b{name}\b", texts)]
+
+
+def _operands(plan: Plan) -> list[Operand]:
+    """All operands that are read, the body's first."""
+    return [*plan.reads, *(operand for operand in plan.stages if operand is not None)]
+
+
+def _structs(plan: Plan) -> str:
+    """`struct call`, what all tasks share, and `struct task`, what the tiles of one task share."""
+    lines = Lines()
+    output = plan.output
+    lines.add("/* What all tasks share. */")
+    with lines.block("struct call"):
+        lines.add(*(f"const {operand.c_type} *{operand.name};" for operand in _operands(plan)))
+        lines.add(f"{output.c_type} *{output.name};")
+        lines.add(*([f"{output.c_type} *partial;"] if plan.splits > 1 else []))
+        lines.add(*(f"{read.c_type} *shared_{read.name};" for read in shared_reads(plan)))
+        lines.add(*(["char *workspace;"] if _buffer_bytes(plan) else []))
+    text = str(lines).rstrip("\n") + ";\n\n"
+    lines = Lines()
+    lines.add("/* A task tile: where it starts in every tensor, and how much of it lies inside the extents. */")
+    with lines.block("struct task"):
+        for operand in _operands(plan) if plan.splits == 1 else plan.reads:
+            lines.add(f"const {operand.c_type} *{operand.name};")
+            lines.add(*([] if operand.packing else [f"long {operand.name}_origin;"]))
+            lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded if has_guard_field(plan, operand, d)))
+        lines.add(f"{output.c_type} *{output.name};", f"long {output.name}_origin;")
+        lines.add(*(["long line;"] if plan.shift is not None else []))
+        lines.add(*([f"long {start_field(plan)};"] if has_start_field(plan) else []))
+        lines.add(*(f"long {plan.axes[a]}_count;" for a in _counted(plan)))
+    return text + str(lines).rstrip("\n") + ";\n"
+
+
+def _counted(plan: Plan) -> list[int]:
+    """Axes whose task tiles do not all hold as many elements."""
+    return [a for a in range(len(plan.axes)) if plan.constant_count(a) is None]
+
+
+def _buffer_bytes(plan: Plan) -> int:
+    """Bytes of one thread's packing buffers."""
+    sizes = [_packed_bytes(read) for read in plan.reads if read.packing and not read.packing.shared]
+    return round_up(sum(sizes), PAGE) + LINE if sizes else 0
+
+
+def _packed_bytes(read: Operand) -> int:
+    assert read.packing is not None
+    return round_up(read.packing.size * ITEM_BYTES[read.access.tensor.dtype], LINE)
+
+
+def _partial_bytes(plan: Plan) -> int:
+    """Bytes of the partial outputs of a split reduction."""
+    return round_up(plan.splits * plan.op.output.nbytes, LINE) if plan.splits > 1 else 0
+
+
+def _shared_bytes(plan: Plan) -> int:
+    """Bytes of the copies that all tasks share."""
+    return sum(_packed_bytes(read) for read in shared_reads(plan))
+
+
+def workspace_bytes(plan: Plan) -> int:
+    """Bytes of workspace: partial outputs, shared copies, the packing buffers of every thread, and room to align them."""
+    total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
+    return total + LINE if total else 0
+
+
+def _task_function(plan: Plan, kinds: list[Variant]) -> str:
+    """`run_task`: one task tile, all its reduce blocks (or those of one chunk)."""
+    lines = Lines()
+    what = " x ".join(f"{plan.axes[a]} {plan.tiles[2][a]}" for a in range(len(plan.axes)))
+    lines.add(f"/* Task tile {what}{': one chunk of its reduction' if plan.splits > 1 else ''}. */")
+    with lines.block("static void run_task(void *context, long index, int thread)"):
+        lines.add("const struct call *const call = context;", "struct task t;")
+        _buffers(lines, plan)
+        _place_task(lines, plan)
+        chunked, blocks = plan.splits > 1, plan.reduce_blocks
+        if blocks == 1:
+            _reduce_block(lines, plan, kinds)
+        elif blocks == plan.splits:
+            lines.add("const long block = chunk;")
+            _reduce_block(lines, plan, kinds)
+        else:
+            first = f"chunk * {blocks} / {plan.splits}" if chunked else "0"
+            last = f"(chunk + 1) * {blocks} / {plan.splits}" if chunked else str(blocks)
+            lines.add(f"const long first_block = {first}, end_block = {last};")
+            with lines.block("for (long block = first_block; block < end_block; block++)"):
+                _reduce_block(lines, plan, kinds)
+    return str(lines)
+
+
+def _buffers(lines: Lines, plan: Plan) -> None:
+    """Addresses of this thread's packing buffers."""
+    offset = 0
+    for read in plan.reads:
+        if read.packing is not None and not read.packing.shared:
+            place = linear([(_buffer_bytes(plan), "(long)thread")], offset)
+            lines.add(f"{read.c_type} *const packed_{read.name} = ({read.c_type} *)(call->workspace + {place});")
+            offset += _packed_bytes(read)
+    if offset == 0:
+        lines.add("(void)thread;")
+
+
+def _decode(lines: Lines, plan: Plan, axes: list[int], index: str) -> None:
+    """Declare the starts of a tile along `axes` from its number, the last axis counting fastest."""
+    moving = [a for a in axes if plan.grid[a] > 1]
+    divisor = 1
+    for a in reversed(moving):
+        quotient = index if divisor == 1 else f"{index} / {divisor}"
+        tile, name = plan.tiles[2][a], plan.axes[a]
+        digit = quotient if a == moving[0] else f"{quotient} % {plan.grid[a]}"
+        lines.add(f"const long {name}_task = {digit} * {tile};")
+        divisor *= plan.grid[a]
+    for a in axes:
+        if plan.constant_count(a) is None:
+            name, rest = plan.axes[a], f"{plan.op.extents[a]} - {plan.axes[a]}_task"
+            lines.add(f"t.{name}_count = least({plan.tiles[2][a]}, {rest});")
+
+
+def _place_task(lines: Lines, plan: Plan) -> None:
+    """Where the task tile starts along the spatial axes, and in the tensors that only these index."""
+    spatial, output = list(plan.op.spatial), plan.output
+    number = "index"
+    if plan.splits > 1:
+        lines.add(f"const long chunk = index % {plan.splits};")
+        if any(plan.grid[a] > 1 for a in spatial):
+            lines.add(f"const long tile = index / {plan.splits};")
+        number = "tile"
+    elif all(plan.grid[a] == 1 for a in spatial):
+        lines.add("(void)index;")
+    _decode(lines, plan, spatial, number)
+    target = f"call->partial + chunk * {plan.op.output.size}" if plan.splits > 1 else f"call->{output.name}"
+    lines.add(f"t.{output.name} = {target};", f"t.{output.name}_origin = {_origin(plan, output)};")
+    if plan.shift is not None:
+        lines.add(f"t.line = {_first_line(plan)};")
+    for operand in plan.stages if plan.splits == 1 else ():
+        if operand is not None:
+            lines.add(f"t.{operand.name} = call->{operand.name};")
+            lines.add(f"t.{operand.name}_origin = {_origin(plan, operand)};")
+
+
+def _first_line(plan: Plan) -> str:
+    """Row of pixels that the task starts with."""
+    assert plan.shift is not None
+    start = task_start(plan, plan.shift.axis)
+    return "0" if start == "0" else f"{start} / {plan.shift.pitch}"
+
+
+def _origin(plan: Plan, operand: Operand) -> str:
+    """Flat index in the tensor at the origin of the task tile and reduce block."""
+    strides = operand.access.strides()
+    constant = sum(s * o for s, o in zip(strides, operand.access.offset, strict=True))
+    return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))], constant)
+
+
+def _reduce_block(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
+    """One reduce block: pack what it reads, then walk its L1 tiles."""
+    _decode(lines, plan, list(plan.op.reduce), "block")
+    lines.add(*([f"t.{start_field(plan)} = {task_start(plan, plan.group)};"] if has_start_field(plan) else []))
+    for read in plan.reads:
+        if read.packing is not None and read.packing.shared:
+            lines.add(f"t.{read.name} = {_plus(f'call->shared_{read.name}', shared_start(plan, read))};")
+            continue
+        if read.packing is not None:
+            starts = [linear([(c, task_start(plan, a)) for a, c in enumerate(row)]) for row in read.access.coefficients]
+            shifted = _is_shifted(plan, read)
+            target = f"packed_{read.name}"
+            lines.add(*(planes_call(plan, read, starts[:2], "t.line", target) if shifted else [pack_call(plan, read)]))
+            lines.add(f"t.{read.name} = {target};")
+            continue
+        lines.add(f"t.{read.name} = call->{read.name};", f"t.{read.name}_origin = {_origin(plan, read)};")
+        for d in read.guarded:
+            if not has_guard_field(plan, read, d):
+                continue
+            terms = [(c, task_start(plan, a)) for a, c in enumerate(read.access.coefficients[d])]
+            lines.add(f"t.{guard_name(read, d)} = {linear(terms, read.access.offset[d])};")
+    register_tiles(lines, plan, kinds)
+
+
+def _plus(pointer: str, offset: str) -> str:
+    return pointer if offset == "0" else f"{pointer} + {offset}"
+
+
+def _entry(plan: Plan, prepacked: bool = False) -> str:
+    """The function that is called from outside; `prepacked`: one that finds the weights' copy in the workspace."""
+    lines = Lines()
+    arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
+    with lines.block(f"void {PREPACKED if prepacked else ENTRY}({arguments})"):
+        fields = [f".{operand.name} = inputs[{i}]" for i, operand in enumerate(_operands(plan))]
+        lines.add(f"struct call call = {{{', '.join([*fields, f'.{plan.output.name} = output'])}}};")
+        if workspace_bytes(plan):
+            lines.add(f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
+        else:
+            lines.add("(void)workspace;")
+        if plan.splits > 1:
+            lines.add(f"call.partial = ({plan.output.c_type} *)aligned;")
+        offset = _partial_bytes(plan)
+        for read in shared_reads(plan):
+            lines.add(f"call.shared_{read.name} = ({read.c_type} *)({add('aligned', str(offset))});")
+            offset += _packed_bytes(read)
+        if _buffer_bytes(plan):
+            lines.add(f"call.workspace = {add('aligned', str(offset))};")
+        lines.add("/* The workspace holds buffers for so many threads. */", "struct gg_runtime team = *runtime;")
+        lines.add(f"team.threads = (int)least(team.threads, {plan.threads});")
+        lines.add(*shared_call(plan, prepacked))
+        lines.add(f"team.parallel(&team, run_task, &call, {plan.tasks});")
+        lines.add(*finish_call(plan))
+    return str(lines)

@@ -1,0 +1,131 @@
+"""The loops of a task over its L1 tiles and register tiles, and the call of the micro-kernel that fits a register tile."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.c.micro.kernel import flags, parameters
+from gensor_gym.codegen.c.operand import bounds, count, guard_name, has_guard_field, is_split, tile_start
+from gensor_gym.codegen.c.plan import Operand, Plan
+from gensor_gym.codegen.c.text import Lines, add, linear
+from gensor_gym.codegen.c.variants import Variant, guarded, overhanging
+
+
+def register_tiles(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
+    """All register tiles of a reduce block; `kinds` are the variants of the micro-kernel."""
+    heads, inner = _l1_loops(plan)
+    with lines.blocks(heads):
+        lines.add(*inner)
+        with lines.blocks(_register_loops(plan)):
+            for a in plan.op.spatial:
+                if plan.moves_back(a):
+                    end = f"{_local_count(plan, a)} - {plan.tiles[0][a]}"
+                    lines.add(f"const long {plan.axes[a]} = least({plan.axes[a]}_tile, {end});")
+            _call_tile(lines, plan, kinds)
+
+
+def _local_count(plan: Plan, axis: int) -> str:
+    return count(plan, axis).replace("t->", "t.")
+
+
+def _l1_loops(plan: Plan) -> tuple[list[str], list[str]]:
+    """Loop heads over L1 tiles in the order of the knob, and the declarations inside the innermost."""
+    others = [a for a in plan.op.spatial if a != plan.vector]
+    vector = [a for a in plan.op.spatial if a == plan.vector]
+    reduce = list(plan.op.reduce)
+    outer_vector = plan.program.knob("loop_order") == 0
+    order = [*vector, *reduce, *others] if outer_vector else [*others, *reduce, *vector]
+    heads, inner = [], []
+    for a in order:
+        name, size = plan.axes[a], plan.tiles[1][a]
+        if a in plan.op.reduce:
+            if is_split(plan, a):
+                begin, end = f"{name}_begin", _local_count(plan, a)
+                heads.append(f"for (long {begin} = 0; {begin} < {end}; {begin} += {size})")
+                inner.append(f"const long {name}_end = least({begin} + {size}, {end});")
+            elif not bounds(plan, a)[1].isdigit():
+                inner.append(f"const long {name}_end = {_local_count(plan, a)};")
+        elif _has_l1_loop(plan, a):
+            heads.append(f"for (long {name}_l1 = 0; {name}_l1 < {_local_count(plan, a)}; {name}_l1 += {size})")
+    return heads, inner
+
+
+def _has_l1_loop(plan: Plan, axis: int) -> bool:
+    """Whether the task tile holds several L1 tiles of several register tiles each along a spatial axis."""
+    return plan.tiles[2][axis] > plan.tiles[1][axis]
+
+
+def _register_loops(plan: Plan) -> list[str]:
+    """Loop heads over the register tiles of an L1 tile, the vector axis outside or inside as the knob says."""
+    others = [a for a in plan.op.spatial if a != plan.vector]
+    vector = [a for a in plan.op.spatial if a == plan.vector]
+    order = [*vector, *others] if plan.program.knob("loop_order") == 0 else [*others, *vector]
+    heads = []
+    for a in order:
+        if not plan.moves(a):
+            continue
+        step, end = plan.tiles[0][a], _local_count(plan, a)
+        begin, name = f"{plan.axes[a]}_l1", f"{plan.axes[a]}_tile" if plan.moves_back(a) else plan.axes[a]
+        if not _has_l1_loop(plan, a):
+            heads.append(f"for (long {name} = 0; {name} < {end}; {name} += {step})")
+            continue
+        limit = f"least({begin} + {plan.tiles[1][a]}, {end})"
+        heads.append(f"for (long {name} = {begin}; {name} < {limit}; {name} += {step})")
+    return heads
+
+
+def _call_tile(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
+    """Call the variant of the micro-kernel that fits the tile."""
+    values = ", ".join(["&t", *parameters(plan), *_flag_values(plan)])
+    *first, last = kinds
+    for kind in first:
+        lines.add(f"if ({' && '.join(_tests(plan, kind))})", f"    {kind.name}({values});", "else")
+    lines.add(f"{'    ' if first else ''}{last.name}({values});")
+
+
+def _tests(plan: Plan, kind: Variant) -> list[str]:
+    """Conditions for the variant, where those before it do not hold."""
+    if kind.edge:
+        width = kind.plan.tiles[0][plan.vector]
+        return [f"{_local_count(plan, plan.vector)} <= {linear([(1, tile_start(plan, plan.vector))], width)}"]
+    tests = [_whole(plan, a) for a in overhanging(plan)]
+    for operand, d in guarded(plan):
+        tests += _in_view(plan, operand, d)
+    return tests
+
+
+def _flag_values(plan: Plan) -> list[str]:
+    """Whether this is the first and the last block of a carried reduction."""
+    first, last = [], []
+    if plan.reduce_blocks > plan.splits:
+        first.append("block == first_block")
+        last.append("block == end_block - 1")
+    for a in plan.op.reduce:
+        if is_split(plan, a):
+            begin, end = bounds(plan, a)
+            first.append(f"{begin} == 0")
+            last.append(f"{end} == {_local_count(plan, a)}")
+    values = {"first": " && ".join(first), "last": " && ".join(last)}
+    return [values[name] for name in flags(plan)]
+
+
+def _whole(plan: Plan, axis: int) -> str:
+    """The register tile does not stick out along a spatial axis."""
+    start = tile_start(plan, axis)
+    return f"{add(start, str(plan.tiles[0][axis]))} <= {_local_count(plan, axis)}"
+
+
+def _in_view(plan: Plan, operand: Operand, dimension: int) -> list[str]:
+    """All that the register tile reads along a guarded dimension lies inside the view."""
+    coefficients, access = operand.access.coefficients[dimension], operand.access
+    low_span, high_span = access.span(dimension, plan.op.extents)
+    field = has_guard_field(plan, operand, dimension)
+    origin = f"t.{guard_name(operand, dimension)}" if field else str(access.offset[dimension])
+    spatial = [(coefficients[a], tile_start(plan, a)) for a in plan.op.spatial]
+    lows = spatial + [(coefficients[a], bounds(plan, a)[0]) for a in plan.op.reduce]
+    highs, reach = list(spatial), sum(coefficients[a] * (plan.tiles[0][a] - 1) for a in plan.op.spatial)
+    for a in plan.op.reduce:
+        end = bounds(plan, a)[1]
+        reach += coefficients[a] * (int(end) - 1 if end.isdigit() else -1)
+        highs += [] if end.isdigit() else [(coefficients[a], end)]
+    tests = [f"{add(origin, linear(lows))} >= 0"] if low_span < 0 else []
+    limit = linear(highs, reach)
+    return tests + ([f"{add(origin, limit)} < {access.view[dimension]}"] if high_span >= access.view[dimension] else [])

@@ -1,0 +1,249 @@
+"""int8 products in groups of four: one lane adds four products of unsigned by signed bytes (`vpdpbusd` on x86).
+
+The scalar operand is made unsigned by 128 more (its bytes with the top bit turned over), once where it is packed, else as
+it is loaded. What that adds, 128 times the sums of the other operand's columns, is known when that operand is packed: it
+is kept behind each panel, negated, and the accumulators start there: in every reduce block, or, where tasks share panels
+over the whole reduction, in the first one only. 32-bit sums wrap, so the result is exact.
+"""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.c.group import GROUP
+from gensor_gym.codegen.c.operand import Reader, bounds, is_split
+from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.text import Lines, add, linear
+
+BIAS = "INT32_C(-2139062144)"
+"""The byte 128 four times."""
+
+TEXT = f"""/* The first `count` of four bytes, then zeros. */
+static inline int32_t word_part(const int8_t *p, unsigned long count) {{
+    int32_t x = 0;
+    memcpy(&x, p, count);
+    return x;
+}}
+
+typedef int8_t bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
+
+/* packed[4 * i + row] = source[row * stride + i] for row < 4 and i < 16. */
+static inline void interleave(const int8_t *source, long stride, int8_t *packed) {{
+    const bytes16 a = *(const bytes16 *)source, b = *(const bytes16 *)(source + stride);
+    const bytes16 c = *(const bytes16 *)(source + 2 * stride), d = *(const bytes16 *)(source + 3 * stride);
+    const bytes16 ab_low = __builtin_shufflevector(a, b, {{byte_low}});
+    const bytes16 ab_high = __builtin_shufflevector(a, b, {{byte_high}});
+    const bytes16 cd_low = __builtin_shufflevector(c, d, {{byte_low}});
+    const bytes16 cd_high = __builtin_shufflevector(c, d, {{byte_high}});
+    *(bytes16 *)packed = __builtin_shufflevector(ab_low, cd_low, {{pair_low}});
+    *(bytes16 *)(packed + 16) = __builtin_shufflevector(ab_low, cd_low, {{pair_high}});
+    *(bytes16 *)(packed + 32) = __builtin_shufflevector(ab_high, cd_high, {{pair_low}});
+    *(bytes16 *)(packed + 48) = __builtin_shufflevector(ab_high, cd_high, {{pair_high}});
+}}
+
+/* A panel of `width` columns in groups of four rows; rows and columns that the source lacks are zeros. */
+static inline __attribute__((always_inline)) void pack_groups(const int8_t *source, long stride, long columns,
+                                                              long rows, int8_t *packed, long width) {{
+    for (long row = 0; row < rows; row += {GROUP}, source += {GROUP} * stride, packed += {GROUP} * width) {{
+        long i = 0;
+        if (row + {GROUP} <= rows)
+            for (; i + 16 <= columns; i += 16) interleave(source + i, stride, packed + {GROUP} * i);
+        for (; i < width; i++)
+            for (long r = 0; r < {GROUP}; r++)
+                packed[{GROUP} * i + r] = i < columns && row + r < rows ? source[r * stride + i] : 0;
+    }}
+}}
+
+/* 128 more of each of `count` bytes, taken as unsigned. */
+static inline void make_unsigned(int8_t *p, long count) {{
+    long i = 0;
+    for (; i + 16 <= count; i += 16) *(bytes16 *)(p + i) ^= (int8_t)-128;
+    for (; i < count; i++) p[i] = (int8_t)(p[i] ^ -128);
+}}
+"""
+
+_MULTIPLY_ADD = """    const {m} low = {p}_set1_epi32(0x00ff00ff), x = ({m})a, y = ({m})b;
+    const {m} even = {p}_madd_epi16({p}_and_si{bits}(x, low), {p}_srai_epi16({p}_slli_epi16(y, 8), 8));
+    const {m} odd = {p}_madd_epi16({p}_srli_epi16(x, 8), {p}_srai_epi16(y, 8));
+    return sum + (vec{w})even + (vec{w})odd;
+"""
+
+HELPERS = {
+    "spread": """/* The four bytes at p in every lane. */
+static inline vec{w} spread_{w}(const int8_t *p) {
+{spread}    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return splat_{w}(x);
+{spread_end}}
+""",
+    "dot": """/* sum and, lane by lane, the products of four unsigned bytes of a and four signed ones of b. */
+static inline vec{w} dot_{w}(vec{w} sum, vec{w} a, vec{w} b) {
+{dot}    typedef uint32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    for (int shift = 0; shift < 32; shift += 8)
+        sum += (vec{w})((bits)a >> shift & 255) * ((vec{w})((bits)b << (24 - shift)) >> 24);
+    return sum;
+{dot_end}}
+""",
+}
+"""Texts as in `c_vectors`."""
+
+SCALARS = {
+    "spread": """/* The four bytes at p. */
+static inline int32_t spread_1(const int8_t *p) {
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+""",
+    "dot": """/* sum and the products of four unsigned bytes of a and four signed ones of b. */
+static inline int32_t dot_1(int32_t sum, int32_t a, int32_t b) {
+    for (int shift = 0; shift < 32; shift += 8)
+        sum += (int32_t)((uint32_t)a >> shift & 255) * ((int32_t)((uint32_t)b << (24 - shift)) >> 24);
+    return sum;
+}
+""",
+}
+
+_X86 = {
+    16: ("_mm512", "__m512i", "__AVX512BW__", (("defined(__AVX512VNNI__)", "_epi32"),)),
+    8: ("_mm256", "__m256i", "__AVX2__", (("defined(__AVX512VNNI__) && defined(__AVX512VL__)", "_epi32"),
+                                          ("defined(__AVXVNNI__)", "_avx_epi32"))),
+    4: ("_mm", "__m128i", "__SSE2__", (("defined(__AVX512VNNI__) && defined(__AVX512VL__)", "_epi32"),
+                                       ("defined(__AVXVNNI__)", "_avx_epi32"))),
+}  # fmt: skip
+"""Lanes -> prefix of intrinsics, vector type, macro for 16-bit multiply-add, (condition, suffix) of the dot product."""
+
+
+_SPREAD = """#ifdef {macro}
+    /* An instruction of its own: gcc 12 loads and turns over all of them first, and runs out of registers. */
+    vec{w} all;
+    __asm__ volatile("vpbroadcastd %1, %0" : "={letter}"(all) : "m"(*(const int32_t *)p));
+    return all;
+#else
+"""
+
+
+def intrinsics(width: int) -> dict[str, object]:
+    """Bodies of `dot` and `spread` for x86, up to the plain alternative."""
+    if width not in _X86:
+        return dict.fromkeys(("dot", "dot_end", "spread", "spread_end"), "")
+    prefix, kind, fallback, choices = _X86[width]
+    text, word = "", "if"
+    for condition, suffix in choices:
+        call = f"{prefix}_dpbusd{suffix}(({kind})sum, ({kind})a, ({kind})b)"
+        text += f"#{word} {condition}\n    return (vec{width}){call};\n"
+        word = "elif"
+    body = _MULTIPLY_ADD.replace("{bits}", str(32 * width))
+    for key, value in {"m": kind, "p": prefix, "w": str(width)}.items():
+        body = body.replace("{" + key + "}", value)
+    spread = _SPREAD.replace("{w}", str(width)).replace("{letter}", "v" if width == 16 else "x")
+    return {
+        "dot": f"{text}#elif defined({fallback})\n{body}#else\n",
+        "spread": spread.replace("{macro}", "__AVX512F__" if width == 16 else "__AVX2__"),
+        "dot_end": "#endif\n",
+        "spread_end": "#endif\n",
+    }
+
+
+def helper_text() -> str:
+    """`TEXT` with the orders of bytes and of pairs written out."""
+    byte = [n // 2 + 16 * (n % 2) for n in range(32)]
+    pair = [n // 4 * 2 + 16 * (n // 2 % 2) + n % 2 for n in range(32)]
+    orders = {"byte_low": byte[:16], "byte_high": byte[16:], "pair_low": pair[:16], "pair_high": pair[16:]}
+    text = TEXT
+    for name, order in orders.items():
+        text = text.replace("{" + name + "}", ", ".join(map(str, order)))
+    return text
+
+
+def panel_lines(plan: Plan, operand: Operand, source: str, columns: str, rows: tuple[str, int], target: str) -> list[str]:
+    """Statements that pack one panel and write what the accumulators start from behind it.
+
+    `source` and `target` are addresses, `columns` the columns and `rows` the rows that the source has, with their stride.
+    """
+    width, count = plan.tiles[0][plan.vector], rows[0]
+    end = start_row(operand) * width
+    vectors, sums = plan.chunks, [f"sum_{c}" for c in range(len(plan.chunks))]
+    lines = [f"const long count = {count};", f"int8_t *const panel_at = {target};"]
+    lines += [f"pack_groups({source}, {rows[1]}, {columns}, count, panel_at, {width});"]
+    lines += [f"vec{v.width} {name} = {splat('0', v.width)};" for v, name in zip(vectors, sums, strict=True)]
+    lines += [f"for (long k = 0; k < count; k += {GROUP}) {{"]
+    for vector, name in zip(vectors, sums, strict=True):
+        place = f"panel_at + {linear([(width, 'k')], GROUP * vector.offset)}"
+        value = f"dot_{vector.width}({name}, {splat(BIAS, vector.width)}, {_words(place, vector.width)})"
+        lines.append(f"    {name} = {value};")
+    lines += ["}"]
+    for vector, name in zip(vectors, sums, strict=True):
+        place = f"(int32_t *)(panel_at + {end + GROUP * vector.offset})"
+        lines.append(f"*{place} = -{name};" if vector.width == 1 else f"store_{vector.width}({place}, -{name});")
+    return lines
+
+
+def start_row(operand: Operand) -> int:
+    """Row of a panel, counted from the box's first, that holds what the accumulators start from."""
+    assert operand.packing is not None
+    return operand.packing.shape[-2]
+
+
+def has_start_field(plan: Plan) -> bool:
+    """Whether a task must know which reduce block it is in, since only the first one starts from what panels hold."""
+    packing = plan.reads[1].packing if plan.group >= 0 else None
+    return packing is not None and packing.shared and plan.grid[plan.group] > 1
+
+
+def start_field(plan: Plan) -> str:
+    """Field of a task that holds where its reduce block starts."""
+    return f"{plan.axes[plan.group]}_start"
+
+
+def splat(word: str, width: int) -> str:
+    """The word in every lane."""
+    return word if width == 1 else f"splat_{width}({word})"
+
+
+def _words(address: str, width: int) -> str:
+    """The groups of `width` lanes at an address."""
+    return f"spread_1({address})" if width == 1 else f"load_{width}((const int32_t *)({address}))"
+
+
+def start(lines: Lines, reader: Reader) -> None:
+    """Declare the accumulators: minus what the bias of the scalar operand adds over all that the panel holds."""
+    plan = reader.plan
+    lanes, axis = plan.reads[1], plan.group
+    tests = [f"t->{start_field(plan)} == 0"] if has_start_field(plan) else []
+    tests += [f"{bounds(plan, axis)[0]} == 0"] if is_split(plan, axis) else []
+    for place, key in enumerate(reader.distinct(lanes)):
+        offset = start_row(lanes) * lanes.strides[axis] + sum(lanes.strides[a] * i for a, i in enumerate(key))
+        for c, chunk in enumerate(plan.chunks):
+            value = _words(f"{lanes.name} + {offset + GROUP * chunk.offset}", chunk.width)
+            if tests:
+                value = f"{' && '.join(tests)} ? {value} : {splat('0', chunk.width)}"
+            lines.add(f"const vec{chunk.width} start_{place}_{c} = {value};")
+    for c, chunk in enumerate(plan.chunks):
+        places = [reader.distinct(lanes).index(reader.key(lanes, row)) for row in plan.rows]
+        words = [f"sum_{r}_{c} = start_{place}_{c}" for r, place in enumerate(places)]
+        lines.add(f"vec{chunk.width} {', '.join(words)};")
+
+
+def step(lines: Lines, reader: Reader, tail: bool) -> None:
+    """One group: load what the register tile needs and add up the products, row by row."""
+    plan = reader.plan
+    scalar, lanes = plan.reads
+    declared = set()
+    for r, row in enumerate(plan.rows):
+        for c, chunk in enumerate(plan.chunks):
+            a = f"{scalar.name}_{reader.distinct(scalar).index(reader.key(scalar, row))}_{chunk.width}"
+            b = f"{lanes.name}_{reader.distinct(lanes).index(reader.key(lanes, row))}_{c}"
+            values = {a: _scalar(reader, scalar, row, chunk, tail)}
+            values[b] = _words(f"{lanes.name} + {reader.index(lanes, row, chunk)}", chunk.width)
+            lines.add(*(f"const vec{chunk.width} {n} = {v};" for n, v in values.items() if n not in declared))
+            declared |= set(values)
+            lines.add(f"sum_{r}_{c} = dot_{chunk.width}(sum_{r}_{c}, {a}, {b});")
+
+
+def _scalar(reader: Reader, scalar: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool) -> str:
+    """A group of the scalar operand in every lane, unsigned."""
+    address = add(scalar.name, reader.index(scalar, row, Chunk(0, 1)))
+    if scalar.packing is not None:
+        return f"spread_{chunk.width}({address})"
+    rest = reader.plan.op.extents[reader.plan.group] % GROUP
+    word = splat(f"word_part({address}, {rest})", chunk.width) if tail else f"spread_{chunk.width}({address})"
+    return f"{word} ^ {BIAS}"

@@ -1,0 +1,147 @@
+"""The end of a register tile: lanes added up, divisor and epilogue in registers, and the store."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.c.micro.fold import fold_lanes
+from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, tile_start
+from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.text import Lines, linear
+
+
+def results(plan: Plan) -> list[tuple[int, int, Chunk]]:
+    """(row, chunk number, chunk) of every value that is stored; one scalar a row where the vector axis is reduced."""
+    chunks = [(0, SCALAR)] if plan.vector_is_reduced else list(enumerate(plan.chunks))
+    return [(r, c, chunk) for r in range(len(plan.rows)) for c, chunk in chunks]
+
+
+def result_name(plan: Plan, row: int, chunk: int) -> str:
+    """Variable that holds a finished value."""
+    return f"total_{row}" if plan.vector_is_reduced else f"sum_{row}_{chunk}"
+
+
+def accumulate(plan: Plan, name: str, term: str, width: int) -> str:
+    """The statement that gives a term to an accumulator of `width` lanes."""
+    return f"{name} = max_{width}({name}, {term});" if plan.op.body == "max" else f"{name} += {term};"
+
+
+def finish(lines: Lines, reader: Reader) -> None:
+    """Add lanes up, and in the last block of the reduction divide and apply the epilogue."""
+    plan = reader.plan
+    if plan.vector_is_reduced:
+        fold_lanes(lines, reader)
+    body = Lines()
+    if plan.splits == 1:
+        _epilogue(body, reader)
+    text = str(body).rstrip("\n").split("\n") if str(body).strip() else []
+    if not text:
+        return
+    if plan.is_carried:
+        with lines.block("if (last)"):
+            lines.add(*text)
+    else:
+        lines.add(*text)
+
+
+def _epilogue(lines: Lines, reader: Reader) -> None:
+    plan = reader.plan
+    operands = [operand for operand in plan.stages if operand is not None]
+    for operand in operands:
+        lines.add(*reader.prologue(operand))
+    for r, c, chunk in results(plan):
+        name = result_name(plan, r, c)
+        loads = [None if o is None else reader.value(o, plan.rows[r], chunk) for o in plan.stages]
+        lines.add(*epilogue_lines(plan, name, chunk.width, loads))
+
+
+def epilogue_lines(plan: Plan, name: str, width: int, loads: list[str | None]) -> list[str]:
+    """Statements that turn a finished sum into the output element, for a variable of `width` lanes."""
+    lines = []
+    if plan.op.divisor != 1:
+        lines.append(f"{name} /= {literal(plan.op.divisor, plan.accumulator)};")
+    for stage, load in zip(plan.op.epilogue, loads, strict=True):
+        if stage.name in ("relu", "gelu"):
+            lines.append(f"{name} = {stage.name}_{width}({name});")
+        elif stage.name in ("bias", "residual"):
+            lines.append(f"{name} += {load};")
+        elif stage.name == "scale":
+            lines.append(f"{name} *= {load};")
+        else:
+            raise ValueError(f"epilogue stage {stage.name!r}; C kernels know bias, relu, gelu, scale, residual")
+    return lines
+
+
+def store(lines: Lines, reader: Reader) -> None:
+    """Write the results, those inside the extents."""
+    plan = reader.plan
+    if not plan.vector_is_reduced and plan.output.lane_stride != 1 and plan.tiles[0][plan.vector] > 1:
+        _scatter(lines, reader)
+        return
+    for r, c, chunk in results(plan):
+        lines.add(row_guard(reader, plan.rows[r]) + _stored(reader, plan.output, r, c, chunk))
+
+
+def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
+    """`if (m + 3 < count) ` for rows that an edge tile may not hold."""
+    plan = reader.plan
+    tests = [
+        f"{linear([(1, tile_start(plan, a))], row[a])} < {count(plan, a)}"
+        for a in plan.op.spatial
+        if reader.edge and a != plan.vector and row[a] > 0 and plan.overhangs(a)
+    ]
+    return f"if ({' && '.join(tests)}) " if tests else ""
+
+
+def _stored(reader: Reader, output: Operand, r: int, c: int, chunk: Chunk) -> str:
+    plan = reader.plan
+    name, index = result_name(plan, r, c), store_index(reader, output, plan.rows[r], chunk)
+    limit = reader.end(chunk)
+    inside = True if limit is None else limit.known(0, chunk.width - 1)
+    if inside is False:
+        return f"(void){name};"
+    if limit is not None and not limit.terms and limit.size.isdigit() and not inside:
+        known = int(limit.size) - limit.constant
+        return f"store_first_{chunk.width}({output.name} + {index}, {known}, {name});"
+    if limit is not None and not inside:
+        return f"store_masked_{chunk.width}({output.name} + {index}, {limit.text(0)}, {name});"
+    if chunk.width == 1:
+        return f"{output.name}[{index}] = {name};"
+    return f"store_{chunk.width}({output.name} + {index}, {name});"
+
+
+def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Chunk) -> str:
+    """Index of an output element from the pointer that the prologue declares."""
+    return reader.index(output, row, chunk)
+
+
+def _scatter(lines: Lines, reader: Reader) -> None:
+    """Write lanes that lie apart in the output: through a small buffer, lane by lane."""
+    plan, output = reader.plan, reader.plan.output
+    width, rows = plan.tiles[0][plan.vector], len(plan.rows)
+    lines.add(f"{plan.accumulator} lanes[{rows}][{width}];")
+    for r, c, chunk in results(plan):
+        target = f"lanes[{r}][{chunk.offset}]"
+        value = result_name(plan, r, c)
+        lines.add(f"{target} = {value};" if chunk.width == 1 else f"store_{chunk.width}(&{target}, {value});")
+    heads: list[str] = []
+    terms, number = [(output.lane_stride, "lane")], list[tuple[int, str]]()
+    axes = [a for a in plan.op.spatial if a != plan.vector and plan.tiles[0][a] > 1]
+    for a in axes:
+        step = f"{plan.axes[a]}_step"
+        heads.append(_loop(reader, a, step))
+        number = [(c * plan.tiles[0][a], name) for c, name in number] + [(1, step)]
+        terms.append((output.strides[a], step))
+    base = f"{output.name}"
+    if reader.edge:  # rows are clamped there; count from the first one, which lies inside
+        terms.insert(0, (1, f"{output.name}_row_0"))
+    with lines.blocks([_loop(reader, plan.vector, "lane"), *heads]):
+        lines.add(f"{base}[{linear(terms)}] = lanes[{linear(number)}][lane];")
+
+
+def _loop(reader: Reader, axis: int, step: str) -> str:
+    """Loop over the elements of the register tile along an axis that lie inside the extent."""
+    plan = reader.plan
+    size = str(plan.tiles[0][axis])
+    if reader.sticks_out(axis):
+        start = tile_start(plan, axis)
+        size = f"least({size}, {count(plan, axis)}{'' if start == '0' else f' - {start}'})"
+    return f"for (long {step} = 0; {step} < {size}; {step}++)"

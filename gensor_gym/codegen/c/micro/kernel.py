@@ -1,0 +1,251 @@
+"""The micro-kernel: one register tile over one L1 block of the reduction, interior variant or guarded edge variant."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.c.micro import dot as c_dot
+from gensor_gym.codegen.c.micro.finish import accumulate, finish, store
+from gensor_gym.codegen.c.micro.shift import store_rows
+from gensor_gym.codegen.c.micro.window import window, written_out
+from gensor_gym.codegen.c.operand import NOWHERE, Point, Reader, bounds, is_split, literal
+from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.text import Lines
+from gensor_gym.codegen.c.variants import Variant
+
+MAX_UNROLLED = 512
+"""Multiply-adds of an unrolled loop body; compile time grows with it."""
+MAX_GUARDED = 128
+"""The same where loads are guarded: gcc 12 took 5 s for 250 of them that no masked instruction could do."""
+
+
+def parameters(plan: Plan) -> list[str]:
+    """Names of what a micro-kernel is told besides the task: where its tile starts, its L1 block, first and last."""
+    names = [plan.axes[a] for a in plan.op.spatial if plan.moves(a)]
+    for a in plan.op.reduce:
+        begin, end = bounds(plan, a)
+        names += [begin] if is_split(plan, a) else []
+        names += [end] if not end.isdigit() else []
+    return names
+
+
+def flags(plan: Plan) -> list[str]:
+    """Names of the flags that say which block of a carried reduction this is."""
+    if not plan.is_carried:
+        return []
+    finishes = plan.splits == 1 and (plan.op.divisor != 1 or plan.op.epilogue)
+    return ["first", "last"] if finishes else ["first"]
+
+
+def micro_kernel(kind: Variant) -> str:
+    """The function of a variant."""
+    lines, plan, edge = Lines(), kind.plan, kind.edge
+    reader = Reader(plan, edge)
+    arguments = ["const struct task *t", *(f"long {name}" for name in parameters(plan))]
+    arguments += [f"int {name}" for name in flags(plan)]
+    shape = " x ".join(f"{plan.axes[a]} {plan.tiles[0][a]}" for a in plan.op.spatial)
+    where = "sticks out of the extents or reads padding" if edge else "lies inside every tensor"
+    lines.add(f"/* Register tile {shape}; it {where}. */")
+    # gcc 12 inlines the guarded variant of groups into the loops over tiles and then spills accumulators in both variants.
+    apart = "__attribute__((noinline)) " if edge and plan.group >= 0 else ""
+    with lines.block(f"static {apart}void {kind.name}({', '.join(arguments)})"):
+        lines.add(*reader.clamps())
+        for operand in plan.reads:
+            lines.add(*reader.prologue(operand))
+        lines.add(*reader.prologue(plan.output, written=True))
+        if plan.op.body == "map":
+            _step(lines, reader, False)
+        else:
+            order, unrolls = _reduce_order(plan), _unrolls(plan, MAX_UNROLLED)
+            if edge and not written_out(plan, order, unrolls):
+                unrolls = _unrolls(plan, MAX_GUARDED)
+            # Accumulators that nothing precedes are declared by the first term that they take.
+            at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
+            if not at_once:
+                _start(lines, reader)
+            _reduction(lines, reader, order, unrolls)
+        if plan.shift is not None:
+            store_rows(lines, reader)
+        else:
+            finish(lines, reader)
+            store(lines, reader)
+    return str(lines)
+
+
+def accumulator(row: int, chunk: int) -> str:
+    """Name of the accumulator of a row and chunk."""
+    return f"sum_{row}_{chunk}"
+
+
+def _vector_type(chunk: Chunk) -> str:
+    return f"vec{chunk.width}"
+
+
+def identity(plan: Plan) -> str:
+    """What the reduction starts from."""
+    return literal(float("-inf") if plan.op.body == "max" else 0.0, plan.accumulator)
+
+
+def _start(lines: Lines, reader: Reader) -> None:
+    """Declare the accumulators: at the identity, or where the block before left off."""
+    plan = reader.plan
+    if plan.group >= 0:
+        c_dot.start(lines, reader)
+    for c, chunk in enumerate(plan.chunks if plan.group < 0 else ()):
+        start = identity(plan) if chunk.width == 1 else f"splat_{chunk.width}({identity(plan)})"
+        names = [accumulator(r, c) for r in range(len(plan.rows))]
+        lines.add(f"{_vector_type(chunk)} " + ", ".join(f"{name} = {start}" for name in names) + ";")
+    if not plan.is_carried or plan.vector_is_reduced:
+        return
+    output, joined = plan.output, "=" if plan.group < 0 else "+="
+    with lines.block("if (!first)"):
+        for r, row in enumerate(plan.rows):
+            for c, chunk in enumerate(plan.chunks):
+                lines.add(f"{accumulator(r, c)} {joined} {reader.value(output, row, chunk)};")
+
+
+def _reduce_order(plan: Plan) -> list[int]:
+    """Reduce axes from the outermost loop in; a vector axis comes last."""
+    return sorted(plan.op.reduce, key=lambda a: (a == plan.vector, a))
+
+
+def _unrolls(plan: Plan, most: int) -> dict[int, int]:
+    """Unroll factor of every reduce axis, inner ones first, with at most so many multiply-adds in the loop body."""
+    budget = max(1, most // (len(plan.rows) * len(plan.chunks)))
+    factors = {}
+    for depth, axis in enumerate(reversed(_reduce_order(plan))):
+        wanted = plan.program.knob("unroll") if depth == 0 else 1
+        steps = -(-plan.op.extents[axis] // plan.step(axis))
+        if axis != plan.vector:
+            wanted *= plan.tiles[0][axis]
+        factors[axis] = max(1, min(wanted, budget, steps))
+        budget = max(1, budget // factors[axis])
+    return factors
+
+
+def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int, int]) -> None:
+    """Loops over the reduce axes in `order`, the innermost holding the step."""
+    plan = reader.plan
+    if not order:
+        _step(lines, reader, False)
+        return
+    if written_out(plan, order, unrolls) == order:
+        whole = order == _reduce_order(plan) and not plan.is_carried
+        window(lines, reader, order, declared=not whole)
+        return
+    axis, inner = order[0], order[1:]
+    name, (begin, end) = plan.axes[axis], bounds(plan, axis)
+    if axis in (plan.vector, plan.group):
+        _vector_loop(lines, reader, axis, unrolls[axis])
+        return
+    if plan.op.extents[axis] == 1:
+        lines.add(f"const long {name} = 0;")
+        _reduction(lines, reader, inner, unrolls)
+        return
+    if unrolls[axis] > 1:
+        lines.add(f"UNROLL({unrolls[axis]})")
+    with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}++)"):
+        if written_out(plan, inner, unrolls) == inner:
+            _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
+        _reduction(lines, reader, inner, unrolls)
+
+
+def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
+    """The loop along a reduce axis by several elements at a time, then the rest: lanes masked or groups cut short."""
+    plan = reader.plan
+    name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
+    step = _step if axis == plan.vector else c_dot.step
+    exact = plan.op.extents[axis] % width == 0
+    if plan.op.extents[axis] >= width:
+        if not exact:
+            lines.add(f"long {name} = {begin};")
+        if unroll > 1:
+            lines.add(f"UNROLL({unroll})")
+        start = f"long {name} = {begin}; {name} < {end}" if exact else f"; {name} + {width} <= {end}"
+        with lines.block(f"for ({start}; {name} += {width})"):
+            _prefetch(lines, reader, axis)
+            step(lines, reader, False)
+    else:
+        lines.add(f"const long {name} = {begin};")
+    if not exact:
+        with lines.block(f"if ({name} < {end})"):
+            step(lines, reader, True)
+
+
+def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
+    """Ask for the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
+    plan, distance = reader.plan, reader.plan.program.knob("prefetch")
+    moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
+    if not distance or not moving or reader.edge:
+        return
+    operand = max(moving, key=lambda read: read.access.tensor.size)
+    ahead = distance * plan.step(axis) * operand.strides[axis]
+    for row in reader.distinct(operand):
+        for chunk in plan.chunks:
+            lines.add(f"__builtin_prefetch({operand.name} + {reader.index(operand, row, chunk, point)} + {ahead});")
+
+
+def _step(lines: Lines, reader: Reader, tail: bool) -> None:
+    """One step: load what the register tile needs and combine it, row by row."""
+    plan = reader.plan
+    loaded: dict[tuple[object, ...], str] = {}
+    for r, row in enumerate(plan.rows):
+        for c, chunk in enumerate(plan.chunks):
+            words = [_loaded(lines, reader, read, row, c, tail, loaded) for read in plan.reads]
+            if plan.op.body == "map":
+                lines.add(f"{_vector_type(chunk)} {accumulator(r, c)} = {_map(plan, words, chunk)};")
+            else:
+                lines.add(_combine(plan, accumulator(r, c), words, chunk, tail))
+
+
+def _loaded(
+    lines: Lines,
+    reader: Reader,
+    read: Operand,
+    row: tuple[int, ...],
+    c: int,
+    tail: bool,
+    loaded: dict[tuple[object, ...], str],
+) -> str:
+    """Name of a loaded value; the load is written at its first use."""
+    plan = reader.plan
+    key = reader.key(read, row)
+    scalar = read.lane_stride == 0
+    identity = (read.name, key, 0 if scalar else c)
+    if identity not in loaded:
+        place = reader.distinct(read).index(key)
+        loaded[identity] = f"{read.name}_{place}" if scalar else f"{read.name}_{place}_{c}"
+        chunk = plan.chunks[c]
+        kind = plan.accumulator if scalar else _vector_type(chunk)
+        value = reader.value(read, row, chunk, tail)
+        if not scalar and chunk.width > 1 and len(reader.distinct(read)) < len(plan.rows):
+            value = f"hold_{chunk.width}({value})"
+        lines.add(f"const {kind} {loaded[identity]} = {value};")
+    return loaded[identity]
+
+
+def _combine(plan: Plan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
+    """`sum += a * b`, `sum += a` or `sum = max(sum, a)`, with lanes past the end of the axis left out."""
+    term = " * ".join(words)
+    if tail and _needs_mask(plan):
+        left = f"{bounds(plan, plan.vector)[1]} - {plan.axes[plan.vector]} - {chunk.offset}"
+        term = f"keep_{chunk.width}({term}, {left}, {identity(plan)})"
+    scalar = plan.op.body == "max" and plan.reads[0].lane_stride == 0 and chunk.width > 1
+    return accumulate(plan, name, f"splat_{chunk.width}({term})" if scalar else term, chunk.width)
+
+
+def _needs_mask(plan: Plan) -> bool:
+    """Whether lanes past the end of a reduced vector axis could hold anything but the identity."""
+    neutral = (float("-inf"), -128.0) if plan.op.body == "max" else (0.0,)
+    plain = all(read.packing is None and read.lane_stride for read in plan.reads)
+    return not plain or plan.op.pad_value not in neutral
+
+
+def _map(plan: Plan, words: list[str], chunk: Chunk) -> str:
+    """The function of a map."""
+    width = chunk.width
+    words = [
+        f"splat_{width}({word})" if read.lane_stride == 0 and width > 1 else word
+        for word, read in zip(words, plan.reads, strict=True)
+    ]
+    if plan.op.function in ("add", "mul"):
+        return f" {'+' if plan.op.function == 'add' else '*'} ".join(words)
+    return words[0] if plan.op.function == "copy" else f"{plan.op.function}_{width}({words[0]})"

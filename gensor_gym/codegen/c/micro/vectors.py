@@ -1,0 +1,302 @@
+"""Vector helpers in C, written out for the widths that a kernel uses.
+
+Everything is compiler vector extensions, which gcc, clang and zig share; intrinsics stand only where the extensions
+have no word (masked memory access, maximum) and always have a plain alternative. `{w}` is the width, `{acc}` the type
+of lanes, `{item}` the type in memory; helpers named `_narrow` convert on the way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gensor_gym.codegen.c.micro import dot as c_dot
+from gensor_gym.codegen.c.micro import fold as c_fold
+from gensor_gym.codegen.c.micro.functions import FUNCTIONS
+
+_TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), may_alias));\n"
+
+_INDEX = {
+    "least": "static inline long least(long a, long b) { return a < b ? a : b; }\n",
+    "most": "static inline long most(long a, long b) { return a > b ? a : b; }\n",
+    "inside": """static inline int inside(long index, long size) { return (unsigned long)index < (unsigned long)size; }
+""",
+}
+
+_MEMORY = {
+    "load": """static inline vec{w} load{s}_{w}(const {item} *p) {
+{convert}}
+""",
+    "gather": """static inline vec{w} gather{s}_{w}(const {item} *p, long stride) {
+    vec{w} x = {0};
+    for (int lane = 0; lane < {w}; lane++) x[lane] = p[lane * stride];
+    return x;
+}
+""",
+    "load_masked": """/* Lanes whose index + lane lies in 0..size-1 from memory, the others filled. */
+static inline vec{w} load_masked{s}_{w}(const {item} *p, long index, long size, {acc} fill) {
+{masked_load}    if (index >= 0 && index + {w} <= size) return load{s}_{w}(p);
+    vec{w} x = {0};
+    for (int lane = 0; lane < {w}; lane++) x[lane] = inside(index + lane, size) ? p[lane] : fill;
+    return x;
+{end}}
+""",
+    "gather_masked": """/* Lanes whose index + lane * stride lies in 0..size-1 from memory, the others filled. */
+static inline vec{w} gather_masked{s}_{w}(const {item} *p, long stride, long index, long size, {acc} fill) {
+    vec{w} x = {0};
+    for (int lane = 0; lane < {w}; lane++)
+        x[lane] = inside(index + lane * stride, size) ? p[lane * stride] : fill;
+    return x;
+}
+""",
+    "even": """/* p[0], p[2], ... of two loads that lie side by side. */
+static inline vec{w} even_{w}(vec{w} a, vec{w} b) { return __builtin_shufflevector(a, b, {even}); }
+""",
+    "odd": """/* p[1], p[3], ... of two loads that lie side by side. */
+static inline vec{w} odd_{w}(vec{w} a, vec{w} b) { return __builtin_shufflevector(a, b, {odd}); }
+""",
+    "even_joined": """/* p[0], p[2], ... of two loads that share an element, so that nothing past the last of them is touched. */
+static inline vec{w} even_joined_{w}(vec{w} a, vec{w} b) { return __builtin_shufflevector(a, b, {joined}); }
+""",
+    "store": """static inline void store_{w}({acc} *p, vec{w} x) { *(vec{w} *)p = x; }
+""",
+    "transpose": """/* packed[i * step + lane] = source[lane * stride + i] for i, lane < {w}. */
+static inline void transpose_{w}(const {acc} *source, long stride, {acc} *packed, long step) {
+    vec{w} x[{w}];
+    UNROLL({w})
+    for (int i = 0; i < {w}; i++) x[i] = load_{w}(source + i * stride);
+{butterflies}    UNROLL({w})
+    for (int i = 0; i < {w}; i++) store_{w}(packed + i * step, x[i]);
+}
+""",
+    "copy_columns": """/* packed[i * step + lane] = source[lane * stride + i] for i < count and lane < {w}. */
+static inline void copy_columns_{w}(const {acc} *source, long stride, {acc} *packed, long count, long step) {
+    long i = 0;
+    for (; i + {w} <= count; i += {w}) transpose_{w}(source + i, stride, packed + i * step, step);
+    for (; i < count; i++)
+        for (long lane = 0; lane < {w}; lane++) packed[i * step + lane] = source[lane * stride + i];
+}
+""",
+    "store_masked": """/* Lanes whose index + lane lies in 0..size-1 to memory. */
+static inline void store_masked_{w}({acc} *p, long index, long size, vec{w} x) {
+{masked_store}    for (long lane = 0; lane < {w}; lane++)
+        if (inside(index + lane, size)) p[lane] = x[lane];
+{end}}
+""",
+    "store_first": """/* The first `count` lanes, a constant. */
+static inline __attribute__((always_inline)) void store_first_{w}({acc} *p, long count, vec{w} x) {
+{pieces}}
+""",
+}
+
+_VALUES = {
+    "splat": """static inline vec{w} splat_{w}({acc} x) { return x - (vec{w}){0}; }
+""",
+    "hold": """/* x, kept in a register: else compilers load it from memory again at every use. */
+static inline vec{w} hold_{w}(vec{w} x) {
+{held}    return x;
+}
+""",
+    "keep": """/* The first `count` lanes of x, the others replaced. */
+static inline vec{w} keep_{w}(vec{w} x, long count, {acc} other) {
+    for (int lane = 0; lane < {w}; lane++) x[lane] = lane < count ? x[lane] : other;
+    return x;
+}
+""",
+    "max": """/* The larger lanes; a where one is not a number. */
+static inline vec{w} max_{w}(vec{w} a, vec{w} b) {
+{maximum}    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    const bits larger = (bits)(b > a);
+    return (vec{w})((larger & (bits)b) | (~larger & (bits)a));
+{end}}
+""",
+    "fold_add": """static inline {acc} fold_add_{w}(vec{w} x) {
+{halves}    return fold_add_{half}(low + high);
+}
+""",
+    "fold_max": """static inline {acc} fold_max_{w}(vec{w} x) {
+{halves}    return fold_max_{half}(max_{half}(low, high));
+}
+""",
+}
+
+_HALVES = """    vec{half} low, high;
+    memcpy(&low, &x, sizeof low);
+    memcpy(&high, (const char *)&x + sizeof low, sizeof high);
+"""
+
+_BUTTERFLY = """    UNROLL({w})
+    for (int i = 0; i < {w}; i++) {
+        if (i & {h}) continue;
+        const vec{w} low = x[i], high = x[i + {h}];
+        x[i] = __builtin_shufflevector(low, high, {low});
+        x[i + {h}] = __builtin_shufflevector(low, high, {high});
+    }
+"""
+
+_PAIRS = {
+    "fold_add": "static inline {acc} fold_add_2(vec2 x) { return x[0] + x[1]; }\n",
+    "fold_max": "static inline {acc} fold_max_2(vec2 x) { return max_1(x[0], x[1]); }\n",
+}
+
+_SCALARS = {
+    "load_masked": """static inline {acc} load_masked{s}_1(const {item} *p, long index, long size, {acc} fill) {
+    return inside(index, size) ? *p : fill;
+}
+""",
+    "gather_masked": """static inline {acc} gather_masked{s}_1(const {item} *p, long stride, long index, long size,
+    {acc} fill) {
+    (void)stride;
+    return inside(index, size) ? *p : fill;
+}
+""",
+    "store_masked": """static inline void store_masked_1({acc} *p, long index, long size, {acc} x) {
+    if (inside(index, size)) *p = x;
+}
+""",
+    "keep": """static inline {acc} keep_1({acc} x, long count, {acc} other) { return count > 0 ? x : other; }
+""",
+    "max": """static inline {acc} max_1({acc} a, {acc} b) { return b > a ? b : a; }
+""",
+}
+
+_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | {name: text for name, (text, _) in FUNCTIONS.items()}
+_SCALAR = _SCALARS | c_dot.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
+_ORDER = ("splat", "load", "load_masked", "store", "transpose", "max", "exp", "erf", "fold_add", "fold_max")
+_MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
+_MAXIMUM = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
+_CALL = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_(\d+)\(")
+
+
+def prelude(body: str, accumulator: str, item: str) -> str:
+    """Type and helper definitions for the names that `body` uses (`load_16`, `vec8`, ...)."""
+    texts = _wanted(body, accumulator, item)
+    used = body + "".join(texts.values())
+    widths = sorted({int(width) for width in re.findall(r"\bvec(\d+)\b", used)})
+    types = [f"typedef {accumulator} vec1;\n"] if 1 in widths else []
+    types += [_TYPE.format(acc=accumulator, w=w, bytes=4 * w) for w in widths if w > 1]
+    helpers = [texts[key] for key in sorted(texts, key=_rank)]
+    index = [text for name, text in _INDEX.items() if f"{name}(" in used]
+    return "\n".join(["".join(types), "".join(index), *helpers])
+
+
+def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
+    """Definitions before their uses: scalars first, then by name in `_ORDER`, narrower ones first."""
+    name, width = key
+    base = name.removesuffix("_narrow")
+    return (_ORDER.index(base) if base in _ORDER else len(_ORDER), width, name)
+
+
+def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str]:
+    """(helper, width) -> text, for those that the body calls and those that these call in turn."""
+    texts: dict[tuple[str, int], str] = {}
+    queue = _CALL.findall(body)
+    while queue:
+        name, width = queue.pop()
+        key = (name, int(width))
+        base = name.removesuffix("_narrow")
+        if key in texts or base not in (_SCALAR if width == "1" else _VECTOR):
+            continue
+        texts[key] = _helper(base, int(width), accumulator, item if name != base else "")
+        queue += _CALL.findall(texts[key])
+    return texts
+
+
+def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
+    """Text of one helper; `narrow` is the type in memory where it is not the lanes' own."""
+    text = (_SCALAR if width == 1 else _VECTOR)[name]
+    if width == 2:
+        text = _PAIRS.get(name, text)
+    values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "maximum": "", "end": ""}
+    values["held"] = _held(width)
+    if not narrow:
+        values |= _intrinsics(name, width, accumulator)
+    values["convert"] = f"    return *(const vec{width} *)p;\n"
+    if narrow:
+        attributes = f"vector_size({width} * sizeof({narrow})), aligned(1), may_alias"
+        load = f"    return __builtin_convertvector(*(const narrow *)p, vec{width});\n"
+        values["convert"] = f"    typedef {narrow} narrow __attribute__(({attributes}));\n{load}"
+    lanes = range(width)
+    values["even"] = ", ".join(str(2 * lane) for lane in lanes)
+    values["odd"] = ", ".join(str(2 * lane + 1) for lane in lanes)
+    values["joined"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
+    values["butterflies"] = _butterflies(width)
+    values |= c_fold.lane_lists(width) | c_dot.intrinsics(width)
+    values["pieces"] = _pieces(width)
+    values |= {"w": width, "acc": accumulator, "item": narrow or accumulator, "s": "_narrow" if narrow else ""}
+    values |= {"bytes": 4 * width, "half": width // 2}
+    for key, value in values.items():
+        text = text.replace("{" + key + "}", str(value))
+    return text
+
+
+def _held(width: int) -> str:
+    """An empty statement that changes a register, as far as the compiler knows."""
+    macro = {16: "__AVX512F__", 8: "__AVX__", 4: "__SSE__"}.get(width)
+    return f'#ifdef {macro}\n    __asm__("" : "+v"(x));\n#endif\n' if macro else ""
+
+
+def _pieces(width: int) -> str:
+    """Stores of a power of two of lanes each, those that make up a count below the width."""
+    text, size = "", width // 2
+    while size >= 1:
+        lanes = [str((lane + size) % width) for lane in range(width)]
+        low = f"__builtin_shufflevector(x, x, {', '.join(map(str, range(size)))})" if size > 1 else "x[0]"
+        stored = f"store_{size}(p, {low})" if size > 1 else f"*p = {low}"
+        rest = f" p += {size}, x = __builtin_shufflevector(x, x, {', '.join(lanes)});" if size > 1 else ""
+        text += f"    if (count & {size}) {{ {stored};{rest} }}\n"
+        size //= 2
+    return text
+
+
+def _butterflies(width: int) -> str:
+    """The stages of a transposition: distance h exchanges the blocks of size h off the diagonal."""
+    text, distance = "", width // 2
+    while distance >= 1:
+        lanes = range(width)
+        low = ", ".join(str(width + lane - distance if lane & distance else lane) for lane in lanes)
+        high = ", ".join(str(width + lane if lane & distance else lane + distance) for lane in lanes)
+        stage = _BUTTERFLY.replace("{low}", low).replace("{high}", high)
+        text += stage.replace("{h}", str(distance))
+        distance //= 2
+    return text
+
+
+def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
+    """Bodies with x86 intrinsics, up to the plain alternative."""
+    if name == "max" and width in _MAXIMUM and accumulator == "float":
+        macro, prefix = _MAXIMUM[width]
+        return {"maximum": f"#ifdef {macro}\n    return (vec{width}){prefix}_max_ps(b, a);\n#else\n", "end": "#endif\n"}
+    if name in ("load_masked", "store_masked") and width in _MASKS:
+        return _masked(width, "ps" if accumulator == "float" else "epi32")
+    return {}
+
+
+def _masked(width: int, kind: str) -> dict[str, object]:
+    """Bodies of masked access: a mask register of AVX-512, else a mask vector of AVX2.
+
+    `kind` is the suffix of the intrinsics, `ps` or `epi32`. Plain loops are no choice for integers: gcc 12.2 was seen to
+    make one load of all lanes of them, past the end of a tensor.
+    """
+    bits = 32 * width
+    prefix = "_mm" if width == 4 else f"_mm{bits}"
+    integer, lanes = f"__m{bits}i", ", ".join(map(str, range(width)))
+    at = f"    const {integer} at = {prefix}_add_epi32({prefix}_setr_epi32({lanes}), {prefix}_set1_epi32((int)index));\n"
+    wide = f"    const __mmask{max(width, 8)} keep = {prefix}_cmplt_epu32_mask(at, {prefix}_set1_epi32((int)size));\n"
+    blend, vector, x = ("ps", f"(__m{bits})", "x") if kind == "ps" else ("epi8", "", f"({integer})x")
+    load = f"    return (vec{width}){prefix}_mask_loadu_{kind}({prefix}_set1_{kind}(fill), keep, p);\n"
+    store = f"    {prefix}_mask_storeu_{kind}(p, keep, {x});\n"
+    first = f"#ifdef {_MASKS[width]}\n{at}{wide}"
+    second, end = "", "#endif\n"
+    if width < 16:
+        whole = "si128" if width == 4 else "si256"
+        above = f"{prefix}_cmpgt_epi32(at, {prefix}_set1_epi32(-1))"
+        below = f"{prefix}_cmpgt_epi32({prefix}_set1_epi32((int)size), at)"
+        second = f"#elif defined __AVX2__\n{at}    const {integer} keep = {prefix}_and_{whole}({above}, {below});\n"
+    narrow_load = f"    const vec{width} x = (vec{width}){prefix}_maskload_{kind}(p, keep);\n"
+    narrow_load += f"    return (vec{width}){prefix}_blendv_{blend}({prefix}_set1_{kind}(fill), {x}, {vector}keep);\n"
+    narrow_store = f"    {prefix}_maskstore_{kind}(p, keep, {x});\n"
+    return {
+        "masked_load": first + load + (second + narrow_load if second else "") + "#else\n",
+        "masked_store": first + store + (second + narrow_store if second else "") + "#else\n",
+        "end": end,
+    }

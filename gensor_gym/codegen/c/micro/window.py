@@ -1,0 +1,190 @@
+"""Windows written out: the reduction of a register tile line by line of the input, every element loaded once.
+
+Neighbouring outputs of a pooling or a convolution read the same lines of the input, and neighbouring lanes the same
+elements. Where the schedule unrolls the loops over the window completely, the places of the window are written out in
+the order of the lines that they read, so that a line serves all output rows while it is in registers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from gensor_gym.codegen.c.micro.finish import accumulate
+from gensor_gym.codegen.c.operand import Address, Point, Reader, bounds, is_gathered
+from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.text import Lines
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One multiply-add: accumulator (row, chunk) takes the element at a place of the window."""
+
+    line: tuple[int, ...]
+    tap: int
+    r: int
+    c: int
+    point: Point
+
+
+def windowed(plan: Plan) -> Operand | None:
+    """The operand whose window moves with the lanes, None if there is none or a shifted product has a copy for it."""
+    op = plan.op
+    if plan.shift is not None:
+        return None
+    for read in plan.reads:
+        for row in read.access.coefficients:
+            slides = any(row[a] and op.extents[a] > 1 for a in op.spatial)
+            if read.lane_stride and slides and any(row[a] and op.extents[a] > 1 for a in op.reduce):
+                return read
+    return None
+
+
+def written_out(plan: Plan, order: list[int], unrolls: dict[int, int]) -> list[int]:
+    """Innermost axes of `order` whose loops are written out: all steps unrolled, bounds known."""
+    if windowed(plan) is None or plan.vector_is_reduced:
+        return []
+    axes: list[int] = []
+    for a in reversed(order):
+        if bounds(plan, a) != ("0", str(plan.op.extents[a])) or unrolls[a] < plan.op.extents[a]:
+            break
+        axes.insert(0, a)
+    return axes if any(plan.op.extents[a] > 1 for a in axes) else []
+
+
+def window(lines: Lines, reader: Reader, axes: list[int], declared: bool) -> None:
+    """All places of the window. Unless `declared`, the accumulators are declared by the first term that they take."""
+    plan = reader.plan
+    primary = windowed(plan)
+    assert primary is not None
+    writer = _Writer(lines, reader, primary, _accumulators(plan) if declared else set())
+    uses = sorted(_uses(reader, primary, axes), key=lambda use: (use.line, use.c, use.tap, use.r))
+    for _, group in itertools.groupby(uses, key=lambda use: (use.line, use.c)):
+        writer.line(list(group))
+    writer.rest()
+
+
+def _accumulators(plan: Plan) -> set[tuple[int, int]]:
+    return set(itertools.product(range(len(plan.rows)), range(len(plan.chunks))))
+
+
+def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
+    """All multiply-adds that can change something: not those with a row of neutral elements."""
+    plan, access = reader.plan, primary.access
+    points = [dict(zip(axes, at, strict=True)) for at in itertools.product(*(range(plan.op.extents[a]) for a in axes))]
+    neutral = plan.op.pad_value == (float("-inf") if plan.op.body == "max" else 0.0)
+    uses = []
+    for (r, row), point in itertools.product(enumerate(plan.rows), points):
+        if neutral and reader.condition(primary, row, point) is False:
+            continue
+        line, tap = [], 0
+        for d, coefficients in enumerate(access.coefficients):
+            steps = sum(coefficients[a] * i for a, i in point.items())
+            if coefficients[plan.vector]:
+                tap += steps * access.strides()[d]
+                steps = 0
+            line.append(steps + sum(c * i for c, i in zip(coefficients, row, strict=True)))
+        # Rows that are clamped do not lie where their number says.
+        key = (*reader.start(primary, row), *line)
+        uses += [_Use(key, tap, r, c, point) for c in range(len(plan.chunks))]
+    return uses
+
+
+class _Writer:
+    """Writes loads at their first use and combines them."""
+
+    def __init__(self, lines: Lines, reader: Reader, primary: Operand, declared: set[tuple[int, int]]) -> None:
+        """`declared`: (row, chunk) of the accumulators that exist."""
+        self._lines, self._reader, self._primary, self._declared = lines, reader, primary, declared
+        self._names: dict[str, str] = {}
+
+    def line(self, group: list[_Use]) -> None:
+        """Everything that one line of the input gives to the accumulators of one chunk."""
+        plan, chunk = self._reader.plan, self._reader.plan.chunks[group[0].c]
+        loaded = self._loads(group, chunk)
+        taps = {tap: [use for use in group if use.tap == tap] for tap in loaded}
+        takers = {tuple(use.r for use in uses) for uses in taps.values()}
+        if len(plan.reads) == 1 and len(taps) > 1 and len(takers) == 1:
+            # All rows that take one element of the line take the others too: join them first.
+            first, *others = loaded
+            part = self._named("part", _type(chunk), loaded[first], "")
+            for tap in others:
+                self._lines.add(accumulate(plan, part, loaded[tap], chunk.width))
+            loaded, taps = {first: part}, {first: taps[first]}
+        for tap, uses in taps.items():
+            for use in uses:
+                self._take(use, self._term(use, loaded[tap], chunk), chunk)
+
+    def rest(self) -> None:
+        """Declare the accumulators that took nothing."""
+        chunks = self._reader.plan.chunks
+        for r, c in sorted(_accumulators(self._reader.plan) - self._declared):
+            self._lines.add(f"{_type(chunks[c])} sum_{r}_{c} = {self._reader.filled(chunks[c])};")
+
+    def _take(self, use: _Use, term: str, chunk: Chunk) -> None:
+        """Give a term to an accumulator."""
+        name, key = f"sum_{use.r}_{use.c}", (use.r, use.c)
+        statement = accumulate(self._reader.plan, name, term, chunk.width)
+        self._lines.add(statement if key in self._declared else f"{_type(chunk)} {name} = {term};")
+        self._declared.add(key)
+
+    def _term(self, use: _Use, word: str, chunk: Chunk) -> str:
+        """The product of a multiply-add, or the element itself where nothing multiplies it."""
+        reader, words = self._reader, list[str]()
+        for read in reader.plan.reads:
+            if read is self._primary:
+                words.append(word)
+                continue
+            value = reader.value(read, reader.plan.rows[use.r], chunk, point=use.point)
+            kind = reader.plan.accumulator if read.lane_stride == 0 else _type(chunk)
+            words.append(self._named(read.name, kind, value))
+        return " * ".join(words)
+
+    def _loads(self, group: list[_Use], chunk: Chunk) -> dict[int, str]:
+        """Tap -> name of what is loaded there, in the order of the taps."""
+        reader, read, plan = self._reader, self._primary, self._reader.plan
+        firsts = {use.tap: use for use in reversed(group)}
+        loaded: dict[int, str] = {}
+        for tap in sorted(firsts):
+            row, point = plan.rows[firsts[tap].r], firsts[tap].point
+            if tap in loaded:
+                continue
+            if is_gathered(read, chunk) or reader.condition(read, row, point) is False:
+                loaded[tap] = self._named(read.name, _type(chunk), reader.value(read, row, chunk, point=point))
+                continue
+            address = self._address(firsts[tap], chunk)
+            if read.lane_stride == 1 or tap + 1 not in firsts:
+                word = reader.load(read, chunk, address, reader.limit(read, row, chunk, point=point))
+                loaded[tap] = self._named(read.name, _type(chunk), word)
+                continue
+            limit = reader.limit(read, row, chunk, point=point, more=1)
+            words = [reader.run(read, chunk, address, limit, shift) for shift in (0, chunk.width)]
+            pair = ", ".join(self._named(read.name, _type(chunk), word) for word in words)
+            for step, kind in enumerate(("even", "odd")):
+                loaded[tap + step] = self._named(read.name, _type(chunk), f"{kind}_{chunk.width}({pair})")
+        return loaded
+
+    def _address(self, use: _Use, chunk: Chunk) -> Address:
+        """Address of the first lane's element; where the line may be outside the view, from a pointer of its own."""
+        reader, read, row = self._reader, self._primary, self._reader.plan.rows[use.r]
+        base, constant = reader.address(read, row, chunk, use.point)
+        condition = reader.condition(read, row, use.point)
+        if condition is True:
+            return base, constant
+        along = use.tap + chunk.offset * read.lane_stride
+        kind = f"const {read.c_type} *const"
+        pointer = reader.pointer(read, (base, constant - along), condition)
+        return self._named(f"{read.name}_line", kind, pointer), along
+
+    def _named(self, prefix: str, kind: str, value: str, const: str = "const ") -> str:
+        """A variable that holds the value: the same one for the same text, a fresh one unless it is constant."""
+        if const and value in self._names:
+            return self._names[value]
+        name = f"{prefix}_{len(self._names)}"
+        self._names[value if const else name] = name
+        self._lines.add(f"{'' if kind.startswith('const') else const}{kind} {name} = {value};")
+        return name
+
+
+def _type(chunk: Chunk) -> str:
+    return f"vec{chunk.width}"

@@ -1,0 +1,359 @@
+"""C expressions for reading one operand in a register tile, in the interior variant and in the guarded one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.text import add, linear
+
+Row = tuple[int, ...]
+SCALAR = Chunk(0, 1)
+Term = tuple[int, str]
+"""Coefficient and name."""
+Point = Mapping[int, int]
+"""Positions along the reduce axes whose loops are written out, by axis."""
+Address = tuple[str, int]
+"""A pointer expression, and elements to add to it."""
+NOWHERE: Point = MappingProxyType({})
+
+
+def literal(value: float, c_type: str) -> str:
+    """A number as a C constant of a type."""
+    if c_type != "float":
+        return "INT32_MIN" if value == float("-inf") else str(int(value))
+    if value in (float("inf"), float("-inf")):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    text = repr(float(value))
+    return f"{text}f"
+
+
+def count(plan: Plan, axis: int) -> str:
+    """Elements of the task tile inside the extent along an axis."""
+    known = plan.constant_count(axis)
+    return f"t->{plan.axes[axis]}_count" if known is None else str(known)
+
+
+def tile_start(plan: Plan, axis: int) -> str:
+    """Where the register tile starts along a spatial axis, counted from the task tile."""
+    return plan.axes[axis] if plan.moves(axis) else "0"
+
+
+def bounds(plan: Plan, axis: int) -> tuple[str, str]:
+    """Begin and end of the L1 tile along a reduce axis, counted from the reduce block: constants where they can be."""
+    name, known = plan.axes[axis], plan.constant_count(axis)
+    begin = f"{name}_begin" if is_split(plan, axis) else "0"
+    return begin, f"{name}_end" if begin != "0" or known is None else str(known)
+
+
+def is_split(plan: Plan, axis: int) -> bool:
+    """Whether a reduce block holds several L1 tiles along the axis."""
+    return plan.tiles[1][axis] < min(plan.tiles[2][axis], plan.op.extents[axis])
+
+
+def task_start(plan: Plan, axis: int) -> str:
+    """Where the task tile (reduce block) starts along an axis."""
+    return f"{plan.axes[axis]}_task" if plan.grid[axis] > 1 else "0"
+
+
+def is_fixed(plan: Plan, axis: int) -> bool:
+    """Whether every register tile starts at the same place along an axis, so that guards along it are constants."""
+    return plan.grid[axis] == 1 and (axis in plan.op.reduce or not plan.moves(axis))
+
+
+def is_fixed_dimension(plan: Plan, operand: Operand, dimension: int) -> bool:
+    """Whether all axes that move the index along a dimension are fixed."""
+    return all(is_fixed(plan, a) for a, c in enumerate(operand.access.coefficients[dimension]) if c)
+
+
+def guard_name(operand: Operand, dimension: int) -> str:
+    """Field that holds the index along a guarded dimension at the origin of the task tile, where that is no constant."""
+    return f"{operand.name}_at_{dimension}"
+
+
+def has_guard_field(plan: Plan, operand: Operand, dimension: int) -> bool:
+    """Whether tasks differ in where they start along a guarded dimension."""
+    row = operand.access.coefficients[dimension]
+    return any(c and task_start(plan, a) != "0" for a, c in enumerate(row))
+
+
+def fill_name(operand: Operand) -> str:
+    """Array of pad values that a row outside the view is read from."""
+    return f"{operand.name}_fill"
+
+
+def fill_array(plan: Plan, operand: Operand) -> str:
+    """Definition of that array: as long as what a register tile reads of a row."""
+    vector, stride = plan.vector, operand.lane_stride if operand.lane_stride < 3 else 0
+    size = 1 + stride * (sum(chunk.width for chunk in plan.chunks) - 1)
+    for d, row in enumerate(operand.access.coefficients):
+        if stride and row[vector]:
+            steps = sum(row[a] * (plan.op.extents[a] - 1) for a in plan.op.reduce)
+            size += steps * operand.access.strides()[d]
+    fill = literal(plan.op.pad_value, operand.c_type)
+    values = "0" if plan.op.pad_value == 0 else f"[0 ... {size - 1}] = {fill}"
+    return f"static const {operand.c_type} {fill_name(operand)}[{size}] = {{{values}}};\n"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Which elements of a row may be read: those whose index, counted from the first lane's, lies in 0..size-1.
+
+    `index` (terms and constant) is that of the first lane, in elements of memory; so is `size`.
+    """
+
+    terms: tuple[Term, ...]
+    constant: int
+    size: str
+
+    def known(self, first: int, last: int) -> bool | None:
+        """Whether elements first..last after the first lane's are inside: True all, False none, None else or unknown."""
+        if self.terms or not self.size.isdigit():
+            return None
+        low, high, size = self.constant + first, self.constant + last, int(self.size)
+        return True if low >= 0 and high < size else False if high < 0 or low >= size else None
+
+    def text(self, shift: int) -> str:
+        """The two arguments of a masked helper whose first lane is `shift` elements further on."""
+        return f"{linear(self.terms, self.constant + shift)}, {self.size}"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Writes the loads of one variant of the micro-kernel.
+
+    In the guarded variant (`edge`), rows that stick out of the tensor repeat the last row inside, rows outside the view
+    are read from an array of pad values, and lanes outside are masked; nothing outside a tensor is touched. Where all
+    register tiles start at the same place along an axis, both variants hold the guards along it, as constants.
+    """
+
+    plan: Plan
+    edge: bool
+
+    def prologue(self, operand: Operand, written: bool = False) -> list[str]:
+        """Declarations that the loads of the operand need, before the loops over the reduction."""
+        const = "" if written else "const "
+        start = self._tile_origin(operand)
+        if not self._by_rows(operand):
+            origin = f"t->{operand.name}" + ("" if start == "0" else f" + ({start})")
+            return [f"{const}{operand.c_type} *const {operand.name} = {origin};"]
+        lines = [f"{const}{operand.c_type} *const {operand.name} = t->{operand.name};"]
+        for row in self._starts(operand):
+            terms = [(operand.strides[a], self._position(a, row[a])[0]) for a in self.plan.op.spatial]
+            index = add(f"t->{operand.name}_origin", linear(terms))
+            lines.append(f"const long {self._row_name(operand, row)} = {index};")
+        return lines
+
+    def clamps(self) -> list[str]:
+        """Positions of the rows of an overhanging tile, held inside the tensor."""
+        plan = self.plan
+        return [
+            f"const long {plan.axes[a]}_{i} = least({linear([(1, tile_start(plan, a))], i)}, {count(plan, a)} - 1);"
+            for a in plan.op.spatial
+            if self._clamped(a)
+            for i in range(plan.tiles[0][a])
+        ]
+
+    def sticks_out(self, axis: int) -> bool:
+        """Whether the tile may stick out of the extent along a spatial axis."""
+        return self.plan.overhangs(axis) and (self.edge or is_fixed(self.plan, axis))
+
+    def distinct(self, operand: Operand) -> list[Row]:
+        """Rows of the register tile for which the operand is read at different places."""
+        return list(dict.fromkeys(self.key(operand, row) for row in self.plan.rows))
+
+    def key(self, operand: Operand, row: Row) -> Row:
+        """The row with the axes that the operand does not depend on at 0."""
+        return tuple(i if operand.strides[a] else 0 for a, i in enumerate(row))
+
+    def value(self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE) -> str:
+        """The operand's elements for one row and chunk, at `point` along the reduce axes that are written out.
+
+        `tail`: lanes of a reduced vector axis may be past its end.
+        """
+        address = self.address(operand, row, chunk, point)
+        condition = self.condition(operand, row, point)
+        if condition is False:
+            return self.filled(SCALAR if operand.lane_stride == 0 else chunk)
+        limit = self.limit(operand, row, chunk, tail, point) if operand.lane_stride else None
+        if condition is True and limit is None and (chunk.width == 1 or operand.lane_stride == 0):
+            return f"{operand.name}[{self.index(operand, row, chunk, point)}]"
+        if operand.lane_stride == 0:
+            return f"*{self.pointer(operand, address, condition)}"
+        if is_gathered(operand, chunk):
+            return self._gather(operand, chunk, linear([(1, address[0])], address[1]), limit, condition)
+        return self.load(operand, chunk, (self.pointer(operand, address, condition), 0), limit)
+
+    def pointer(self, operand: Operand, address: Address, condition: str | bool) -> str:
+        """An address as one expression, that of a pad value where the condition does not hold."""
+        place = linear([(1, address[0])], address[1])
+        return place if condition is True else f"({condition} ? {place} : {fill_name(operand)})"
+
+    def load(self, operand: Operand, chunk: Chunk, address: Address, limit: Limit | None) -> str:
+        """Lanes one or two elements apart, from `address` on."""
+        if operand.lane_stride == 1:
+            return self.run(operand, chunk, address, limit, 0)
+        parts = [self.run(operand, chunk, address, limit, shift) for shift in (0, chunk.width - 1)]
+        return f"even_joined_{chunk.width}({', '.join(parts)})"
+
+    def run(self, operand: Operand, chunk: Chunk, address: Address, limit: Limit | None, shift: int) -> str:
+        """As many neighbouring elements as the chunk has lanes, `shift` elements after `address`, which `limit` is for."""
+        inside = True if limit is None else limit.known(shift, shift + chunk.width - 1)
+        if inside is False:
+            return self.filled(chunk)
+        place = linear([(1, address[0])], address[1] + shift)
+        if inside:
+            return f"*({place})" if chunk.width == 1 else f"load{_small(operand)}_{chunk.width}({place})"
+        assert limit is not None
+        fill = literal(self.plan.op.pad_value, operand.c_type)
+        return f"load_masked{_small(operand)}_{chunk.width}({place}, {limit.text(shift)}, {fill})"
+
+    def index(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> str:
+        """Index of the first lane, from the pointer that `prologue` declares."""
+        return linear(*self._index(operand, row, chunk, point))
+
+    def address(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> Address:
+        """Address of the first lane."""
+        terms, constant = self._index(operand, row, chunk, point)
+        return linear([(1, operand.name), *terms]), constant
+
+    def _index(self, operand: Operand, row: Row, chunk: Chunk, point: Point) -> tuple[list[Term], int]:
+        plan = self.plan
+        inner = [(operand.strides[a], plan.axes[a]) for a in plan.op.reduce if a not in point]
+        inner += [(1, f"{operand.name}_{plan.axes[a]}_shift[{plan.axes[a]}]") for a in operand.tables]
+        constant = chunk.offset * operand.lane_stride + sum(operand.strides[a] * i for a, i in point.items())
+        if not self._by_rows(operand):
+            return inner, constant + sum(operand.strides[a] * i for a, i in enumerate(row))
+        constant += sum(operand.strides[a] * i for a, i in enumerate(row) if not self._clamped(a))
+        return [(1, self._row_name(operand, self.start(operand, row))), *inner], constant
+
+    def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
+        """Whether the row is inside the view along guarded dimensions that do not move with the lanes, if known."""
+        tests = []
+        for d in self._checked(operand):
+            if operand.access.coefficients[d][self.plan.vector]:
+                continue
+            terms, constant = self.place(operand, d, row, point)
+            size = operand.access.view[d]
+            if terms:
+                tests.append(f"inside({linear(terms, constant)}, {size})")
+            elif not 0 <= constant < size:
+                return False
+        return " && ".join(tests) or True
+
+    def place(self, operand: Operand, dimension: int, row: Row, point: Point) -> tuple[tuple[Term, ...], int]:
+        """Index along a dimension of the view at the first lane of the register tile: terms and constant."""
+        plan, coefficients = self.plan, operand.access.coefficients[dimension]
+        field = has_guard_field(plan, operand, dimension)
+        terms: list[Term] = [(1, f"t->{guard_name(operand, dimension)}")] if field else []
+        constant = 0 if field else operand.access.offset[dimension]
+        for a in plan.op.spatial:
+            name, step = self._position(a, row[a])
+            terms.append((coefficients[a], name))
+            constant += coefficients[a] * step
+        terms += [(coefficients[a], plan.axes[a]) for a in plan.op.reduce if a not in point]
+        constant += sum(coefficients[a] * i for a, i in point.items())
+        return tuple((c, name) for c, name in terms if c and name != "0"), constant
+
+    def limit(
+        self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE, more: int = 0
+    ) -> Limit | None:
+        """What may be read along the lanes, None if all; `more` elements past the last lane's count as well."""
+        if operand.packing is not None:
+            return None
+        plan, vector, found = self.plan, self.plan.vector, list[Limit]()
+        for d in self._checked(operand):
+            if not operand.access.coefficients[d][vector]:
+                continue
+            unit, (terms, constant) = operand.access.strides()[d], self.place(operand, d, row, point)
+            constant += operand.access.coefficients[d][vector] * chunk.offset
+            size = unit * (operand.access.view[d] - 1) + 1
+            found.append(Limit(tuple((unit * c, name) for c, name in terms), unit * constant, str(size)))
+        if tail or not (found or plan.vector_is_reduced):
+            found += self._end(operand, chunk, tail, more)
+        if len(found) < 2:
+            return found[0] if found else None
+        first, second = found
+        apart = [*first.terms, *((-c, name) for c, name in second.terms)]
+        rest = add(second.size, linear(apart, first.constant - second.constant))
+        return Limit(first.terms, first.constant, f"least({first.size}, {rest})")
+
+    def end(self, chunk: Chunk) -> Limit | None:
+        """Which lanes of an output lie inside the extent of a spatial vector axis; None if all."""
+        found = self._end(self.plan.output, chunk, False, 0)
+        return found[0] if found else None
+
+    def _end(self, operand: Operand, chunk: Chunk, tail: bool, more: int) -> list[Limit]:
+        """The limit that the end of the vector axis sets."""
+        plan, stride = self.plan, operand.lane_stride
+        if tail:
+            start, end = plan.axes[plan.vector], bounds(plan, plan.vector)[1]
+        elif not plan.vector_is_reduced and self.sticks_out(plan.vector):
+            start, end = tile_start(plan, plan.vector), count(plan, plan.vector)
+        else:
+            return []
+        last = 1 - stride + more
+        size = str(stride * int(end) + last) if end.isdigit() else linear([(stride, end)], last)
+        return [Limit(((stride, start),) if start != "0" else (), stride * chunk.offset, size)]
+
+    def _gather(self, operand: Operand, chunk: Chunk, pointer: str, limit: Limit | None, condition: str | bool) -> str:
+        stride, fill = operand.lane_stride, literal(self.plan.op.pad_value, operand.c_type)
+        reach = stride * (chunk.width - 1)
+        inside = True if limit is None else limit.known(0, reach)
+        if inside is False:
+            return self.filled(chunk)
+        if inside and condition is True:
+            return f"*({pointer})" if chunk.width == 1 else f"gather{_small(operand)}_{chunk.width}({pointer}, {stride})"
+        index, size = ("0", str(reach + 1)) if limit is None else limit.text(0).split(", ", 1)
+        size = size if condition is True else f"{condition} ? {size} : 0"
+        return f"gather_masked{_small(operand)}_{chunk.width}({pointer}, {stride}, {index}, {size}, {fill})"
+
+    def filled(self, chunk: Chunk) -> str:
+        """Lanes that all hold the pad value."""
+        fill = literal(self.plan.op.pad_value, self.plan.accumulator)
+        return fill if chunk.width == 1 else f"splat_{chunk.width}({fill})"
+
+    def _checked(self, operand: Operand) -> list[int]:
+        """Guarded dimensions that this variant looks at."""
+        return [d for d in operand.guarded if self.edge or is_fixed_dimension(self.plan, operand, d)]
+
+    def _clamped(self, axis: int) -> bool:
+        """Whether rows along an axis are held inside the extent."""
+        plan = self.plan
+        return self.edge and axis in plan.op.spatial and axis != plan.vector and plan.overhangs(axis)
+
+    def _position(self, axis: int, step: int) -> tuple[str, int]:
+        """Position of element `step` of the tile along a spatial axis, clamped where the tile can overhang."""
+        if self._clamped(axis):
+            return f"{self.plan.axes[axis]}_{step}", 0
+        return tile_start(self.plan, axis), step
+
+    def _by_rows(self, operand: Operand) -> bool:
+        return self.edge and operand.packing is None
+
+    def start(self, operand: Operand, row: Row) -> Row:
+        """The row with all but clamped axes at 0."""
+        return tuple(i if operand.strides[a] and self._clamped(a) else 0 for a, i in enumerate(row))
+
+    def _starts(self, operand: Operand) -> list[Row]:
+        return list(dict.fromkeys(self.start(operand, row) for row in self.plan.rows))
+
+    def _row_name(self, operand: Operand, start: Row) -> str:
+        return f"{operand.name}_row_{self._starts(operand).index(start)}"
+
+    def _tile_origin(self, operand: Operand) -> str:
+        terms = [(operand.strides[a], tile_start(self.plan, a)) for a in self.plan.op.spatial]
+        origin = "0" if operand.packing is not None else f"t->{operand.name}_origin"
+        return add(origin, linear(terms))
+
+
+def is_gathered(operand: Operand, chunk: Chunk) -> bool:
+    """Whether lanes are loaded one by one; those two elements apart are picked out of two loads."""
+    pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.c_type == "float"
+    return operand.lane_stride != 1 and not pairs
+
+
+def _small(operand: Operand) -> str:
+    return "_narrow" if operand.c_type == "int8_t" else ""

@@ -1,0 +1,384 @@
+"""What the C of a CPU program looks like, decided before a line is written: tiles, vectors, packed operands."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from gensor_gym.codegen.c.fuse import Shift, copy_limit, fuse
+from gensor_gym.codegen.c.group import GROUP, group_axis, grouped_tiles
+from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.structure import vector_axis
+from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
+
+C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t"}
+DTYPES = ("float32", "int8")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A power-of-two piece of the register tile's width: `width` lanes from lane `offset` on."""
+
+    offset: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Layout of a packed operand.
+
+    `panel` is the dimension that is cut into panels as wide as the register tile, or -1 for a plain box. `shape` is the
+    box of the task tile; `pitch[d]` is the distance in elements between neighbours along dimension d of it (along
+    `panel`: between whole panels). `size` counts elements of the buffer. `leaves[d]` says that the box can leave the view,
+    `shared` that there is one copy of the whole tensor for all tasks.
+    """
+
+    panel: int
+    shape: tuple[int, ...]  # [D]
+    pitch: tuple[int, ...]  # [D]
+    size: int
+    leaves: tuple[bool, ...] = ()
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor as the micro-kernel sees it.
+
+    `strides[a]` is the distance in elements when axis a moves by one from tile to tile, `lane_stride` from lane to lane
+    of a vector (they differ in panels). `guarded` lists dimensions whose index can leave the view, `tables` axes along
+    which the distances are no multiples of one and stand in a table.
+    """
+
+    name: str
+    access: Access
+    c_type: str
+    strides: tuple[int, ...]  # [A]
+    lane_stride: int
+    guarded: tuple[int, ...]
+    packing: Packing | None = None
+    tables: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the printers need to know about one kernel."""
+
+    program: Program
+    axes: tuple[str, ...]  # [A] identifiers
+    tiles: tuple[tuple[int, ...], ...]  # [3, A]
+    vector: int
+    chunks: tuple[Chunk, ...]
+    reads: tuple[Operand, ...]
+    stages: tuple[Operand | None, ...]
+    output: Operand
+    splits: int
+    threads: int
+    shift: Shift | None = None
+    widest: int = 0
+    """Width of the register tile that this one, narrower, stands in for at the end of the vector axis; else 0."""
+    group: int = -1
+    """Reduce axis whose elements are taken four at a time (`c_dot`), or -1."""
+
+    @property
+    def op(self) -> Operator:
+        """The operator."""
+        return self.program.operator
+
+    @property
+    def vector_is_reduced(self) -> bool:
+        """Whether the lanes hold partial sums that are added up at the end."""
+        return self.vector in self.op.reduce
+
+    @property
+    def accumulator(self) -> str:
+        """C type of accumulators, output and epilogue operands."""
+        return C_TYPES[self.op.accumulator]
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Task tiles along spatial axes, reduce blocks along reduce axes, [A]."""
+        return tuple(ceil_div(n, t) for n, t in zip(self.op.extents, self.tiles[2], strict=True))
+
+    @property
+    def reduce_blocks(self) -> int:
+        """Reduce blocks of a task tile, over all chunks of the reduction."""
+        return math.prod(self.grid[a] for a in self.op.reduce)
+
+    @property
+    def tasks(self) -> int:
+        """Items of the parallel loop."""
+        return self.splits * math.prod(self.grid[a] for a in self.op.spatial)
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether partial sums travel through the output from one reduce block to the next."""
+        inner = any(self.tiles[1][a] < min(self.tiles[2][a], self.op.extents[a]) for a in self.op.reduce)
+        return inner or self.reduce_blocks > self.splits
+
+    def constant_count(self, axis: int) -> int | None:
+        """Elements of the task tile inside the extent along an axis, where all task tiles agree on it."""
+        extent, tile = self.op.extents[axis], self.tiles[2][axis]
+        if extent <= tile:
+            return extent
+        return tile if extent % tile == 0 else None
+
+    def step(self, axis: int) -> int:
+        """Elements of a reduce axis that one step of the micro-kernel takes."""
+        return GROUP if axis == self.group else self.tiles[0][axis] if axis == self.vector else 1
+
+    def moves(self, axis: int) -> bool:
+        """Whether a task holds several register tiles along a spatial axis."""
+        step = self.widest if self.widest and axis == self.vector else self.tiles[0][axis]
+        return self.tiles[2][axis] > step
+
+    def overhangs(self, axis: int) -> bool:
+        """Whether some register tile sticks out of the extent."""
+        register, task, extent = self.tiles[0][axis], self.tiles[2][axis], self.op.extents[axis]
+        if self.widest and axis == self.vector:  # it begins at a multiple of the widest, whatever the narrow one divides
+            return any(count % self.widest not in (0, register) for count in (min(task, extent), extent % task))
+        return (extent % register != 0 or (extent > task and task % register != 0)) and not self.moves_back(axis)
+
+    def moves_back(self, axis: int) -> bool:
+        """Whether the last register tile of a task starts earlier instead of sticking out, doing some elements twice.
+
+        Not where partial sums travel through the output, nor along lanes that are read from panels or from the copy of a
+        shifted product, whose places are whole register tiles: a narrower tile stands at the end of these.
+        """
+        size, extent, task = self.tiles[0][axis], self.op.extents[axis], self.tiles[2][axis]
+        if axis in self.op.reduce or self.is_carried or extent % size == 0 or (extent % task or size) < size:
+            return False
+        return axis != self.vector or not (self.widest or self.copies_lanes)
+
+    @property
+    def copies_lanes(self) -> bool:
+        """Whether lanes are read from panels or from the copy of a shifted product."""
+        return self.shift is not None or any(read.packing and read.packing.panel >= 0 for read in self.reads)
+
+    @property
+    def rows(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of the accumulator rows in the register tile along every axis (0 along vector and reduce axes)."""
+        sizes = [self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))]
+        positions: list[tuple[int, ...]] = [()]
+        for size in sizes:
+            positions = [row + (i,) for row in positions for i in range(size)]
+        return tuple(positions)
+
+
+def make_plan(program: Program, prepacked: bool = False) -> Plan:
+    """The plan of a program; ValueError for a data type that the C generator does not know.
+
+    `prepacked`: the weights, if packed, are copied for all tasks at once, however few these are.
+    """
+    _check(program)
+    op, convolution = program.operator, program.knob("convolution")
+    vector, shift = vector_axis(op, convolution), None
+    if convolution == 2:
+        program, shift = fuse(program)
+        op = program.operator
+        vector = op.spatial[-1]
+    packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
+    group = group_axis(op, vector, packs[: len(op.reads)])
+    tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]))
+    names = identifiers([t.name for t in (*op.inputs, op.output)])
+    axes = identifiers([axis.name for axis in op.axes], names)
+
+    def operand(read: Access, name: str, pack: bool) -> Operand:
+        """A read as the knobs want it."""
+        if shift is not None and read is op.reads[0]:
+            return _shifted(op, tiles, read, name, shift)
+        kept = prepacked and read is weights(op)
+        return _packed(program, tiles, vector, group, read, name, kept) if pack else _plain(op, vector, read, name)
+
+    reads = tuple(operand(*three) for three in zip(op.reads, names, packs, strict=False))
+    extra = iter(names[len(op.reads) :])
+    stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra), shift) for s in op.epilogue)
+    output = _plain(op, vector, op.write, names[-1], shift)
+    chunks = vector_chunks(tiles[0][vector], program.hardware.lanes)
+    threads = max(1, program.hardware.units)
+    return Plan(
+        program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
+        splits=splits, threads=threads, shift=shift, group=group,
+    )  # fmt: skip
+
+
+def weights(op: Operator) -> Access | None:
+    """The read that is the same from call to call where the operator is a layer, or None: gemm's B, a filter."""
+    return op.reads[1] if op.name in ("gemm", "conv2d") else None
+
+
+def _check(program: Program) -> None:
+    """ValueError for a data type or a kind of hardware that C is not generated for."""
+    if program.operator.dtype not in DTYPES:
+        raise ValueError(f"C kernels take dtype {' or '.join(DTYPES)}, got {program.operator.dtype!r}")
+    if program.hardware.kind != "cpu":
+        raise ValueError(f"C is generated for hardware of kind 'cpu', got {program.hardware.name!r} of kind 'gpu'")
+
+
+def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
+    """`width` lanes as vectors of the hardware's width, then smaller powers of two."""
+    chunks, offset, size = [], 0, lanes
+    while offset < width:
+        if size <= width - offset:
+            chunks.append(Chunk(offset, size))
+            offset += size
+        else:
+            size //= 2
+    return tuple(chunks)
+
+
+def _effective_tiles(program: Program, vector: int, group: int, packed: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Tiles without the part that no element ever falls into, and the chunks of the reduction.
+
+    Where the L1 tile holds one register tile, the accumulators stay in registers for the whole reduce block; where the
+    task tile does, and nothing is packed block by block, for the whole reduction.
+    """
+    op, lanes = program.operator, program.hardware.lanes
+    columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
+    if group >= 0:
+        columns[group] = grouped_tiles(columns[group], op.extents[group])
+    register, l1, task = (list(level) for level in zip(*columns, strict=True))
+    splits = program.knob("thread_split")
+    if all(task[a] == register[a] for a in op.spatial) and not packed:
+        _merge_blocks(op, register, task, splits)
+    if all(l1[a] == register[a] for a in op.spatial):
+        for a in op.reduce:
+            l1[a] = task[a]
+    blocks = math.prod(ceil_div(op.extents[a], task[a]) for a in op.reduce)
+    return (tuple(register), tuple(l1), tuple(task)), min(splits, blocks)
+
+
+def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes: int, packed: bool) -> tuple[int, int, int]:
+    """The three tiles of an axis cut to its extent, outer ones still multiples of inner ones where that is needed.
+
+    `lanes` are those of a vector along the axis, 1 if there is none. A vector may stick out of the extent; where nothing
+    is packed, the tile is as long as the extent if that takes no more vectors.
+    """
+    extent = op.extents[axis]
+    register, l1, task = (tiles[level][axis] for level in range(3))
+    if axis in op.reduce and lanes == 1:
+        return min(register, extent), min(l1, extent), min(task, extent)
+    whole = round_up(extent, lanes)
+    exact = axis in op.spatial and not packed and len(vector_chunks(extent, lanes)) == whole // lanes
+    register = min(register, extent if exact else whole)
+    l1 = min(l1, round_up(extent, register))
+    return register, l1, min(task, round_up(extent, l1))
+
+
+def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: int) -> None:
+    """Make the reduce blocks of a task one, or one for each chunk of the outermost axis that has several."""
+    outer = next((a for a in op.reduce if op.extents[a] > task[a]), None)
+    for a in op.reduce:
+        if a == outer and splits > 1:
+            task[a] *= ceil_div(ceil_div(op.extents[a], task[a]), splits)
+        elif op.extents[a] > task[a]:
+            task[a] = round_up(op.extents[a], register[a])
+
+
+def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | None = None) -> Operand:
+    """An operand read or written where it lies; what fused pixels with gaps move is placed by the store."""
+    spans = [access.span(d, op.extents) for d in range(len(access.view))]
+    guarded = tuple(d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d])
+    strides = access.axis_strides()
+    lane_stride = strides[vector]
+    if shift is not None:
+        strides = tuple(0 if a == shift.axis else stride for a, stride in enumerate(strides))
+    return Operand(name, access, C_TYPES[access.tensor.dtype], strides, lane_stride, guarded)
+
+
+def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
+    """The copied input of a shifted matrix product."""
+    task = whole_tiles(op.extents, tiles[0], op.reduce, shift.axis) if shift.shared else tiles[2]
+    shape = [1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients[:-1]]
+    pitch = (shape[1] * shift.plane, shift.plane, 1)
+    strides = [sum(pitch[d] * row[a] for d, row in enumerate(access.coefficients)) for a in range(len(task))]
+    tables = []
+    for axis, taps in zip(op.reduce[-2:], shift.taps, strict=True):
+        step = taps[1] if len(taps) > 1 else 0
+        if all(tap == i * step for i, tap in enumerate(taps)):
+            strides[axis] = step
+        else:
+            tables.append(axis)
+    padded = tuple(round_up(n, t) if a in op.spatial else n for a, (n, t) in enumerate(zip(op.extents, tiles[0], strict=True)))
+    leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
+    size = shape[0] * pitch[0] + tiles[0][shift.axis]
+    packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)
+    return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), 1, (), packing, tuple(tables))
+
+
+def _packed(
+    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str, kept: bool
+) -> Operand:
+    """An operand copied for all tasks at once where they read it alike and the copy is not too large, else by each task.
+
+    `kept`: the copy is for later calls, so one task is reason enough.
+    """
+    op, task = program.operator, tiles[2]
+    repeated = kept or any(task[a] < op.extents[a] and not any(row[a] for row in access.coefficients) for a in op.spatial)
+    if repeated:
+        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group)
+        found = _copied(tiles[0][vector], whole, vector, group, access, name)
+        assert found.packing is not None
+        if found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware):
+            return replace(found, packing=replace(found.packing, shared=True))
+    return _copied(tiles[0][vector], task, vector, group, access, name)
+
+
+def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
+    """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box.
+
+    Panels of groups are longer by what the accumulators start from (see `c_dot`).
+    """
+    shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
+    panel = _panel_dimension(access, task, vector)
+    dimensions = range(len(shape))
+    pitch = [0] * len(shape)
+    size = 1
+    if panel >= 0:
+        size = width
+        for d in reversed([d for d in dimensions if d != panel]):
+            rows = shape[d] + (GROUP if group >= 0 and access.coefficients[d][group] else 0)
+            pitch[d], size = size, size * rows
+        pitch[panel], size = size, size * ceil_div(shape[panel], width)
+    else:
+        for d in reversed(dimensions):
+            pitch[d] = size
+            size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], ITEM_BYTES[access.tensor.dtype])
+    strides = [
+        sum(pitch[d] * access.coefficients[d][a] for d in dimensions if not (a == vector and d == panel))
+        for a in range(len(task))
+    ]
+    lane_stride = strides[vector]
+    if panel >= 0:
+        strides[vector], lane_stride = pitch[panel] // width, GROUP if group >= 0 else 1
+    packing = Packing(panel, shape, tuple(pitch), size)
+    return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), lane_stride, (), packing)
+
+
+def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
+    """The dimension that, inside a task tile, only the vector axis moves along, one by one; -1 if there is none."""
+    moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
+    touched = [d for d, axes in enumerate(moving) if vector in axes]
+    if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
+        return touched[0]
+    return -1
+
+
+def whole_tiles(
+    extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1
+) -> tuple[int, ...]:
+    """Tiles of a task that is the whole operator, register tiles and groups that overhang included."""
+    steps = [1 if a in reduce and a != vector else step for a, step in enumerate(register)]
+    if group >= 0:
+        steps[group] = GROUP
+    return tuple(round_up(extent, step) for extent, step in zip(extents, steps, strict=True))
+
+
+def _row_pitch(length: int, item: int) -> int:
+    """Elements from one packed row to the next: an odd number of cache lines, so that rows spread over sets."""
+    if length == 1:
+        return 1
+    line = 64 // item
+    lines = ceil_div(length, line)
+    return length if lines == 1 else (lines + 1 - lines % 2) * line

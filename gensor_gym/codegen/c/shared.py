@@ -1,0 +1,134 @@
+"""Shared copies: an operand that several tasks read alike is packed once, by all threads, before the tasks begin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gensor_gym.codegen.c.micro.shift import plane_call, plane_function
+from gensor_gym.codegen.c.operand import task_start
+from gensor_gym.codegen.c.pack import pack_call, pack_function
+from gensor_gym.codegen.c.plan import Operand, Plan, weights, whole_tiles
+from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
+
+ITEMS = 16
+"""Pieces at most that the copy of an operand is cut into, for the threads to share."""
+
+
+def shared_reads(plan: Plan) -> list[Operand]:
+    """Operands that are packed once for all tasks."""
+    return [read for read in plan.reads if read.packing is not None and read.packing.shared]
+
+
+def shared_start(plan: Plan, operand: Operand) -> str:
+    """Where a task's part of a shared copy begins."""
+    return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))])
+
+
+def shared_functions(plan: Plan) -> list[str]:
+    """The functions that copy one piece of each operand, and `share`, which copies piece `index` of all."""
+    reads = shared_reads(plan)
+    if not reads:
+        return []
+    pieces = [_pieces(plan, read) for read in reads]
+    parts = [_pack(plan, read) for read in reads]
+    lines = Lines()
+    lines.add("/* One piece of what all tasks share. */")
+    with lines.block("static void share(void *context, long index, int thread)"):
+        lines.add("const struct call *const call = context;", "(void)thread;")
+        first = 0
+        for read, count in zip(reads, pieces, strict=True):
+            more = read is not reads[-1]
+            if first:
+                lines.add(f"index -= {first};")
+            if more:
+                with lines.block(f"if (index < {count})"):
+                    _piece(lines, plan, read)
+                    lines.add("return;")
+            else:
+                _piece(lines, plan, read)
+            first = count
+    return [*parts, str(lines)]
+
+
+def has_prepacked(plan: Plan) -> bool:
+    """Whether the last shared copy is that of the weights, so that a call can do without making it again."""
+    reads = shared_reads(plan)
+    return bool(reads) and reads[-1].access is weights(plan.op)
+
+
+def shared_call(plan: Plan, prepacked: bool = False) -> list[str]:
+    """Statements that run the copies; `prepacked` leaves out the last, which an earlier call has made."""
+    reads = shared_reads(plan)[: -1 if prepacked else None]
+    return [f"team.parallel(&team, share, &call, {sum(_pieces(plan, read) for read in reads)});"] if reads else []
+
+
+def _is_plane(plan: Plan, read: Operand) -> bool:
+    return plan.shift is not None and read is plan.reads[0]
+
+
+def _pieces(plan: Plan, read: Operand) -> int:
+    assert read.packing is not None
+    if _is_plane(plan, read):
+        return math.prod(read.packing.shape[:2])
+    return math.prod(_slice_plan(plan, read).grid)
+
+
+def _pack(plan: Plan, read: Operand) -> str:
+    if _is_plane(plan, read):
+        return plane_function(plan, read)
+    piece = _slice_plan(plan, read)
+    return pack_function(piece, _slice(piece, read))
+
+
+def _piece(lines: Lines, plan: Plan, read: Operand) -> None:
+    """Copy piece `index` of one operand."""
+    assert read.packing is not None
+    target = f"call->shared_{read.name}"
+    if _is_plane(plan, read):
+        channels = read.packing.shape[1]
+        steps = [f"index / {channels}", f"index % {channels}"]
+        lines.add(plane_call(plan, read, ["0", "0"], "0", target, steps))
+        return
+    piece = _slice_plan(plan, read)
+    axis = next((a for a in range(len(plan.axes)) if piece.grid[a] > 1), None)
+    lines.add(f"{read.c_type} *packed_{read.name} = {target};")
+    if axis is None:
+        lines.add("(void)index;")
+    else:
+        name = plan.axes[axis]
+        lines.add(f"const long {name}_task = index * {piece.tiles[2][axis]};")
+        lines.add(f"packed_{read.name} += {shared_start(piece, read)};")
+        if piece.constant_count(axis) is None:
+            rest = f"{plan.op.extents[axis]} - {name}_task"
+            lines.add(f"const struct {{ long {name}_count; }} t = {{least({piece.tiles[2][axis]}, {rest})}};")
+    lines.add(pack_call(piece, _slice(piece, read)))
+
+
+def _slice(piece: Plan, read: Operand) -> Operand:
+    """The operand with the box of one piece, at the distances of the whole copy."""
+    assert read.packing is not None
+    shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, piece.tiles[2], strict=True)) for row in read.access.coefficients)
+    return replace(read, packing=replace(read.packing, shape=shape))
+
+
+def _slice_plan(plan: Plan, read: Operand) -> Plan:
+    """The plan whose tasks are the pieces: whole extents but for the axis that the pieces lie along."""
+    axis = _cut_axis(plan, read)
+    tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group))
+    if axis is not None:
+        unit = plan.tiles[0][axis] if axis in plan.op.spatial or axis == plan.vector else 1
+        tiles[axis] = round_up(ceil_div(tiles[axis], ITEMS), unit)
+    return replace(plan, tiles=(*plan.tiles[:2], tuple(tiles)))
+
+
+def _cut_axis(plan: Plan, read: Operand) -> int | None:
+    """An axis that alone moves a dimension: the panels' if there are panels, else the outermost dimension's."""
+    assert read.packing is not None
+    if read.packing.panel >= 0:
+        return plan.vector
+    for row in read.access.coefficients:
+        moving = [a for a, c in enumerate(row) if c and plan.op.extents[a] > 1]
+        if len(moving) == 1:
+            return moving[0]
+    return None

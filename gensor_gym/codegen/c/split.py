@@ -1,0 +1,102 @@
+"""The second pass of a split reduction: partial outputs added up (or compared) in a fixed order, then the epilogue."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.c.micro.finish import epilogue_lines
+from gensor_gym.codegen.c.plan import Operand, Plan
+from gensor_gym.codegen.c.text import Lines, ceil_div, linear
+
+BLOCK = 4096
+"""Innermost output elements of one item of the parallel loop."""
+
+
+def _axis(plan: Plan) -> int:
+    """The innermost spatial axis, which one item walks along."""
+    return plan.op.spatial[-1]
+
+
+def _blocks(plan: Plan) -> int:
+    return ceil_div(plan.op.extents[_axis(plan)], BLOCK)
+
+
+def finish_call(plan: Plan) -> list[str]:
+    """Statements that run the second pass."""
+    if plan.splits == 1:
+        return []
+    items = _blocks(plan)
+    for a in plan.op.spatial[:-1]:
+        items *= plan.op.extents[a]
+    return [f"team.parallel(&team, finish_row, &call, {items});"]
+
+
+def finish_function(plan: Plan) -> str:
+    """`finish_row`: part of one row of the output."""
+    lines, axis = Lines(), _axis(plan)
+    name, extent = plan.axes[axis], plan.op.extents[axis]
+    lines.add(f"/* Joins the {plan.splits} partial outputs of a row in order, at most {BLOCK} elements of it. */")
+    with lines.block("static void finish_row(void *context, long index, int thread)"):
+        lines.add("const struct call *const call = context;", "(void)thread;")
+        _decode(lines, plan)
+        operands = [plan.output, *(o for o in plan.stages if o is not None)]
+        for operand in operands:
+            terms = [(operand.strides[a], plan.axes[a]) for a in plan.op.spatial[:-1] if plan.op.extents[a] > 1]
+            offset = sum(s * o for s, o in zip(operand.access.strides(), operand.access.offset, strict=True))
+            lines.add(f"const long {operand.name}_row = {linear(terms, offset)};")
+        lines.add(f"const {plan.accumulator} *const partial = call->partial + {plan.output.name}_row;")
+        lines.add(f"long {name} = begin;")
+        lanes = plan.program.hardware.lanes
+        if extent >= lanes > 1 and all(operand.strides[axis] in (0, 1) for operand in operands):
+            with lines.block(f"for (; {name} + {lanes} <= end; {name} += {lanes})"):
+                _element(lines, plan, lanes)
+        with lines.block(f"for (; {name} < end; {name}++)"):
+            _element(lines, plan, 1)
+    return str(lines)
+
+
+def _decode(lines: Lines, plan: Plan) -> None:
+    """Position along the outer axes, and the part of the row."""
+    index, axis = "index", _axis(plan)
+    blocks = _blocks(plan)
+    if blocks > 1:
+        lines.add(f"const long begin = index % {blocks} * {BLOCK};")
+        lines.add(f"const long end = least(begin + {BLOCK}, {plan.op.extents[axis]});")
+        index = f"index / {blocks}"
+    else:
+        lines.add(f"const long begin = 0, end = {plan.op.extents[axis]};")
+    outer = [a for a in plan.op.spatial[:-1] if plan.op.extents[a] > 1]
+    if not outer and blocks == 1:
+        lines.add("(void)index;")
+    divisor = 1
+    for a in reversed(outer):
+        quotient = index if divisor == 1 else f"{index} / {divisor}"
+        digit = quotient if a == outer[0] else f"{quotient} % {plan.op.extents[a]}"
+        lines.add(f"const long {plan.axes[a]} = {digit};")
+        divisor *= plan.op.extents[a]
+
+
+def _element(lines: Lines, plan: Plan, width: int) -> None:
+    """`width` neighbouring output elements."""
+    axis, size = _axis(plan), plan.op.output.size
+    stride = plan.output.strides[axis]
+    for chunk in range(plan.splits):
+        place = linear([(stride, plan.axes[axis])], chunk * size)
+        value = f"load_{width}(partial + {place})" if width > 1 else f"partial[{place}]"
+        if chunk == 0:
+            lines.add(f"vec{width} total = {value};" if width > 1 else f"{plan.accumulator} total = {value};")
+        elif plan.op.body == "max":
+            lines.add(f"total = max_{width}(total, {value});")
+        else:
+            lines.add(f"total += {value};")
+    loads = [None if o is None else _operand(plan, o, width) for o in plan.stages]
+    lines.add(*epilogue_lines(plan, "total", width, loads))
+    place = linear([(1, f"{plan.output.name}_row"), (stride, plan.axes[axis])])
+    target = f"call->{plan.output.name}"
+    lines.add(f"store_{width}({target} + {place}, total);" if width > 1 else f"{target}[{place}] = total;")
+
+
+def _operand(plan: Plan, operand: Operand, width: int) -> str:
+    """Elements of an epilogue operand."""
+    axis = _axis(plan)
+    place = linear([(1, f"{operand.name}_row"), (operand.strides[axis], plan.axes[axis])])
+    wide = width > 1 and operand.strides[axis] == 1
+    return f"load_{width}(call->{operand.name} + {place})" if wide else f"call->{operand.name}[{place}]"

@@ -1,0 +1,70 @@
+"""Variants of the micro-kernel: one for register tiles inside every tensor, others for those at an edge, some narrower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gensor_gym.codegen.c.operand import is_fixed, is_fixed_dimension, is_split
+from gensor_gym.codegen.c.plan import Operand, Plan, vector_chunks
+from gensor_gym.codegen.c.text import round_up
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A function of the micro-kernel: its name, the plan with its width, and whether it guards what it touches."""
+
+    name: str
+    plan: Plan
+    edge: bool
+
+
+def variants(plan: Plan) -> list[Variant]:
+    """Those that some register tile needs: the interior one first, then edges from the narrowest on."""
+    found = []
+    possible = all(plan.op.extents[a] >= plan.tiles[0][a] for a in overhanging(plan))
+    if possible and all(_fits(plan, operand, d) for operand, d in guarded(plan)):
+        found.append(Variant("register_tile", plan, False))
+    width, widths = plan.tiles[0][plan.vector], _edge_widths(plan)
+    for narrow in sorted(widths - {width}):
+        found.append(Variant(f"register_tile_edge_{narrow}", _narrowed(plan, narrow), True))
+    others = any(a != plan.vector for a in overhanging(plan))
+    if width in widths or others or guarded(plan):
+        found.append(Variant("register_tile_edge", plan, True))
+    return found
+
+
+def overhanging(plan: Plan) -> list[int]:
+    """Spatial axes along which some register tiles stick out of the extent and others do not."""
+    return [a for a in plan.op.spatial if plan.overhangs(a) and not is_fixed(plan, a)]
+
+
+def guarded(plan: Plan) -> list[tuple[Operand, int]]:
+    """(operand, dimension) of every index that can leave its view in one register tile and not in another."""
+    return [(read, d) for read in plan.reads for d in read.guarded if not is_fixed_dimension(plan, read, d)]
+
+
+def _fits(plan: Plan, operand: Operand, dimension: int) -> bool:
+    """Whether the window of a register tile can lie inside the view."""
+    row = operand.access.coefficients[dimension]
+    reach = 1
+    for a, c in enumerate(row):
+        size = plan.tiles[0][a] if a in plan.op.spatial else min(plan.tiles[1][a], plan.op.extents[a])
+        reach += c * (size - 1) if a in plan.op.spatial or not is_split(plan, a) else 0
+    return reach <= operand.access.view[dimension]
+
+
+def _edge_widths(plan: Plan) -> set[int]:
+    """Widths, in whole vectors, of what is left of the vector axis at the end of some task."""
+    axis, width, lanes = plan.vector, plan.tiles[0][plan.vector], plan.program.hardware.lanes
+    if axis not in overhanging(plan):
+        return set()
+    extent, task = plan.op.extents[axis], plan.tiles[2][axis]
+    rests = {count % width for count in (min(task, extent), extent % task)} - {0}
+    return {min(width, round_up(rest, lanes)) for rest in rests}
+
+
+def _narrowed(plan: Plan, width: int) -> Plan:
+    """The plan with a narrower register tile."""
+    register = tuple(width if a == plan.vector else tile for a, tile in enumerate(plan.tiles[0]))
+    chunks = vector_chunks(width, plan.program.hardware.lanes)
+    return replace(plan, tiles=(register, *plan.tiles[1:]), chunks=chunks, widest=plan.tiles[0][plan.vector])

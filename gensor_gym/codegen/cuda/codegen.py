@@ -1,0 +1,67 @@
+"""CUDA C of a program: one kernel, and a second one that adds up where the reduction is split over blocks.
+
+The text needs no header. Elements of the grid are block tiles over the spatial axes (the innermost fastest, or grouped
+by knob raster), times slices of the reduction. Threads of a block: those that share an output fastest, then the
+innermost spatial axis.
+"""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.cuda.bounds import launch_bounds
+from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda.mma.codegen import generate_mma
+from gensor_gym.codegen.cuda.plan import Plan, make_plan
+from gensor_gym.codegen.cuda.simt.compute import write_accumulators
+from gensor_gym.codegen.cuda.simt.lanes import write_lanes
+from gensor_gym.codegen.cuda.simt.pipeline import write_main
+from gensor_gym.codegen.cuda.simt.store import write_combine, write_store
+from gensor_gym.codegen.cuda.text import SCALARS, Writer
+from gensor_gym.codegen.cuda.tiles import write_block_tile, write_slice
+from gensor_gym.codegen.cuda.wgmma.codegen import generate_wgmma
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+
+
+def generate_cuda(program: Program) -> Kernel:
+    """The CUDA kernel of a program.
+
+    Takes every structurally valid schedule, whether or not its resources fit the hardware. ValueError names a data type,
+    a knob value or a tile that cannot be generated.
+    """
+    if program.knob("tensor_core") == 1:
+        return generate_mma(program)
+    if program.knob("tensor_core") == 2:
+        return generate_wgmma(program)
+    plan = make_plan(program)
+    entry, out = f"gg_{plan.op.name}", Writer(depth=1)
+    _write_body(out, plan)
+    return assemble(plan, entry, kernel_text(plan, entry, out, launch_bounds(plan), sizes(plan)))
+
+
+def _write_body(out: Writer, plan: Plan) -> None:
+    """Where the block and the thread stand, shared memory, the main loop, the stores."""
+    _write_positions(out, plan)
+    for read, tile in zip(plan.op.reads, plan.shared, strict=True):
+        if tile is not None:
+            kind = SCALARS[read.tensor.dtype].name
+            at = f"shared_memory + {tile.offset}" if tile.offset else "shared_memory"
+            out.line(f"{kind} *{read.tensor.name}_tile = reinterpret_cast<{kind} *>({at});")
+    out.line()
+    write_accumulators(out, plan)
+    out.line()
+    write_main(out, plan)
+    out.line()
+    write_combine(out, plan)
+    write_store(out, plan)
+
+
+def _write_positions(out: Writer, plan: Plan) -> None:
+    """Where this block and this thread stand: block_<axis>, first_<axis>, slice."""
+    if plan.slices > 1:
+        write_slice(out, plan)
+    write_block_tile(out, plan)
+    if plan.threads > 1:
+        out.line("const int thread = threadIdx.x;")
+    if plan.reduce_threads > 1:
+        out.line("const int reduce_thread = thread % REDUCE_THREADS;")
+    write_lanes(out, plan)

@@ -1,0 +1,201 @@
+"""Indices as C text: element of a tile, flat address, conditions under which an address may be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.codegen.cuda.plan import Plan, is_padded_along, reach
+from gensor_gym.codegen.cuda.shared import SharedTile
+from gensor_gym.codegen.cuda.text import Loop, total
+from gensor_gym.operators.inputs import to_bfloat16
+from gensor_gym.operators.types import Access
+
+LOWEST = {"float32": "__int_as_float(0xff800000)", "int8": "-128"}
+"""Minus infinity, or the smallest int8, which no maximum of int8 values is below."""
+
+
+Point = tuple[str, ...]
+"""A point of the reduction: its index within the step as C text along every reduce axis ("0" along spatial ones), [A]."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where in the register tile a statement stands: group of elements by loop variable, and element of the group.
+
+    `group` and `lane` are C text by axis; "0" where there is nothing to add.
+    """
+
+    group: tuple[str, ...]  # [A]
+    lane: tuple[str, ...]  # [A]
+
+    def index(self, axis: int) -> str:
+        """Index along the axis within the register tile or the chunk."""
+        return total([(1, self.group[axis]), (1, self.lane[axis])])
+
+
+def make_site(
+    plan: Plan, lane_axis: int = -1, width: int = 1, lane: str = "0", point_lane: str = "0", point: Point | None = None
+) -> Site:
+    """The site inside the loops over the register tile, `width` elements at a time along `lane_axis`, at a point.
+
+    Along the points' axis groups are always as long as the plan says, and `point_lane` tells one in the group.
+    """
+    group, lanes = list(point or looped_point(plan)), []
+    for a, name in enumerate(plan.names):
+        if a in plan.op.spatial:
+            group[a] = f"reg_{name}" if plan.register[a] > (width if a == lane_axis else 1) else "0"
+        lanes.append(point_lane if a == plan.points.axis else lane if a == lane_axis else "0")
+    return Site(tuple(group), tuple(lanes))
+
+
+def looped_point(plan: Plan) -> Point:
+    """The point inside the loops over the chunks of a step and over the points of a chunk."""
+    texts = []
+    for a, name in enumerate(plan.names):
+        step = plan.points.width if a == plan.points.axis else 1
+        chunk = f"chunk_{name}" if plan.chunks[a] > 1 else "0"
+        inside = f"point_{name}" if a in plan.op.reduce and plan.register[a] > step else "0"
+        texts.append(total([(1, chunk), (1, inside)]))
+    return tuple(texts)
+
+
+def in_tile(plan: Plan, axis: int, site: Site, from_first: bool = False) -> str:
+    """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread.
+
+    `from_first` leaves out where the thread's first element is.
+    """
+    name, group, lane = plan.names[axis], site.group[axis], (1, site.lane[axis])
+    if axis in plan.op.reduce:
+        return total([(1, group), lane])
+    threads, inner = plan.program.threads[axis], plan.inner[axis]
+    first = (1, f"first_{name}" if threads > 1 and not from_first else "0")
+    if threads == 1 or inner == plan.register[axis]:
+        return total([first, (1, group), lane])
+    if inner == 1:
+        return total([first, (threads, group)])
+    constant = f"INNER_{name.upper()}"
+    if group == "0":
+        return total([first, lane])
+    return total([first, (inner * threads, f"{group} / {constant}"), (1, f"{group} % {constant}"), lane])
+
+
+def global_indices(plan: Plan, site: Site) -> list[str]:
+    """Value of every axis."""
+    return [total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]) for a in range(len(plan.names))]
+
+
+def origin(plan: Plan, axis: int) -> str:
+    """First index of the block tile (spatial) or step (reduce) along an axis."""
+    return f"block_{plan.names[axis]}" if plan.program.grid[axis] > 1 else "0"
+
+
+def along(access: Access, dimension: int, indices: list[str]) -> str:
+    """The access's index along one dimension for axis values given as text."""
+    return total(zip(access.coefficients[dimension], indices, strict=True), access.offset[dimension])
+
+
+def flat(access: Access, indices: list[str]) -> str:
+    """Flat address in the tensor for axis values given as text."""
+    strides = access.strides()
+    return total((stride, along(access, d, indices)) for d, stride in enumerate(strides))
+
+
+def flat_shared(access: Access, tile: SharedTile, indices: list[str], from_first: bool = False) -> str:
+    """Flat address in a shared tile for axis values within the block tile and the step.
+
+    `from_first`: values and address count from a thread's first element.
+    """
+    return tile.address(tile.places(access, indices, from_first))
+
+
+def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:
+    """Conditions on an index along a dimension, only those that some tile can break."""
+    below, limit = reach(plan, access, dimension) if not plan.unguarded else (False, 0)
+    return ([f"{index} >= 0"] if below else []) + ([f"{index} < {limit}"] if limit else [])
+
+
+def whole(plan: Plan, access: Access) -> list[tuple[int, str]] | None:
+    """Conditions (with their dimensions) under which all that a block reads in a step is inside; None where it never is."""
+    found = []
+    origins = [origin(plan, a) for a in range(len(plan.names))]
+    for d, size in enumerate(plan.program.box(access, 1).shape):
+        below, limit = reach(plan, access, d)
+        first = along(access, d, origins)
+        if d == len(access.view) - 1 and (window := plan.window(access)).width > 1:
+            first, size = total([(1, first)], -window.lead), window.length(size)
+        conditions = [f"{first} >= 0"] if below else []
+        conditions += [f"{total([(1, first)], size - 1)} < {limit}"] if limit else []
+        if any(is_known(condition) is False for condition in conditions):
+            return None
+        found += [(d, condition) for condition in conditions if is_known(condition) is None]
+    return found
+
+
+def is_known(condition: str) -> bool | None:
+    """What a comparison of constants says; None where it has names."""
+    found = re.fullmatch(r"([-+\d ]+) (<|>=) (\d+)", condition)
+    if found is None:
+        return None
+    value, limit = sum(int(n) for n in re.findall(r"[-+]?\d+", found[1].replace(" ", ""))), int(found[3])
+    return value < limit if found[2] == "<" else value >= limit
+
+
+def neutral(plan: Plan) -> str:
+    """What a point outside the reduction contributes, and what accumulators start from."""
+    if plan.op.body == "max":
+        return LOWEST["int8" if plan.op.dtype == "int8" else "float32"]
+    return "0.0f" if plan.op.accumulator == "float32" else "0"
+
+
+def _outside(plan: Plan, padded: bool) -> str:
+    """What stands in memory for an element outside: the operator's pad value, or elsewhere what contributes nothing."""
+    lowest = -128.0 if plan.op.dtype == "int8" else float("-inf")
+    value = plan.op.pad_value if padded else lowest if plan.op.body == "max" else 0.0
+    dtype = plan.op.reads[0].tensor.dtype
+    if dtype == "int8":
+        return str(int(value))
+    if dtype == "float16":
+        return hex(int(np.float16(value).view(np.uint16)))
+    if dtype == "bfloat16":
+        return hex(int(to_bfloat16(np.array([value]))[0]))
+    return LOWEST["float32"] if value == float("-inf") else f"{value!r}f"
+
+
+def fill_of(plan: Plan, access: Access) -> str | None:
+    """What stands for an element outside; None where padding and what no point reduces over differ, and both occur."""
+    kinds = {
+        is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
+    }
+    values = {_outside(plan, padded) for padded in kinds}
+    return next(iter(values)) if len(values) == 1 else None if values else _outside(plan, padded=False)
+
+
+def guarded_read(plan: Plan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
+    """`load` where every index is inside, else the pad value inside padding and the neutral elsewhere.
+
+    `indices` are the access's indices along its dimensions; `cast` wraps a fill value (for vectors).
+    """
+    padding: list[str] = []
+    outside: list[str] = []
+    for d, index in enumerate(indices):
+        chosen = padding if is_padded_along(plan.op, access, d) else outside
+        chosen += bounds(plan, access, d, index)
+    pad, fill = (cast.format(_outside(plan, padded)) for padded in (True, False))
+    if pad == fill or not padding or not outside:
+        conditions = padding + outside
+        value = pad if padding else fill
+        return f"{' && '.join(conditions)} ? {load} : {value}" if conditions else load
+    return f"{' && '.join(outside)} ? ({' && '.join(padding)} ? {load} : {pad}) : {fill}"
+
+
+def spatial_loops(plan: Plan, axes: tuple[int, ...], lane_axis: int = -1, width: int = 1) -> list[Loop]:
+    """Loops over the register tile along some spatial axes, `width` elements at a time along one of them."""
+    loops = []
+    for a in axes:
+        step = width if a == lane_axis else 1
+        if plan.register[a] > step:
+            loops.append(Loop(f"reg_{plan.names[a]}", f"REG_{plan.names[a].upper()}", step))
+    return loops

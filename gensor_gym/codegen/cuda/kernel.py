@@ -1,0 +1,72 @@
+"""Text around the body of a kernel, the same for all families: head, constants, the second kernel of a split reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.ptx import device_functions
+from gensor_gym.codegen.cuda.simt.store import FINISH_THREADS, write_finish
+from gensor_gym.codegen.cuda.text import SCALARS, Writer, used_constants
+from gensor_gym.codegen.kernel import FINISH, Kernel, Launch
+
+
+def kernel_text(
+    plan: Plan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]], cluster: int = 1
+) -> str:
+    """A kernel with this body: tensor maps, all inputs, the output, the workspace; of `constants` those that the body uses.
+
+    `bounds` are the launch bounds: threads of a block, and how many blocks are to be resident where that is asked for;
+    `cluster` how many neighbouring blocks run together.
+    """
+    op = plan.op
+    inputs = [f"const {SCALARS[t.dtype].name} *__restrict__ {t.name}" for t in op.inputs]
+    output = f"{SCALARS[op.output.dtype].name} *__restrict__ {op.output.name}"
+    maps = [f"const __grid_constant__ TensorMap {name}_map" for name in plan.mapped]
+    arguments = ", ".join([*maps, *inputs, output, "float *__restrict__ workspace"])
+    declared = "".join(f"  {line}\n" for line in used_constants(body.text, constants))
+    dims = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
+    head = f'extern "C" __global__ void {dims}__launch_bounds__({bounds})\n{entry}({arguments})'
+    return f"{head} {{\n{declared}{body.text}}}\n"
+
+
+def sizes(plan: Plan) -> dict[str, tuple[int, str]]:
+    """Named sizes of a plan: value, meaning."""
+    table = {
+        "THREADS": (plan.threads, "threads of a block"),
+        "REDUCE_THREADS": (plan.reduce_threads, "threads that share an output"),
+        "SLICES": (plan.slices, "parts of the reduction over blocks"),
+        "STEPS": (plan.steps, "steps of the reduction"),
+        "TILES": (plan.tiles, "block tiles of the output"),
+    }
+    for a, axis in enumerate(plan.op.axes):
+        name = axis.name.upper()
+        if axis.kind == "spatial":
+            table[f"BLOCK_{name}"] = (plan.block[a], f"block tile along {axis.name}")
+            table[f"REG_{name}"] = (plan.register[a], f"register tile along {axis.name}")
+            table[f"INNER_{name}"] = (plan.inner[a], f"neighbours of the register tile along {axis.name}")
+        else:
+            table[f"STEP_{name}"] = (plan.block[a], f"step of the reduction along {axis.name}")
+            table[f"CHUNK_{name}"] = (plan.register[a], f"consecutive points along {axis.name}")
+    return table
+
+
+def assemble(
+    plan: Plan, entry: str, main: str, functions: Mapping[str, str] | None = None, before: tuple[Launch, ...] = ()
+) -> Kernel:
+    """The whole source around the main kernel `main`, with its launches and workspace.
+
+    `functions` are device functions that `main` may call beside those of `cuda_ptx`; `before` launches of other kernels
+    whose text it has too.
+    """
+    op = plan.op
+    launches = [*before, Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes, plan.cluster)]
+    if plan.shared_bytes:
+        main = f"extern __shared__ __align__(16) unsigned char shared_memory[];\n\n{main}"
+    if plan.slices > 1:
+        finish = Writer(depth=1)
+        write_finish(finish, plan)
+        main += "\n" + kernel_text(plan, f"{entry}{FINISH}", finish, str(FINISH_THREADS), sizes(plan))
+        launches.append(Launch(f"{entry}{FINISH}", (-(-op.output.size // FINISH_THREADS), 1, 1), (FINISH_THREADS, 1, 1)))
+    source = f"// {op}\n\n{device_functions(main, functions)}{main}"
+    return Kernel(op, "cuda", plan.arch, source, tuple(launches), plan.workspace_bytes, maps=plan.maps)

@@ -1,0 +1,313 @@
+"""What a tensor-core kernel with mma.sync does, decided before any text is written: instruction, shared tiles, copies.
+
+A block's warps are laid over its tile as threads are in `cuda_plan`; a warp holds `tiles[0]`. Both operands are staged.
+Tiles are numbered by the axes of the operator, not by the dimensions of tensors: the image of a convolution lies in
+shared memory once for every place (r, s) of the window that a step takes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from gensor_gym.codegen.cuda.index import bounds
+from gensor_gym.codegen.cuda.plan import WARP, Plan, check_program, upper_bound
+from gensor_gym.codegen.cuda.text import total
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.structure import TENSOR_TYPES, MatrixAxes, matrix_axes
+from gensor_gym.operators.types import ITEM_BYTES
+
+UNIT = 16
+"""Bytes of a row that one matrix of `ldmatrix` takes, of the widest copy, and of the swizzle."""
+BANK_UNITS = 8
+"""Units of 16 bytes that all banks of shared memory serve at once."""
+INSTRUCTION_ROWS, INSTRUCTION_COLUMNS = 16, 8
+"""Extents of an instruction along m and n. Where the hardware has 8 along m, two make one."""
+HELD_REGISTERS = 32
+"""Registers of a thread that may hold elements on their way to shared memory while it multiplies."""
+CODE_LIMIT = 512
+"""Instructions of one unrolled loop body: beyond this the instruction cache overflows."""
+
+Way = Literal["async", "held", "direct"]
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    """Unit u of row r stands at u xor ((r >> shift & mask) * factor)."""
+
+    shift: int
+    mask: int
+    factor: int
+
+
+@dataclass(frozen=True)
+class OperandTile:
+    """One operand's part of a step in shared memory: rows of neighbours along `axes[-1]`, `pitch` elements apart.
+
+    `axes` are those that move the read, `shape` the block tile along them. A copy moves `width` neighbours; `offset` is
+    where the tile begins in a buffer and `stage` its length, both in bytes.
+    """
+
+    read: int
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    pitch: int
+    width: int
+    way: Way
+    swizzle: Swizzle | None
+    offset: int
+    stage: int
+    shifts: int = -1
+    """Axis of a window that shifts rows by less than a copy, so that copies are put together of two aligned loads; -1: none."""
+
+    @property
+    def copies(self) -> int:
+        """Copies that fill one buffer."""
+        return math.prod(self.shape) // self.width
+
+    def row_stride(self, axis: int) -> int:
+        """Rows between neighbours along an axis; 0 where the axis does not move the tile or runs within a row."""
+        place = self.axes.index(axis) if axis in self.axes[:-1] else -1
+        return math.prod(self.shape[place + 1 : -1]) if place >= 0 else 0
+
+
+@dataclass(frozen=True)
+class MatrixPlan(Plan):
+    """A tensor-core program and what follows from it. Axes are numbered as in the operator."""
+
+    @cached_property
+    def roles(self) -> MatrixAxes:
+        """Which axes and reads are m, n, k, A and B."""
+        roles = matrix_axes(self.op)
+        assert roles is not None, "make_matrix_plan looked"
+        return roles
+
+    @cached_property
+    def turing(self) -> bool:
+        """Whether the target is sm_75: short instructions, no asynchronous copies."""
+        return self.program.hardware.arch == "sm_75"
+
+    @cached_property
+    def item(self) -> int:
+        """Bytes of an element of either operand."""
+        return ITEM_BYTES[self.op.reads[0].tensor.dtype]
+
+    @cached_property
+    def depth(self) -> int:
+        """Elements along k of one instruction."""
+        return TENSOR_TYPES["sm_75" if self.turing else "sm_80"][self.op.dtype]
+
+    @cached_property
+    def units(self) -> int:
+        """Units of 16 bytes along k of one instruction: registers of B's fragment, half of those of A's."""
+        return self.depth * self.item // UNIT
+
+    @cached_property
+    def threads(self) -> int:
+        """Threads of a block: a warp for each warp tile."""
+        return math.prod(self.program.threads) * WARP
+
+    @cached_property
+    def repeats(self) -> tuple[int, ...]:
+        """Spatial axes that repeat the product: all but m and n."""
+        return tuple(a for a in self.op.spatial if a not in (self.roles.m, self.roles.n))
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """Reduce axes that repeat the product: all but k."""
+        return tuple(a for a in self.op.reduce if a != self.roles.k)
+
+    @cached_property
+    def m_tiles(self) -> int:
+        """Instructions along m of a warp tile."""
+        return self.register[self.roles.m] // INSTRUCTION_ROWS
+
+    @cached_property
+    def n_tiles(self) -> int:
+        """Instructions along n of a warp tile."""
+        return self.register[self.roles.n] // INSTRUCTION_COLUMNS
+
+    @cached_property
+    def interleave(self) -> int:
+        """Instructions along n whose columns alternate, so that a lane's elements of B lie side by side in shared memory.
+
+        16-bit elements are transposed by ldmatrix instead. Column c of instruction j is column c * interleave + j of
+        the group.
+        """
+        if self.item == 2:
+            return 1
+        return next(width for width in (4, 2, 1) if self.n_tiles % width == 0)
+
+    @cached_property
+    def fragment_points(self) -> int:
+        """Fragments along the reduction in a step: instructions along k, at every place of the step."""
+        return self.block[self.roles.k] // self.depth * math.prod(self.block[a] for a in self.places)
+
+    @cached_property
+    def products(self) -> int:
+        """Instructions of a warp at one point."""
+        repeats = math.prod(self.register[a] for a in self.repeats)
+        return repeats * self.m_tiles * self.n_tiles * (3 if self.op.dtype == "tf32x3" else 1)
+
+    @cached_property
+    def buffered(self) -> bool:
+        """Whether fragments of the next point are loaded before the present one is multiplied.
+
+        Registers cannot be indexed at run time, so the loop is unrolled wholly or by two.
+        """
+        wanted = self.program.knob("register_buffer") == 2 and self.fragment_points > 1
+        return wanted and (self.fragment_points * self.products <= CODE_LIMIT or self.fragment_points % 2 == 0)
+
+    @cached_property
+    def unroll(self) -> int:
+        """Points in the unrolled body of the loop; 0 all of them."""
+        if self.buffered:
+            return 0 if self.fragment_points * self.products <= CODE_LIMIT else 2
+        chunk = self.register[self.roles.k] // self.depth * self.program.knob("unroll")
+        return max(1, min(chunk, CODE_LIMIT // self.products))
+
+    @cached_property
+    def stages(self) -> int:
+        """Buffers of shared memory."""
+        return self.program.knob("stages")
+
+    @cached_property
+    def a_tile(self) -> OperandTile:
+        """A: rows along m, neighbours along k."""
+        return self._tiles[0]
+
+    @cached_property
+    def b_tile(self) -> OperandTile:
+        """B: rows along k, neighbours along n."""
+        return self._tiles[1]
+
+    @cached_property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+        return self.stages * self.stage_bytes
+
+    @cached_property
+    def stage_bytes(self) -> int:
+        """Bytes of one buffer: A, then B."""
+        return self.b_tile.offset + self.b_tile.stage
+
+    @cached_property
+    def _tiles(self) -> tuple[OperandTile, OperandTile]:
+        """Both tiles; rows are not padded where only that would exceed what a block may take."""
+        tiles = self._layout(self.program.knob("shared_layout"))
+        too_much = self.stages * (tiles[1].offset + tiles[1].stage) > self.program.hardware.shared_per_block
+        return self._layout(0) if too_much else tiles
+
+    def _layout(self, layout: int) -> tuple[OperandTile, OperandTile]:
+        """The tiles for a value of knob shared_layout."""
+        roles = self.roles
+        a = self._operand(roles.a, roles.m, roles.k, layout, 0)
+        return a, self._operand(roles.b, roles.k, roles.n, layout, a.stage)
+
+    def _operand(self, read: int, row: int, inner: int, layout: int, offset: int) -> OperandTile:
+        """One tile."""
+        moving = self.op.reads[read].axis_strides()
+        outer = tuple(a for a in (*self.repeats, *self.places) if moving[a])
+        axes = (*outer, row, inner)
+        shape = tuple(self.block[a] for a in axes)
+        rows = math.prod(shape[:-1])
+        pitch = shape[-1] + (UNIT // self.item if layout == 1 and rows > 1 else 0)
+        shifts = self._shifts(read, inner)
+        width = UNIT // self.item if shifts >= 0 else self._copy_width(read, inner, pitch)
+        apart = self.block[shifts] if shifts >= 0 else 1
+        trips = -(-math.prod(shape) // width // apart // self.threads) * apart
+        way: Way = "direct"
+        if self.stages > 1 and not self.turing and width * self.item >= 4 and shifts < 0:
+            way = "async"
+        elif self.stages > 1 and trips * max(1, width * self.item // 4) <= HELD_REGISTERS:
+            way = "held"
+        swizzle = self._swizzle(read, shape[-1] * self.item) if layout == 2 else None
+        return OperandTile(
+            read, axes, shape, pitch, width, way, swizzle, offset, -(-rows * pitch * self.item // UNIT) * UNIT, shifts
+        )
+
+    def _shifts(self, read: int, inner: int) -> int:
+        """The reduce axis that shifts rows along `inner` by single elements, where copies of 16 bytes can be put together.
+
+        A copy by the hardware wants both ends aligned, which elements of less than 4 bytes shifted by one are not. Loads
+        are: rows of the tensor and tiles of whole copies, and a step that takes all places of the window along the row.
+        """
+        access, width = self.op.reads[read], UNIT // self.item
+        row = access.coefficients[-1]
+        others = [a for a in self.places if row[a] and self.block[a] > 1]
+        moved = [d for d, coefficients in enumerate(access.coefficients) if coefficients[inner]]
+        if self.item > 2 or self.program.knob("vector") < 4 or len(others) != 1 or moved != [len(access.view) - 1]:
+            return -1
+        whole = access.view[-1] % width == 0 and self.block[inner] % width == 0 and self.program.grid[others[0]] == 1
+        return others[0] if whole and row[inner] == 1 else -1
+
+    def _swizzle(self, read: int, row_bytes: int) -> Swizzle | None:
+        """The permutation of units that keeps the lanes of one load on different banks, as far as rows are long enough.
+
+        Lanes read 8 neighbouring rows (ldmatrix); of B without ldmatrix 4 rows, neighbours or every fourth, of two units.
+        """
+        units = row_bytes // UNIT
+        period = math.gcd(units, BANK_UNITS) if row_bytes % UNIT == 0 else 1
+        if read == self.roles.b and self.item != 2:
+            shift = 2 if self.item == 1 else (BANK_UNITS // period).bit_length() - 1
+            return Swizzle(shift, period // 2 - 1, 2) if period > 2 else None
+        return Swizzle((BANK_UNITS // period).bit_length() - 1, period - 1, 1) if period > 1 else None
+
+    def _copy_width(self, read: int, inner: int, pitch: int) -> int:
+        """Widest aligned copy in elements, of at most `vector` words, whose elements are inside or outside together."""
+        access = self.op.reads[read]
+        strides = access.axis_strides()
+        moved = [d for d, row in enumerate(access.coefficients) if row[inner]]
+        if strides[inner] != 1 or len(moved) != 1:
+            return 1
+        d, axes = moved[0], range(len(self.op.axes))
+        live = [a for a in axes if a != inner and (self.op.extents[a] > 1 or self.block[a] > 1)]
+        base = sum(stride * offset for stride, offset in zip(access.strides(), access.offset, strict=True))
+        sizes = [pitch, self.block[inner], upper_bound(self.op, access, d), access.offset[d], base]
+        sizes += [strides[a] for a in live] + [access.coefficients[d][a] for a in live]
+        sizes += [self.op.extents[inner]] if inner in self.op.reduce else []
+        for words in (4, 2, 1):
+            width = words * 4 // self.item
+            if words <= self.program.knob("vector") and all(size % width == 0 for size in sizes):
+                return width
+        return 1
+
+    def conditions(self, tile: OperandTile, indices: list[str], without: int = -1) -> list[str]:
+        """Conditions under which the element at the values `indices` of all axes belongs to the product.
+
+        Those on the index along dimension `without` of the read are left out.
+        Reduce axes that overhang are looked at in both operands, so that nothing is multiplied by what is not there.
+        """
+        read = self.op.reads[tile.read]
+        conditions = []
+        for d, row in enumerate(read.coefficients):
+            terms = [(c, indices[a]) for a, c in enumerate(row)]
+            conditions += bounds(self, read, d, total(terms, read.offset[d])) if d != without else []
+        for a in tile.axes:
+            if a in self.op.reduce and self.overhang[a]:
+                conditions.append(f"{indices[a]} < {self.op.extents[a]}")
+        return list(dict.fromkeys(conditions))
+
+
+def make_matrix_plan(program: Program) -> MatrixPlan:
+    """The plan of a program with tensor_core=1; ValueError names what cannot be generated."""
+    check_program(program, 1)
+    op, hw = program.operator, program.hardware
+    types = TENSOR_TYPES["sm_75" if hw.arch == "sm_75" else "sm_80"] if hw.arch != "sm_70" else {}
+    roles = matrix_axes(op)
+    if roles is None or op.dtype not in types:
+        raise ValueError(f"knob tensor_core=1: {op} is no product of matrices of {', '.join(types) or 'any type'} on {hw.arch}")
+    plan = MatrixPlan(program)
+    wanted = {roles.m: INSTRUCTION_ROWS, roles.n: INSTRUCTION_COLUMNS, roles.k: plan.depth}
+    for a, axis in enumerate(op.axes):
+        tile, size = program.tiles[0][a], wanted.get(a, 1)
+        if tile % size or (a in plan.places and tile != 1):
+            accepted = "1" if a in plan.places else f"multiples of {size}"
+            raise ValueError(f"axis {axis.name}: register tile {tile}; tensor cores take {accepted}")
+        if program.vthread[a] != 1:
+            raise ValueError(f"axis {axis.name}: {program.vthread[a]} vthreads; tensor cores take 1")
+    if program.knob("reduce_threads") != 1:
+        raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
+    return plan

@@ -1,0 +1,135 @@
+"""Text that finishes a warp's sums in registers and writes them out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from gensor_gym.codegen.cuda.index import flat, in_tile, make_site, origin, spatial_loops
+from gensor_gym.codegen.cuda.map import apply_stage
+from gensor_gym.codegen.cuda.mma.compute import repeat_indices
+from gensor_gym.codegen.cuda.mma.plan import MatrixPlan
+from gensor_gym.codegen.cuda.simt.store import write_operand
+from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, narrowed, subscript, total
+from gensor_gym.operators.types import Access
+
+_WIDEST = 16
+"""Bytes of the widest store."""
+
+
+def write_results(out: Writer, plan: MatrixPlan) -> None:
+    """Every lane's elements: runs of neighbours along n in two rows of every instruction."""
+    width = store_width(plan)
+    with ExitStack() as stack:
+        indices = _enter_repeats(out, plan, stack)
+        _enter_row(out, plan, stack, indices)
+        run = 2 * plan.interleave
+        groups = plan.n_tiles // plan.interleave
+        loops = [Loop("group", str(groups))] if groups > 1 else []
+        loops += [Loop("part", str(run), width)] if run > width else []
+        stack.enter_context(out.nest(loops))
+        _enter_column(out, plan, stack, indices, groups, run > width)
+        _write_run(out, plan, indices, width)
+
+
+def store_width(plan: MatrixPlan) -> int:
+    """Neighbours along n that one store writes."""
+    op, n = plan.op, plan.roles.n
+    item = 4 if plan.slices > 1 or op.output.dtype in ("float32", "int32") else 2
+    return next(w for w in (4, 2, 1) if w * item <= _WIDEST and 2 * plan.interleave % w == 0 and _lies(plan, op.write, n, w))
+
+
+def _lies(plan: MatrixPlan, access: Access, axis: int, width: int) -> bool:
+    """Whether `width` neighbours along an axis are an aligned vector of the tensor, inside or outside as a whole."""
+    strides = access.axis_strides()
+    live = [a for a in plan.op.spatial if a != axis and (plan.op.extents[a] > 1 or plan.block[a] > 1)]
+    base = sum(stride * offset for stride, offset in zip(access.strides(), access.offset, strict=True))
+    sizes = [plan.op.extents[axis], base, *(strides[a] for a in live)]
+    return width == 1 or (strides[axis] == 1 and all(size % width == 0 for size in sizes))
+
+
+def _enter_repeats(out: Writer, plan: MatrixPlan, stack: ExitStack) -> list[str]:
+    """Loops over the repeating axes, guarded where they overhang; the output's index along every axis so far."""
+    site, indices = make_site(plan), ["0"] * len(plan.names)
+    for a in plan.repeats:
+        stack.enter_context(out.nest(spatial_loops(plan, (a,))))
+        _declare(out, plan, stack, indices, a, total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]))
+    return indices
+
+
+def _enter_row(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str]) -> None:
+    """Loops over the rows of a lane."""
+    m = plan.roles.m
+    stack.enter_context(out.nest([*([Loop("tile_m", "M_TILES")] if plan.m_tiles > 1 else []), Loop("half", "2")]))
+    tile_m = "tile_m" if plan.m_tiles > 1 else "0"
+    terms = [(1, origin(plan, m)), (1, _first(plan, m)), (16, tile_m), (8, "half"), (1, "lane / 4")]
+    _declare(out, plan, stack, indices, m, total(terms))
+
+
+def _enter_column(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str], groups: int, parts: bool) -> None:
+    """The first column of a store."""
+    n, run = plan.roles.n, 2 * plan.interleave
+    terms = [(1, origin(plan, n)), (1, _first(plan, n)), (4 * run, "group" if groups > 1 else "0")]
+    terms += [(run, "lane % 4"), (1, "part" if parts else "0")]
+    _declare(out, plan, stack, indices, n, total(terms))
+
+
+def _first(plan: MatrixPlan, axis: int) -> str:
+    """First index of the warp tile in the block tile."""
+    return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
+
+
+def _declare(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str], axis: int, text: str) -> None:
+    """Name an index of the output and guard it where tiles overhang."""
+    if text == "0":
+        return
+    indices[axis] = f"out_{plan.names[axis]}"
+    out.line(f"const int {indices[axis]} = {text};")
+    stack.enter_context(out.guarded([f"{indices[axis]} < {plan.op.extents[axis]}"] if plan.overhang[axis] else []))
+
+
+def _write_run(out: Writer, plan: MatrixPlan, indices: list[str], width: int) -> None:
+    """One store: `width` finished neighbours, or their sums where the reduction is split."""
+    op, split = plan.op, plan.slices > 1
+    kind, dtype = SCALARS[op.accumulator].name, op.accumulator if split else op.output.dtype
+    values = [_sum(plan, str(lane), width) for lane in range(width)]
+    if op.epilogue and not split:
+        operands = [_operand(out, plan, stage.access, indices, width) for stage in op.epilogue]
+        out.line(f"{kind} finished[{width}];")
+        with out.nest([Loop("i", str(width))]):
+            out.line(f"{kind} value = {_sum(plan, 'i', width)};")
+            for stage, operand in zip(op.epilogue, operands, strict=True):
+                out.line(f"value = {apply_stage(op, stage.name, 'value', operand)};  // {stage.name}")
+            out.line("finished[i] = value;")
+        values = [f"finished[{lane}]" for lane in range(width)]
+    values = [narrowed(dtype, value) for value in values]
+    target = f"{'partial' if split else op.output.name}[{flat(op.write, indices)}]"
+    if width == 1:
+        out.line(f"{target} = {values[0]};")
+        return
+    vector = f"{SCALARS[dtype].vector}{width}"
+    out.line(f"*reinterpret_cast<{vector} *>(&{target}) = {vector}{{{', '.join(values)}}};")
+
+
+def _sum(plan: MatrixPlan, lane: str, width: int) -> str:
+    """Element `lane` of a store among the sums; element e of a run is column e / interleave of instruction e % interleave."""
+    run, each = 2 * plan.interleave, plan.interleave
+    groups = plan.n_tiles // each
+    place = total([(1, "part" if run > width else "0"), (1, lane)])
+    group = total([(each, "group" if groups > 1 else "0")])
+    if each == 1:
+        tile_n, column = group, place
+    elif place.isdigit():
+        tile_n, column = total([(1, group)], int(place) % each), str(int(place) // each)
+    else:
+        tile_n, column = total([(1, group), (1, f"({place}) % {each}")]), f"({place}) / {each}"
+    tile_m = "tile_m" if plan.m_tiles > 1 else "0"
+    return subscript("sums", [*repeat_indices(plan), tile_m, tile_n, f"half * 2{'' if column == '0' else f' + {column}'}"])
+
+
+def _operand(out: Writer, plan: MatrixPlan, access: Access | None, indices: list[str], width: int) -> str | None:
+    """Element `i` of a stage's operand, loaded as one vector where it lies like the output."""
+    if access is None:
+        return None
+    n = plan.roles.n
+    together = access.axis_strides()[n] and _lies(plan, access, n, width)
+    return write_operand(out, access, indices, n, "i" if width > 1 else "0", width if together else 1)

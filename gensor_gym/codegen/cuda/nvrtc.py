@@ -1,0 +1,185 @@
+"""CUDA text to a cubin with NVRTC. Needs no GPU and no driver, only two Python packages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+
+from gensor_gym.codegen.cuda.bytes import raw_words
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.cache import cache_dir
+
+PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
+_OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
+_CHECKS = "raw words"
+"""What a cubin was looked through for before it was kept; part of its key, so that a new check makes cubins anew."""
+
+
+class NvrtcError(RuntimeError):
+    """NVRTC is missing or refused a kernel; the message holds its log."""
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A cubin and what the assembler said about it.
+
+    `registers` (per thread) is the most of any entry, `spill_bytes` (stores and loads) the sum over all; `shared_bytes`
+    is static shared memory, so 0 for generated kernels; `log` is NVRTC's program log.
+    """
+
+    cubin: bytes
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    log: str
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Codes of what the assembler warns of, each once, in order.
+
+        C7508: setmaxnreg is ignored. C7510, C7511, ..: wgmma instructions wait for one another.
+        """
+        return tuple(dict.fromkeys(re.findall(r"\((C\d+)\) (?:Potential Performance Loss|[Ww]arning)", self.log)))
+
+    @property
+    def loss(self) -> str:
+        """Why timing the kernel would be a waste: registers in memory, warnings. Empty where there is no reason."""
+        reasons = [f"{self.spill_bytes} bytes of register spills"] if self.spill_bytes else []
+        lines = {code: next(line for line in self.log.splitlines() if f"({code})" in line) for code in self.warnings}
+        return "; ".join(reasons + [line[line.index("(") :] for line in lines.values()])
+
+
+def is_available() -> bool:
+    """Whether NVRTC can be loaded here."""
+    try:
+        version()
+    except NvrtcError:
+        return False
+    return True
+
+
+def version() -> str:
+    """NVRTC's version, `13.0`; NvrtcError if it is not installed."""
+    return ".".join(map(str, _call(_nvrtc(), "nvrtcVersion")))
+
+
+def cache_folder() -> Path:
+    """Where cubins are kept: nvrtc/ below the folder that gensor_gym caches in."""
+    return cache_dir() / "nvrtc"
+
+
+def compile_cubin(kernel: Kernel, arch: str = "", cache: bool = True) -> CompiledKernel:
+    """Compile a CUDA kernel for `arch` (`sm_90`; the kernel's own when empty).
+
+    Answers from the cache where the same source, arch and options were compiled by the same NVRTC. ValueError for a
+    kernel in another language, NvrtcError with the log when NVRTC refuses or is not installed.
+    """
+    if kernel.language != "cuda":
+        raise ValueError(f"NVRTC compiles CUDA kernels, not language {kernel.language!r}")
+    return compile_text(kernel.source, arch or kernel.arch, cache)
+
+
+def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:
+    """Compile CUDA text of this project for `arch`; see `compile_cubin`."""
+    options = (f"--gpu-architecture={arch}", *_OPTIONS)
+    if not cache:
+        return _compile(source, options)
+    key = hashlib.sha256("\0".join([source, *options, version(), _CHECKS]).encode()).hexdigest()
+    found = _read(key)
+    if found is None:
+        found = _compile(source, options)
+        _write(key, found)
+    return found
+
+
+def _nvrtc() -> ModuleType:
+    """The bindings; NvrtcError names the packages."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise NvrtcError(f"NVRTC is not installed: pip install {PACKAGES}") from error
+    return nvrtc
+
+
+def _call(nvrtc: ModuleType, name: str, *arguments: object) -> tuple:
+    """A call of the bindings: values without the status; NvrtcError when the library is missing or the status bad."""
+    try:
+        status, *values = getattr(nvrtc, name)(*arguments)
+    except RuntimeError as error:  # the bindings load the library at the first call
+        raise NvrtcError(f"NVRTC does not load ({error}): pip install {PACKAGES}") from error
+    if int(status):
+        raise NvrtcError(f"{name}: {status!r}")
+    return tuple(values)
+
+
+def _compile(source: str, options: tuple[str, ...]) -> CompiledKernel:
+    """One compilation."""
+    nvrtc = _nvrtc()
+    (program,) = _call(nvrtc, "nvrtcCreateProgram", source.encode(), b"kernel.cu", 0, [], [])
+    try:
+        encoded = [option.encode() for option in options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        (size,) = _call(nvrtc, "nvrtcGetProgramLogSize", program)
+        log = b" " * size
+        _call(nvrtc, "nvrtcGetProgramLog", program, log)
+        lines = log.decode(errors="replace").rstrip("\0 \n").splitlines()
+        text = "\n".join(line for line in lines if "Compile time" not in line)  # the one line that differs between runs
+        if int(status):
+            raise NvrtcError(f"{status!r} with {' '.join(options)}\n{text}")
+        if wrong := raw_words(_output(nvrtc, program, "PTX").decode(errors="replace")):
+            raise NvrtcError(f"miscompiled: {wrong[0]} takes bytes of memory for 16-bit numbers (codegen/cuda_bytes.py)")
+        cubin = _output(nvrtc, program, "CUBIN")
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    return CompiledKernel(cubin, *parse_log(text), text)
+
+
+def _output(nvrtc: ModuleType, program: object, kind: str) -> bytes:
+    """What a compiled program holds: its `PTX` or its `CUBIN`."""
+    (size,) = _call(nvrtc, f"nvrtcGet{kind}Size", program)
+    data = b" " * size
+    _call(nvrtc, f"nvrtcGet{kind}", program, data)
+    return data
+
+
+def parse_log(log: str) -> tuple[int, int, int]:
+    """Registers (most of any entry), spill bytes (all entries) and static shared bytes (most) from ptxas's report."""
+    registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
+    spills = [int(n) for n in re.findall(r"(\d+) bytes spill (?:stores|loads)", log)]
+    shared = [int(n) for n in re.findall(r"(\d+) bytes smem", log)]
+    return max(registers, default=0), sum(spills), max(shared, default=0)
+
+
+def _read(key: str) -> CompiledKernel | None:
+    """A cubin of the cache, None if there is none or it is not whole."""
+    path = cache_folder() / f"{key}.json"
+    try:
+        about = json.loads(path.read_text())
+        cubin = path.with_suffix(".cubin").read_bytes()
+    except (OSError, ValueError):
+        return None
+    if hashlib.sha256(cubin).hexdigest() != about.pop("sha256", ""):
+        return None
+    return CompiledKernel(cubin, **about)
+
+
+def _write(key: str, compiled: CompiledKernel) -> None:
+    """Keep a cubin. Files appear whole or not at all; a folder that cannot be written means no cache."""
+    about = asdict(compiled)
+    cubin = about.pop("cubin")
+    about["sha256"] = hashlib.sha256(cubin).hexdigest()
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for suffix, data in ((".cubin", cubin), (".json", json.dumps(about).encode())):
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+                file.write(data)
+            os.replace(file.name, folder / f"{key}{suffix}")
+    except OSError:
+        return

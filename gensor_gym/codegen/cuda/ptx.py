@@ -1,0 +1,118 @@
+"""PTX instructions as small device functions, of which a kernel's text holds those it calls.
+
+The emulator has functions of the same names (`measure/emulator_mma.h`); all other text is the same in both. Operands of
+`mma` lie over the 32 lanes of a warp as the PTX ISA says: see `mma_compute`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gensor_gym.codegen.cuda.async_copy import ASYNC_FUNCTIONS
+
+_HEAD = "__device__ __forceinline__"
+
+
+def _load_matrices(name: str, kind: str, count: int) -> str:
+    """Matrices of 8 rows of 16 bytes: lane 8 i + r names row r of matrix i, every lane gets 4 bytes of each."""
+    registers = ", ".join(f"%{i}" for i in range(count))
+    outputs = ", ".join(f'"=r"(to[{i}])' for i in range(count))
+    return f"""\
+{_HEAD} void {name}_x{count}(unsigned *to, const void *from) {{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{kind}.shared.b16 {{{registers}}}, [%{count}];"
+               : {outputs} : "r"(static_cast<unsigned>(__cvta_generic_to_shared(from))));
+}}
+"""
+
+
+def _multiply_add(name: str, instruction: str, sums: int, a: int, b: int) -> str:
+    """One `mma.sync`: sums += a * b."""
+    integer = ".s32" in instruction
+    kind, letter = ("int", "r") if integer else ("float", "f")
+    numbers = iter(range(sums + a + b))
+    groups = [", ".join(f"%{next(numbers)}" for _ in range(count)) for count in (sums, a, b)]
+    outputs = ", ".join(f'"+{letter}"(sums[{i}])' for i in range(sums))
+    inputs = ", ".join([f'"r"(a[{i}])' for i in range(a)] + [f'"r"(b[{i}])' for i in range(b)])
+    text = f"mma.sync.aligned.{instruction} {{{groups[0]}}}, {{{groups[1]}}}, {{{groups[2]}}}, {{{groups[0]}}};"
+    return f"""\
+{_HEAD} void {name}({kind} *sums, const unsigned *a, const unsigned *b) {{
+  asm("{text}"
+      : {outputs} : {inputs});
+}}
+"""
+
+
+FUNCTIONS: dict[str, str] = {
+    **{f"load_matrices_x{n}": _load_matrices("load_matrices", "", n) for n in (1, 2, 4)},
+    **{f"load_transposed_x{n}": _load_matrices("load_transposed", ".trans", n) for n in (1, 2, 4)},
+    "mma_16x8x8_float16": _multiply_add("mma_16x8x8_float16", "m16n8k8.row.col.f32.f16.f16.f32", 4, 2, 1),
+    "mma_16x8x16_float16": _multiply_add("mma_16x8x16_float16", "m16n8k16.row.col.f32.f16.f16.f32", 4, 4, 2),
+    "mma_16x8x16_bfloat16": _multiply_add("mma_16x8x16_bfloat16", "m16n8k16.row.col.f32.bf16.bf16.f32", 4, 4, 2),
+    "mma_16x8x8_tf32": _multiply_add("mma_16x8x8_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", 4, 4, 2),
+    "mma_16x8x32_int8": _multiply_add("mma_16x8x32_int8", "m16n8k32.row.col.s32.s8.s8.s32", 4, 4, 2),
+    "mma_8x8x16_int8": _multiply_add("mma_8x8x16_int8", "m8n8k16.row.col.s32.s8.s8.s32", 2, 1, 1),
+    "round_tf32": f"""\
+{_HEAD} unsigned round_tf32(float value) {{
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return bits;
+}}
+""",
+    "shift_bytes": f"""\
+{_HEAD} int4 shift_bytes(int4 low, int4 high, int bytes) {{  // 16 bytes of 32, less than 16 from the first
+  const unsigned words[8] = {{
+      (unsigned)low.x, (unsigned)low.y, (unsigned)low.z, (unsigned)low.w,
+      (unsigned)high.x, (unsigned)high.y, (unsigned)high.z, (unsigned)high.w}};
+  unsigned out[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {{
+    const int first = i + bytes / 4;
+    out[i] = __byte_perm(words[first], words[first + 1], 0x3210u + 0x1111u * (bytes % 4));
+  }}
+  return int4{{(int)out[0], (int)out[1], (int)out[2], (int)out[3]}};
+}}
+""",
+    "opaque": f"""\
+{_HEAD} signed char opaque(signed char byte) {{  // the compiler does not see where it comes from: codegen/cuda_bytes.py
+  unsigned word = static_cast<unsigned char>(byte);
+  asm("" : "+r"(word));
+  return static_cast<signed char>(word);
+}}
+""",
+    "from_float16": f"""\
+{_HEAD} float from_float16(unsigned short bits) {{
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}}
+""",
+    "to_float16": f"""\
+{_HEAD} unsigned short to_float16(float value) {{
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}}
+""",
+    "from_bfloat16": f"""\
+{_HEAD} float from_bfloat16(unsigned short bits) {{ return __int_as_float(static_cast<int>(bits) << 16); }}
+""",
+    "to_bfloat16": f"""\
+{_HEAD} unsigned short to_bfloat16(float value) {{  // to nearest, ties to even; no cvt before sm_80
+  const unsigned bits = __float_as_int(value);
+  return value == value ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : 0x7fffu;
+}}
+""",
+}
+"""Device functions by name."""
+
+
+def device_functions(text: str, more: Mapping[str, str] | None = None) -> str:
+    """Definitions of the functions that a kernel's text calls, which the emulator leaves out; empty where there are none.
+
+    `more` are functions by name that this kernel has beside those of `FUNCTIONS`.
+    """
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    used = [body for name, body in {**(more or {}), **FUNCTIONS}.items() if name in words]
+    copies = ASYNC_FUNCTIONS if "copy_async" in words else ""
+    return copies + ("#ifndef EMULATOR  // which has its own\n" + "\n".join(used) + "#endif\n\n" if used else "")

@@ -1,0 +1,157 @@
+"""What the machine code of a cubin spends its instructions on: the loops of a kernel, counted by operation.
+
+The disassembler is optional: `pip install nvidia-cuda-nvdisasm`, or `nvdisasm` of a CUDA toolkit on the PATH. Needs no GPU.
+
+    python -m gensor_gym.codegen.cuda.sass OPERATOR SCHEDULE HARDWARE
+
+compiles a program and lists the operations of its main loop.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = "nvidia-cuda-nvdisasm"
+MULTIPLY_ADDS = ("FFMA", "HMMA", "HGMMA", "IMMA", "IGMMA")
+"""Operations that do an operator's multiply-adds: CUDA cores, mma.sync and wgmma, floats and integers."""
+
+_LABEL = re.compile(r"^(\.L_\w+):")
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)((?:\.\w+)*)([^;]*);")
+_TARGET = re.compile(r"`\((\.L_\w+)\)")
+
+
+class SassError(RuntimeError):
+    """The disassembler is missing or refused a cubin."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The instructions from a label to the last branch back to it, loops within it included.
+
+    `operations` are in the order of the text, with their suffixes (`LDG.E.128`); `entry` names the kernel.
+    """
+
+    entry: str
+    operations: tuple[str, ...]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each operation occurs, suffixes left out."""
+        return Counter(name.partition(".")[0] for name in self.operations)
+
+    def share(self, *names: str) -> float:
+        """Part of the instructions that are one of `names` (FFMA, HMMA, ..); of `MULTIPLY_ADDS` where none is given."""
+        counts = self.counts
+        return sum(counts[name] for name in names or MULTIPLY_ADDS) / max(1, len(self.operations))
+
+
+def is_available() -> bool:
+    """Whether there is a disassembler."""
+    try:
+        find_nvdisasm()
+    except SassError:
+        return False
+    return True
+
+
+def find_nvdisasm() -> Path:
+    """The disassembler: of the Python package, else of the PATH. SassError names the package."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for path in sorted(Path(folder).glob("*/bin/nvdisasm"), reverse=True):
+            return path
+    if found := shutil.which("nvdisasm"):
+        return Path(found)
+    raise SassError(f"no disassembler: pip install {PACKAGE}, or put nvdisasm of a CUDA toolkit on the PATH")
+
+
+def disassemble(cubin: bytes) -> str:
+    """The text of a cubin's machine code, every kernel; SassError with the disassembler's words."""
+    tool = find_nvdisasm()
+    with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([str(tool), "-c", str(path)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SassError(f"{tool.name}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def instructions(text: str) -> dict[str, list[str]]:
+    """Instructions and labels (with a leading dot) of every kernel in `disassemble`'s text, in order.
+
+    Predicates, addresses and encodings are left out; what a branch goes to stays: `BRA .L_x_0`.
+    """
+    kernels: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if section := re.match(r"^\.text\.(\w+):", line):
+            lines = kernels.setdefault(section[1], [])
+        elif label := _LABEL.match(line):
+            lines.append(label[1])
+        elif found := _INSTRUCTION.match(line):
+            target = _TARGET.search(found[3])
+            lines.append(found[1] + found[2] + (f" {target[1]}" if target and found[1] == "BRA" else ""))
+    return kernels
+
+
+def loops(cubin: bytes) -> list[Loop]:
+    """Every loop of a cubin's kernels, as they stand in the text."""
+    found = []
+    for entry, lines in instructions(disassemble(cubin)).items():
+        places = {line: i for i, line in enumerate(lines) if line.startswith(".")}
+        ends: dict[int, int] = {}
+        for at, line in enumerate(lines):
+            target = line.partition(" ")[2]
+            if target in places and places[target] < at - 1:  # a branch to itself ends every kernel
+                ends[places[target]] = at
+        for start, end in sorted(ends.items()):
+            body = [line.partition(" ")[0] for line in lines[start : end + 1] if not line.startswith(".")]
+            found.append(Loop(entry, tuple(body)))
+    return found
+
+
+def main_loop(cubin: bytes) -> Loop:
+    """The loop with the most multiply-adds, of several with as many the shortest; without multiply-adds the longest.
+
+    SassError where no kernel of the cubin has a loop.
+    """
+    every = loops(cubin)
+    if not every:
+        raise SassError("no loop: the kernel is straight code")
+    work = max(sum(loop.counts[name] for name in MULTIPLY_ADDS) for loop in every)
+    if work == 0:
+        return max(every, key=lambda loop: len(loop.operations))
+    fullest = [loop for loop in every if sum(loop.counts[name] for name in MULTIPLY_ADDS) == work]
+    return min(fullest, key=lambda loop: len(loop.operations))
+
+
+def report(op: str, schedule: str, hardware: str) -> str:
+    """Registers, spills and the operations of the main loop of one program, as text."""
+    from gensor_gym.codegen.build import generate
+    from gensor_gym.codegen.cuda.nvrtc import compile_cubin
+    from gensor_gym.graph.schedule import Schedule
+
+    compiled = compile_cubin(generate(op, Schedule.parse(schedule), hardware))
+    loop = main_loop(compiled.cubin)
+    size = len(loop.operations)
+    lines = [
+        f"{loop.entry}: {compiled.registers} registers, {compiled.spill_bytes} bytes spilled",
+        f"main loop: {size} instructions, {100 * loop.share():.1f} % multiply-adds",
+    ]
+    lines += [f"  {name:<10}{count:>6}{100 * count / size:>7.1f} %" for name, count in loop.counts.most_common()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit("usage: python -m gensor_gym.codegen.cuda.sass OPERATOR SCHEDULE HARDWARE")
+    print(report(*sys.argv[1:]))

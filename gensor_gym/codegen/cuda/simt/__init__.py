@@ -1,0 +1,1 @@
+"""Kernels on CUDA cores: copies to shared memory, fragments, points of the reduction, stores."""

@@ -1,0 +1,61 @@
+"""Text of what a thread computes: its accumulators, and how they take in a point of the reduction."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.cuda.index import make_site, neutral, spatial_loops
+from gensor_gym.codegen.cuda.map import map_value
+from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.simt.fragment import fragment_axes, subscripts
+from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, subscript
+
+
+def write_accumulators(out: Writer, plan: Plan) -> None:
+    """Declare the accumulators and set them to the neutral."""
+    kind, sizes = SCALARS[plan.op.accumulator].name, [f"REG_{plan.names[a].upper()}" for a in wide_axes(plan)]
+    if not sizes and plan.op.body != "map":
+        out.line(f"{kind} acc = {neutral(plan)};")
+        return
+    out.line(f"{kind} {subscript('acc', sizes)};")
+    if plan.op.body == "map":
+        return
+    with out.nest(spatial_loops(plan, plan.op.spatial)):
+        out.line(f"{accumulator(plan)} = {neutral(plan)};")
+
+
+def wide_axes(plan: Plan) -> tuple[int, ...]:
+    """Spatial axes along which a thread holds more than one element: the dimensions of `acc`."""
+    return tuple(a for a in plan.op.spatial if plan.register[a] > 1)
+
+
+def accumulator(plan: Plan, lane_axis: int = -1, width: int = 1, lane: str = "0") -> str:
+    """The accumulator of the site's element."""
+    site = make_site(plan, lane_axis, width, lane)
+    return subscript("acc", [site.index(a) for a in wide_axes(plan)])
+
+
+def write_accumulation(out: Writer, plan: Plan) -> None:
+    """Every accumulator takes in the points at hand."""
+    op = plan.op
+    site = make_site(plan, point_lane="lane" if plan.points.width > 1 else "0")
+    operands = [
+        subscript(f"{read.tensor.name}_reg", subscripts(plan, site, fragment_axes(plan, index)))
+        for index, read in enumerate(op.reads)
+    ]
+    target = accumulator(plan)
+    loops = spatial_loops(plan, op.spatial)
+    if plan.points.width > 1:
+        loops.append(Loop("lane", str(plan.points.width)))
+    with out.nest(loops):
+        if op.body == "map":
+            out.line(f"{target} = {map_value(op, operands)};")
+        elif op.body == "max":
+            out.line(f"{target} = {combine(plan, target, operands[0])};")
+        else:
+            out.line(f"{target} += {' * '.join(operands)};")
+
+
+def combine(plan: Plan, left: str, right: str) -> str:
+    """Two partial results in one."""
+    if plan.op.body != "max":
+        return f"{left} + {right}"
+    return f"fmaxf({left}, {right})" if plan.op.accumulator == "float32" else f"max({left}, static_cast<int>({right}))"

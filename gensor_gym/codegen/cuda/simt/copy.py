@@ -1,0 +1,173 @@
+"""Text of the copies into shared memory: all threads of a block together fill the tile of one read.
+
+Threads stand over the tile as a smaller box, so a thread's copies are constant distances apart. What does not change from
+step to step is written before the main loop: where a thread's first copy comes from and goes to, and one bit a copy for
+whether it is inside the tensor. A block whose whole box is inside takes copies without guards.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from gensor_gym.codegen.cuda.index import fill_of, guarded_read, origin
+from gensor_gym.codegen.cuda.simt.copies import Copies, distance
+from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
+
+UNROLLED_LOADS = 8
+"""Cooperative loads of one thread that are in flight together: more would only take registers."""
+UNROLLED_COPIES = 32
+"""Asynchronous copies of one thread that are written out one after the other."""
+UNROLLED_SWIZZLED = 4
+"""Copies into swizzled rows: each has an address of its own, which the compiler would keep in a register of its own."""
+
+def write_places(out: Writer, copies: Copies) -> None:
+    """Before the main loop: what stays the same from step to step."""
+    name, tile = copies.name, copies.tile
+    what = f"{copies.width} elements" if copies.width > 1 else "one element"
+    kind = "matrix" if tile.axes else "box"
+    out.note(f"{name}: {kind} of {' x '.join(map(str, tile.shape))}, {what} a copy, {copies.trips} a thread")
+    for d, text in enumerate(copies.first):
+        if text != "0":
+            out.line(f"const int {name}_{d} = {text};")
+    first = [f"{name}_{d}" if text != "0" else "0" for d, text in enumerate(copies.first)]
+    scalar = SCALARS[copies.read.tensor.dtype].name
+    out.line(f"const {scalar} *{name}_from = {name} + {_source(copies, first)};")
+    if copies.shared_distance is not None:
+        out.line(f"const int {name}_to = {tile.address(first)};")
+    if copies.masked and copies.trips > 1:
+        out.line(f"unsigned {name}_inside = 0;  // one bit a copy")
+        with out.nest([Loop("trip", str(copies.trips))]):
+            out.line(f"if ({' && '.join(copies.guards(_places(copies))[0])}) {name}_inside |= 1u << trip;")
+    elif copies.masked:
+        out.line(f"const bool {name}_inside = {' && '.join(copies.guards(_places(copies))[0])};")
+    if copies.whole_box and copies.whole_box[0]:
+        out.line(f"const bool {name}_whole = {' && '.join(copies.whole_box[0])};  // the box is inside")
+
+
+def _source(copies: Copies, places: list[str]) -> str:
+    """Address in the tensor of a place in the box, as far as no step changes it."""
+    return total(zip(copies.read.strides(), copies.positions(places, moving=False), strict=True))
+
+
+def _places(copies: Copies) -> list[str]:
+    """Where in the box copy `trip` begins, a known distance from the thread's first."""
+    return [
+        total([(1, f"{copies.name}_{d}" if first != "0" else "0"), (1, moved)])
+        for d, (first, moved) in enumerate(zip(copies.first, copies.distances, strict=True))
+    ]
+
+
+def write_registers(out: Writer, copies: Copies) -> None:
+    """Declare the registers between `load` and `store`."""
+    out.line(f"{copies.kind} {copies.name}_copy[{copies.trips}];")
+
+
+def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0") -> None:
+    """The copies of one step.
+
+    `statement` is what a copy does: `move` (load and store), `load` (into registers `<name>_copy`), `store` (from
+    there) or `async`. `buffer` is the number of the buffer that is filled.
+    """
+    box = copies.whole_box
+    _write_pointers(out, copies, statement, buffer)
+    if statement == "store" or not copies.guarded:
+        _write_trips(out, copies, statement, guarded=False)
+    elif box is None:
+        _write_trips(out, copies, statement, guarded=True)
+    else:
+        whole = ([f"{copies.name}_whole"] if box[0] else []) + box[1]
+        with out.block(f"if ({' && '.join(whole)})"):
+            _write_trips(out, copies, statement, guarded=False)
+        with out.block("else"):
+            _write_trips(out, copies, statement, guarded=True)
+
+
+def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool) -> None:
+    """The loop over a thread's copies."""
+    trips = copies.trips
+    unrolled = trips  # registers between load and store cannot be indexed
+    if statement in ("move", "async"):
+        most = UNROLLED_LOADS if statement == "move" else UNROLLED_COPIES
+        unrolled = most if copies.shared_distance is not None else UNROLLED_SWIZZLED
+    loop = Loop("trip", str(trips), 1, min(UNROLLED_LOADS, unrolled) if trips > unrolled else 0)
+    with ExitStack() as stack:
+        if trips > 1:
+            stack.enter_context(out.nest([loop]))
+        elif statement == "move" and copies.tile.store_width < copies.width:
+            stack.enter_context(out.block(""))
+        stack.enter_context(out.guarded(copies.in_box()))
+        _write_copy(out, copies, statement, guarded)
+
+
+def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool) -> None:
+    """One copy."""
+    name, trip, places = copies.name, "trip" if copies.trips > 1 else "0", _places(copies)
+    value = "" if statement == "store" else _value(copies, places, guarded, statement == "async")
+    if statement == "async":
+        size = copies.width * copies.tile.item
+        out.line(f"copy_async<{size}>(&{_target(copies, places)}, {value});")
+    elif statement == "load":
+        out.line(f"{name}_copy[{trip}] = {value};")
+    else:
+        if statement == "move" and copies.tile.store_width < copies.width:
+            out.line(f"const {copies.kind} group = {value};")
+            value = "group"
+        _write_stores(out, copies, places, value or f"{name}_copy[{trip}]")
+
+
+def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool) -> str:
+    """What a copy loads; of an asynchronous one the arguments that say so."""
+    plan, read, name = copies.plan, copies.read, copies.name
+    pointer = f"&{name}_at[{distance(copies.tensor_strides, copies.distances)}]"
+    kind = copies.kind
+    load = f"*reinterpret_cast<const {kind} *>({pointer})" if copies.width > 1 else pointer[1:]
+    if not guarded:
+        return pointer if asynchronous else load
+    cast = splat(kind, copies.width) if copies.width > 1 else "{}"
+    if not copies.masked:
+        if asynchronous:
+            return f"{pointer}, {' && '.join(sum(copies.guards(places), []))}"
+        return guarded_read(plan, read, copies.positions(places), load, cast)
+    inside = f"{name}_inside >> trip & 1" if copies.trips > 1 else f"{name}_inside"
+    conditions = [inside, *copies.guards(places)[1]]
+    text = " && ".join(f"({c})" if " & " in c and len(conditions) > 1 else c for c in conditions)
+    return f"{pointer}, {text}" if asynchronous else f"{text} ? {load} : {cast.format(fill_of(plan, read))}"
+
+
+def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) -> None:
+    """Pointers for all copies of a step: `<name>_at` in the tensor, `<name>_into` in the buffer that is filled."""
+    plan, read, name = copies.plan, copies.read, copies.name
+    scalar = SCALARS[read.tensor.dtype].name
+    if statement != "store":
+        strides = read.axis_strides()
+        step = total((strides[a], origin(plan, a)) for a in plan.op.reduce)
+        out.line(f"const {scalar} *{name}_at = {name}_from{f' + {step}' if step != '0' else ''};")
+    if statement != "load":
+        first = "0" if copies.shared_distance is None else f"{name}_to"
+        place = total([(plan.stage_bytes // copies.tile.item, buffer), (1, first)])
+        out.line(f"{scalar} *{name}_into = {name}_tile{f' + {place}' if place != '0' else ''};")
+
+
+def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
+    """The place in the shared tile of a copy's element number `lane`."""
+    name, tile = copies.name, copies.tile
+    if copies.shared_distance is None:
+        last = len(places) - 1
+        return f"{name}_into[{tile.address([total([(1, p)], lane if d == last else 0) for d, p in enumerate(places)])}]"
+    return f"{name}_into[{total([(1, copies.shared_distance)], lane * tile.strides[-1])}]"
+
+
+def _write_stores(out: Writer, copies: Copies, places: list[str], value: str) -> None:
+    """Into the tile at once, or element by element."""
+    tile, width = copies.tile, copies.width
+    if tile.store_width == width:
+        target = _target(copies, places)
+        out.line(f"*reinterpret_cast<{copies.kind} *>(&{target}) = {value};" if width > 1 else f"{target} = {value};")
+        return
+    for lane, part in enumerate("xyzw"[:width]):
+        out.line(f"{_target(copies, places, lane)} = {value}.{part};")
+
+
+def splat(vector: str, width: int) -> str:
+    """Format text that makes a vector of one value."""
+    return vector + "{{" + ", ".join(["{0}"] * width) + "}}"

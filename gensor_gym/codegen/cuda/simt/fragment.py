@@ -1,0 +1,132 @@
+"""Text of fragments: the registers that hold what a thread needs of one read for the points of the reduction at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.codegen.cuda.bytes import is_hidden
+from gensor_gym.codegen.cuda.index import (
+    Point,
+    Site,
+    along,
+    flat,
+    flat_shared,
+    global_indices,
+    guarded_read,
+    in_tile,
+    make_site,
+    spatial_loops,
+)
+from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.simt.copy import splat
+from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, computed, subscript, widened
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One read's registers: which read, at which point, from which shared tile, into which registers.
+
+    The tile is `<name>_<tile>`, the registers are `<name>_<registers>`.
+    """
+
+    plan: Plan
+    index: int
+    point: Point | None = None
+    tile: str = "tile"
+    registers: str = "reg"
+
+    @property
+    def name(self) -> str:
+        """The tensor's name."""
+        return self.plan.op.reads[self.index].tensor.name
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Axes that the registers have a dimension for."""
+        return fragment_axes(self.plan, self.index)
+
+    def site(self, lane: str = "0", point_lane: str = "0") -> Site:
+        """The element that a statement loads."""
+        lanes = self.plan.lanes(self.index)
+        return make_site(self.plan, lanes.axis, lanes.width, lane, point_lane, self.point)
+
+    def register(self, site: Site) -> str:
+        """The register of a site's element."""
+        return subscript(f"{self.name}_{self.registers}", subscripts(self.plan, site, self.axes))
+
+
+def fragment_axes(plan: Plan, index: int) -> tuple[int, ...]:
+    """Axes that a fragment has a dimension for: wide spatial axes, and the points taken together."""
+    rows = plan.op.reads[index].coefficients
+    moving = [a for a in range(len(plan.names)) if any(row[a] for row in rows)]
+    wide = [a for a in plan.op.spatial if plan.register[a] > 1]
+    return tuple(a for a in moving if a in wide or (a == plan.points.axis and plan.points.width > 1))
+
+
+def subscripts(plan: Plan, site: Site, axes: tuple[int, ...]) -> list[str]:
+    """Subscripts of a fragment along its axes."""
+    return [site.lane[a] if a in plan.op.reduce else site.index(a) for a in axes]
+
+
+def thread_place(plan: Plan, index: int) -> str:
+    """Place in a shared tile of the thread's first element; "0" where tiles are swizzled: no distance stays the same."""
+    read, tile = plan.op.reads[index], plan.shared_tile(index)
+    if tile.swizzle:
+        return "0"
+    zero = make_site(plan, point=("0",) * len(plan.names))
+    first = [in_tile(plan, a, Site(("0",) * len(plan.names), zero.lane)) for a in range(len(plan.names))]
+    return flat_shared(read, tile, [text if a in plan.op.spatial else "0" for a, text in enumerate(first)])
+
+
+def declare(out: Writer, fragment: Fragment) -> None:
+    """Declare the registers."""
+    plan = fragment.plan
+    kind = computed(plan.op.reads[fragment.index].tensor.dtype)
+    sizes = [str(plan.points.width) if a in plan.op.reduce else f"REG_{plan.names[a].upper()}" for a in fragment.axes]
+    out.line(f"{kind} {subscript(f'{fragment.name}_{fragment.registers}', sizes)};")
+
+
+def write_fragment(out: Writer, fragment: Fragment, new: bool = False) -> None:
+    """Fill the registers; `new` declares a fragment of one register along with it."""
+    plan, axes, lanes = fragment.plan, fragment.axes, fragment.plan.lanes(fragment.index)
+    spatial_lane = lanes.axis if lanes.axis in plan.op.spatial else -1
+    loops = spatial_loops(plan, tuple(a for a in axes if a in plan.op.spatial), spatial_lane, lanes.width)
+    one_by_one = plan.points.axis in axes and lanes.axis != plan.points.axis
+    if one_by_one:
+        loops.append(Loop("lane", str(plan.points.width)))
+    with out.nest(loops):
+        _write_load(out, fragment, "lane" if one_by_one else "0", new)
+
+
+def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> None:
+    """One load, of one element or of a vector, into the fragment."""
+    plan, lanes, name = fragment.plan, fragment.plan.lanes(fragment.index), fragment.name
+    value, dtype = _value(fragment, point_lane), plan.op.reads[fragment.index].tensor.dtype
+    element = "opaque({})" if is_hidden(plan, fragment.index) else widened(dtype, "{}")
+    if lanes.width == 1:
+        kind = f"const {computed(dtype)} " if new else ""
+        out.line(f"{kind}{fragment.register(fragment.site(point_lane=point_lane))} = {element.format(value)};")
+        return
+    vector = f"{SCALARS[dtype].vector}{lanes.width}"
+    out.line(f"const {vector} {name}_group = {value};")
+    for lane, part in enumerate("xyzw"[: lanes.width]):
+        on_points = lanes.axis == plan.points.axis
+        site = fragment.site(str(lane), str(lane) if on_points else point_lane)
+        out.line(f"{fragment.register(site)} = {element.format(f'{name}_group.{part}')};")
+
+
+def _value(fragment: Fragment, point_lane: str) -> str:
+    """What a load loads, as C text."""
+    plan, name, width = fragment.plan, fragment.name, fragment.plan.lanes(fragment.index).width
+    read, tile = plan.op.reads[fragment.index], plan.shared[fragment.index]
+    site = fragment.site(point_lane=point_lane)
+    vector = f"{SCALARS[read.tensor.dtype].vector}{width}"
+    wide = "*reinterpret_cast<const " + vector + " *>(&{})" if width > 1 else "{}"
+    if tile is not None:
+        from_first = plan.stages > 1 and not tile.swizzle and fragment.tile != "tile"
+        places = [in_tile(plan, a, site, from_first) for a in range(len(plan.names))]
+        return wide.format(f"{name}_{fragment.tile}[{flat_shared(read, tile, places, from_first)}]")
+    indices = global_indices(plan, site)
+    positions = [along(read, d, indices) for d in range(len(read.view))]
+    load = wide.format(f"{name}[{flat(read, indices)}]")
+    return guarded_read(plan, read, positions, load, splat(vector, width) if width > 1 else "{}")

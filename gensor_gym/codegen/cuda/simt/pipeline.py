@@ -1,0 +1,166 @@
+"""Text of the loop over the steps of the reduction: when tiles are copied to shared memory, and when they are read.
+
+With one buffer: copy, barrier, compute, barrier. With S buffers the tiles of step s + S - 1 are under way while step s is
+computed; there is one barrier a step, after which the buffer of the step before is free. Copies are asynchronous, or
+(before sm_80, or where padding is not zero) loads into registers before the multiply-adds and stores after them. With
+double-buffered fragments the barrier stands before the multiply-adds of a step's last point, so that the first fragments
+of the next step are loaded meanwhile.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.simt.compute import write_accumulation
+from gensor_gym.codegen.cuda.simt.copies import Copies
+from gensor_gym.codegen.cuda.simt.copy import write_copies, write_places, write_registers
+from gensor_gym.codegen.cuda.simt.fragment import thread_place
+from gensor_gym.codegen.cuda.simt.points import (
+    declare_fragments,
+    write_advance,
+    write_buffered_points,
+    write_first_fragments,
+    write_points,
+)
+from gensor_gym.codegen.cuda.text import SCALARS, Writer, total
+from gensor_gym.codegen.cuda.tiles import write_step_origin
+
+
+def write_main(out: Writer, plan: Plan) -> None:
+    """The loop over the steps of the reduction (or the one pass of an elementwise operator)."""
+    copies = [Copies(plan, index) for index, staged in enumerate(plan.staged) if staged]
+    for each in copies:
+        write_places(out, each)
+    if plan.buffered:
+        declare_fragments(out, plan)
+    if copies:
+        out.line()
+    if plan.stages > 1:
+        _write_pipeline(out, plan, copies)
+    else:
+        _write_steps(out, plan, copies)
+
+
+def _write_steps(out: Writer, plan: Plan, copies: list[Copies]) -> None:
+    """One buffer: every step copies, then computes."""
+    first, last = _range(plan)
+    with ExitStack() as stack:
+        if plan.steps > 1 or plan.slices > 1:
+            stack.enter_context(out.block(f"for (int step = {first}; step < {last}; ++step)"))
+        write_step_origin(out, plan, "step", plan.op.reduce)
+        for each in copies:
+            write_copies(out, each, "move")
+        if copies:
+            out.line("__syncthreads();  // the tiles are complete")
+            out.line()
+        if plan.buffered:
+            write_first_fragments(out, plan, "tile", "reg")
+            write_buffered_points(out, plan, last=True)
+        else:
+            write_points(out, plan)
+        if copies and (plan.steps > 1 or plan.exchange_bytes):
+            out.line("__syncthreads();  // every thread is done with the tiles")
+
+
+def _write_pipeline(out: Writer, plan: Plan, copies: list[Copies]) -> None:
+    """Several buffers: every step starts the copies of a later one."""
+    (first, last), lead = _range(plan), plan.stages - 1
+    _write_copy_functions(out, plan, copies)
+    apart = any(not each.tile.asynchronous for each in copies)
+    by_itself = any(each.tile.asynchronous for each in copies)
+    until = str(lead) if first == "0" else f"{first} + {lead}"
+    filled = "step" if first == "0" else f"step - {first}"
+    exists = f"if (step < {last}) " if plan.slices > 1 else ""
+    out.line("#pragma unroll")
+    with out.block(f"for (int step = {first}; step < {until}; ++step)"):
+        out.line(f"{exists}load_tiles(step, {filled});")
+        if apart:
+            out.line(f"{exists}store_tiles({filled});")
+        if by_itself:
+            out.line("commit_copies();")
+    out.line("int buffer = 0;  // read in this step")
+    if plan.buffered:
+        _write_arrival(out, plan, by_itself)
+        write_first_fragments(out, plan, "tile", "reg")
+    with out.block(f"for (int step = {first}; step < {last}; ++step)"):
+        if not plan.buffered:
+            _write_arrival(out, plan, by_itself)
+        out.line(f"const int ahead = step + {lead}, free_buffer = buffer == 0 ? {lead} : buffer - 1;")
+        out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
+        if by_itself:
+            out.line("commit_copies();")
+        _write_step(out, plan)
+        if apart:
+            out.line(f"if (ahead < {last}) store_tiles(free_buffer);")
+        if plan.buffered:
+            _write_arrival(out, plan, by_itself)
+        out.line(f"buffer = buffer == {lead} ? 0 : buffer + 1;")
+        if plan.buffered:
+            _write_turn(out, plan)
+    if plan.exchange_bytes:
+        out.line("__syncthreads();  // every thread is done with the tiles")
+
+
+def _write_copy_functions(out: Writer, plan: Plan, copies: list[Copies]) -> None:
+    """`load_tiles(step, buffer)` and, where a copy stops over in registers, `store_tiles(buffer)`."""
+    apart = [each for each in copies if not each.tile.asynchronous]
+    for each in apart:
+        write_registers(out, each)
+    with out.block("const auto load_tiles = [&](int step, int buffer)", ";"):
+        write_step_origin(out, plan, "step", _moved(plan, staged=True))
+        for each in copies:
+            write_copies(out, each, "async" if each.tile.asynchronous else "load", "buffer")
+    if apart:
+        with out.block("const auto store_tiles = [&](int buffer)", ";"):
+            for each in apart:
+                write_copies(out, each, "store", "buffer")
+
+
+def _write_arrival(out: Writer, plan: Plan, by_itself: bool) -> None:
+    """Wait for the next tiles."""
+    if by_itself:
+        out.line(f"wait_for_copies<{plan.stages - 2}>();")
+    out.line("__syncthreads();  // the next tiles are complete, the ones before are free")
+
+
+def _write_step(out: Writer, plan: Plan) -> None:
+    """The points of a step, from the buffer that is read; with double-buffered fragments all but the last."""
+    if plan.buffered and plan.step_points == 1:
+        return
+    write_step_origin(out, plan, "step", _moved(plan, staged=False))
+    _write_tiles(out, plan, "now")
+    if plan.buffered:
+        write_buffered_points(out, plan, last=False)
+    else:
+        write_points(out, plan)
+
+
+def _write_turn(out: Writer, plan: Plan) -> None:
+    """From the last point of a step to the first of the next."""
+    _write_tiles(out, plan, "then")
+    write_first_fragments(out, plan, "then", "next")
+    write_accumulation(out, plan)
+    write_advance(out, plan)
+
+
+def _write_tiles(out: Writer, plan: Plan, suffix: str) -> None:
+    """Pointers to this thread's first elements of the tiles in the buffer that is read."""
+    for index, (read, tile) in enumerate(zip(plan.op.reads, plan.shared, strict=True)):
+        if tile is not None:
+            name, kind = read.tensor.name, SCALARS[read.tensor.dtype].name
+            place = total([(plan.stage_bytes // tile.item, "buffer"), (1, thread_place(plan, index))])
+            out.line(f"const {kind} *{name}_{suffix} = {name}_tile + {place};")
+
+
+def _moved(plan: Plan, staged: bool) -> tuple[int, ...]:
+    """Reduce axes whose position the copies (`staged`) or the computation of a step has to know."""
+    reads = [read for read, is_staged in zip(plan.op.reads, plan.staged, strict=True) if is_staged == staged]
+    used = [] if staged else list(plan.guarded_points)
+    used += [a for a in plan.op.reduce if any(row[a] for read in reads for row in read.coefficients)]
+    return tuple(a for a in plan.op.reduce if a in used)
+
+
+def _range(plan: Plan) -> tuple[str, str]:
+    """First step of this block and the one after its last."""
+    return ("first_step", "last_step") if plan.slices > 1 else ("0", str(plan.steps))

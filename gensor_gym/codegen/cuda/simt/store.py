@@ -1,0 +1,177 @@
+"""Text of the end of a kernel: combining threads, epilogue, stores; and the second kernel of a split reduction."""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+
+from gensor_gym.codegen.cuda.index import flat, in_tile, make_site, neutral, origin, spatial_loops
+from gensor_gym.codegen.cuda.map import apply_stage
+from gensor_gym.codegen.cuda.plan import WARP, Plan
+from gensor_gym.codegen.cuda.simt.compute import accumulator, combine, wide_axes
+from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, narrowed, remainder, total, widened
+from gensor_gym.operators.types import Access
+
+FINISH_THREADS = 256
+"""Threads of a block of the second kernel of a split reduction."""
+
+
+def write_combine(out: Writer, plan: Plan) -> None:
+    """Partial results of the threads that share an output meet in thread 0 of them: shuffles, then shared memory."""
+    if plan.reduce_threads == 1:
+        return
+    kind, team = SCALARS[plan.op.accumulator].name, min(plan.reduce_threads, WARP)
+    out.note(f"partial results of {plan.reduce_threads} threads meet in the first of them")
+    rest = plan.threads % WARP
+    if rest:
+        short = f"0x{(1 << rest) - 1:x}u"
+        full = f"thread < {plan.threads - rest} ? 0xffffffffu : {short}"
+        out.line(f"const unsigned lanes = {full if plan.threads > WARP else short};")
+    mask = "lanes" if rest else "0xffffffffu"
+    target = accumulator(plan)
+    with out.nest(spatial_loops(plan, plan.op.spatial)):
+        out.line("#pragma unroll")
+        with out.block(f"for (int distance = {team // 2}; distance > 0; distance /= 2)"):
+            shuffled = f"__shfl_down_sync({mask}, {target}, distance, {team})"
+            out.line(f"const {kind} other = {shuffled};")
+            out.line(f"{target} = {combine(plan, target, 'other')};")
+    if plan.reduce_threads > WARP:
+        _write_exchange(out, plan, kind, target)
+    out.line("if (reduce_thread != 0) return;")
+    out.line()
+
+
+def _write_exchange(out: Writer, plan: Plan, kind: str, target: str) -> None:
+    """Warps that share an output meet through shared memory, [elements of the register tile, warps of the block]."""
+    warps, team = plan.threads // WARP, plan.reduce_threads // WARP
+    out.line(f"{kind} *warp_results = reinterpret_cast<{kind} *>(shared_memory);")
+    row = "0"
+    for a in wide_axes(plan):
+        row = total([(plan.register[a] if row != "0" else 1, row), (1, make_site(plan).index(a))])
+    loops = spatial_loops(plan, plan.op.spatial)
+    with out.guarded([f"thread % {WARP} == 0"]), out.nest(loops):
+        out.line(f"warp_results[{total([(warps, row), (1, f'thread / {WARP}')])}] = {target};")
+    out.line("__syncthreads();")
+    with out.guarded(["reduce_thread == 0"]), out.nest([*loops, Loop("warp", str(team), 1, 0)]):
+        address = total([(warps, row), (1, f"thread / {WARP}"), (1, "warp")])
+        value = combine(plan, target, f"warp_results[{address}]")
+        out.line(f"{target} = warp == 0 ? {target} : {value};")
+
+
+def write_store(out: Writer, plan: Plan) -> None:
+    """Each thread finishes and stores its register tile; a slice of a split reduction stores to the workspace."""
+    op, width = plan.op, plan.store_width()
+    axis = plan.sole_mover(op.write, len(op.write.view) - 1) if width > 1 else -1
+    with ExitStack() as stack:
+        indices = _enter_outputs(out, plan, stack, axis, width)
+        address = flat(op.write, indices)
+        if width > 1:
+            _write_vector(out, plan, axis, width, indices, address)
+        elif plan.slices > 1:
+            out.line(f"partial[{address}] = {accumulator(plan)};")
+        else:
+            value = _finished(out, plan, accumulator(plan), _scalar_operands(plan, indices))
+            out.line(f"{op.output.name}[{address}] = {narrowed(op.output.dtype, value)};")
+
+
+def _enter_outputs(out: Writer, plan: Plan, stack: ExitStack, axis: int, width: int) -> list[str]:
+    """Open loops over the register tile, guarded where tiles overhang; returns the output's index along every axis."""
+    site = make_site(plan, axis, width)
+    indices = ["0"] * len(plan.names)
+    for a in plan.op.spatial:
+        stack.enter_context(out.nest(spatial_loops(plan, (a,), axis, width)))
+        index = total([(1, origin(plan, a)), (1, in_tile(plan, a, site))])
+        if index == "0":
+            continue
+        indices[a] = f"out_{plan.names[a]}"
+        out.line(f"const int {indices[a]} = {index};")
+        stack.enter_context(out.guarded([f"{indices[a]} < {plan.op.extents[a]}"] if plan.overhang[a] else []))
+    return indices
+
+
+def _write_vector(out: Writer, plan: Plan, axis: int, width: int, indices: list[str], address: str) -> None:
+    """One vector store, with the epilogue applied to its elements."""
+    op, split = plan.op, plan.slices > 1
+    scalar = SCALARS[op.accumulator if split else op.output.dtype]
+    vector = f"{scalar.vector}{width}"
+    values = [accumulator(plan, axis, width, str(lane)) for lane in range(width)]
+    if not split and (op.epilogue or op.divisor != 1):
+        accesses = [stage.access for stage in op.epilogue]
+        operands = [
+            write_operand(out, each, indices, axis, "lane", width if _lies(plan, each, axis, width) else 1) if each else None
+            for each in accesses
+        ]
+        out.line(f"{SCALARS[op.accumulator].name} finished[{width}];")
+        with out.nest([Loop("lane", str(width))]):
+            value = _finished(out, plan, accumulator(plan, axis, width, "lane"), operands)
+            out.line(f"finished[lane] = {value};")
+        values = [f"finished[{lane}]" for lane in range(width)]
+    values = values if split else [narrowed(op.output.dtype, value) for value in values]
+    target = "partial" if split else op.output.name
+    out.line(f"*reinterpret_cast<{vector} *>(&{target}[{address}]) = {vector}{{{', '.join(values)}}};")
+
+
+def _lies(plan: Plan, access: Access, axis: int, width: int) -> bool:
+    """Whether an operand's neighbours along the output's innermost axis are an aligned vector."""
+    last = len(access.view) - 1
+    alike = plan.sole_mover(access, last) == axis and access.coefficients[last][axis] == 1
+    return alike and plan.global_width(access, plan.inner[axis]) >= width
+
+
+def write_operand(out: Writer, access: Access, indices: list[str], axis: int, lane: str, width: int) -> str:
+    """Element number `lane` along `axis` of a stage's operand at `indices`; the line before loads `width` of them at once.
+
+    With width 1 there is no such line.
+    """
+    name, scalar = access.tensor.name, SCALARS[access.tensor.dtype]
+    if width == 1:
+        at = [total([(1, index), (1, lane if a == axis else "0")]) for a, index in enumerate(indices)]
+        return widened(access.tensor.dtype, f"{name}[{flat(access, at)}]")
+    vector = f"{scalar.vector}{width}"
+    out.line(f"const {vector} {name}_group = *reinterpret_cast<const {vector} *>(&{name}[{flat(access, indices)}]);")
+    parts = ", ".join(f"{name}_group.{part}" for part in "xyzw"[:width])
+    out.line(f"const {scalar.name} {name}_reg[{width}] = {{{parts}}};")
+    return widened(access.tensor.dtype, f"{name}_reg[{lane}]")
+
+
+def _scalar_operands(plan: Plan, indices: list[str]) -> list[str | None]:
+    """Operand of every stage for the output element at `indices`."""
+    accesses = [stage.access for stage in plan.op.epilogue]
+    return [widened(a.tensor.dtype, f"{a.tensor.name}[{flat(a, indices)}]") if a else None for a in accesses]
+
+
+def _finished(out: Writer, plan: Plan, value: str, operands: list[str | None]) -> str:
+    """Divide and apply the epilogue, one line a stage; returns the finished value."""
+    op = plan.op
+    kind = SCALARS[op.accumulator].name
+    if op.divisor == 1 and not op.epilogue:
+        return value
+    divide = f" / {op.divisor}" + (".0f" if kind == "float" else "") if op.divisor != 1 else ""
+    out.line(f"{kind} value = {value}{divide};")
+    for stage, operand in zip(op.epilogue, operands, strict=True):
+        out.line(f"value = {apply_stage(op, stage.name, 'value', operand)};  // {stage.name}")
+    return "value"
+
+
+def write_finish(out: Writer, plan: Plan) -> None:
+    """Body of the second kernel: add (or compare) the slices of one output element in order, finish, store."""
+    op = plan.op
+    kind, size = SCALARS[op.accumulator].name, op.output.size
+    out.line(f"const int element = blockIdx.x * {FINISH_THREADS} + threadIdx.x;")
+    if size % FINISH_THREADS:
+        out.line(f"if (element >= {size}) return;")
+    divisor = math.prod(op.extents[a] for a in op.spatial)
+    indices, first = ["0"] * len(plan.names), True
+    for a in op.spatial:
+        divisor //= op.extents[a]
+        if op.extents[a] > 1:
+            indices[a] = f"out_{plan.names[a]}"
+            out.line(f"const int {indices[a]} = {remainder('element', divisor, 0 if first else op.extents[a])};")
+            first = False
+    out.line(f"const int address = {flat(op.write, indices)};")
+    out.line(f"const {kind} *partial = reinterpret_cast<const {kind} *>(workspace) + address;")
+    out.line(f"{kind} sum = {neutral(plan)};")
+    with out.nest([Loop("slice", "SLICES")]):
+        out.line(f"sum = {combine(plan, 'sum', f'partial[slice * {size}]')};")
+    value = _finished(out, plan, "sum", _scalar_operands(plan, indices))
+    out.line(f"{op.output.name}[address] = {narrowed(op.output.dtype, value)};")

@@ -1,0 +1,1 @@
+"""Kernels on tensor cores by wgmma and TMA (sm_90a)."""

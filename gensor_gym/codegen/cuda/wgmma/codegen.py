@@ -1,0 +1,262 @@
+"""CUDA C of a product for sm_90a: one warpgroup copies tiles into a ring of stages, the others multiply them.
+
+A thread of the producer lets the tensor memory accelerator fill a stage as soon as all consumers are done with it; a
+consumer issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each
+stage has two barriers for that, `full` and `empty`. The loop over stages runs on from one tile to the next, so in a
+persistent kernel the tiles of the next output are on their way while the present one is stored.
+
+Blocks of a cluster go through the same steps of neighbouring tiles. Each copies its share of the tile of B to all of them,
+so a stage is given back to every block of the cluster, and none ends before all are done with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
+from gensor_gym.codegen.cuda.tiles import write_block_tile
+from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan, make_convolution_plan
+from gensor_gym.codegen.cuda.wgmma.copies import write_copies, write_window
+from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
+from gensor_gym.codegen.cuda.wgmma.layout import layout_kernel
+from gensor_gym.codegen.cuda.wgmma.plan import (
+    ATOM_BYTES,
+    PRODUCER_REGISTERS,
+    WARPGROUP,
+    WgmmaPlan,
+    make_wgmma_plan,
+)
+from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan, make_rows_plan
+from gensor_gym.codegen.cuda.wgmma.store import first_column, write_pixel_origin, write_store
+from gensor_gym.codegen.cuda.wgmma.text import multiply_name, wgmma_functions
+from gensor_gym.codegen.cuda.wgmma.transpose import transpose_kernel
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, is_laid_out, is_transposed
+
+WARPS = WARPGROUP // 32
+
+
+def generate_wgmma(program: Program) -> Kernel:
+    """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError says what cannot be generated."""
+    plan = _plan(program)
+    entry, out = f"gg_{plan.op.name}", Writer(depth=1)
+    _write_descriptors(out, plan)
+    _write_barriers(out, plan)
+    with out.block("if (warpgroup == 0)"):
+        _write_producer(out, plan)
+    _write_consumer(out, plan)
+    main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan), plan.cluster)
+    ranks = {len(each.shape) for each in plan.maps}
+    functions = wgmma_functions(plan.op.dtype, plan.tile[1], ranks, plan.b_in_rows)
+    if isinstance(plan, ConvolutionPlan):
+        layout, launch = layout_kernel(plan, entry)
+    elif isinstance(plan, RowsPlan):
+        layout, launch = transpose_kernel(plan, entry)
+    else:
+        return replace(assemble(plan, entry, main, functions), operator=program.operator)
+    return assemble(plan, entry, f"{layout}\n{main}", functions, (launch,))
+
+
+def _plan(program: Program) -> WgmmaPlan:
+    """The plan of the operator's kind."""
+    if is_laid_out(program.operator):
+        return make_convolution_plan(program)
+    return make_rows_plan(program) if is_transposed(program.operator) else make_wgmma_plan(with_fused_columns(program))
+
+
+def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
+    """Named sizes."""
+    table = sizes(plan) | {
+        "STAGES": (plan.stages, "stages of the ring"),
+        "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
+        "A_BYTES": (plan.a_bytes, "of a stage, before B"),
+        "PANEL_BYTES": (plan.panel_bytes, f"{plan.panel} columns of B"),
+        "B_BYTES": (plan.b_bytes, "of a stage, the columns of one consumer"),
+        "COLUMNS": (plan.tile[1], "pixels of a consumer"),
+        "CONSUMER_WARPS": (plan.num_consumers * WARPS * plan.cluster, "warps that give a stage back"),
+        "POINTS": (plan.step // plan.depth, "wgmma along a step"),
+        "ROW_BLOCKS": (plan.tile[0] // WGMMA_ROWS, f"blocks of {WGMMA_ROWS} rows of a consumer"),
+        "WORK": (plan.work, "tiles, times slices"),
+        "CLUSTER": (plan.cluster, "blocks that share a tile of B, neighbours along m"),
+        "EVERY_BLOCK": ((1 << plan.cluster) - 1, "of the cluster, as a mask"),
+    }
+    if plan.cluster > 1:
+        table["TILES"] = (plan.tiles, "block tiles of the output, those of a cluster as one")
+    return table
+
+
+def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
+    """What matrix descriptors say beside the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes.
+
+    The address has the 14 bits from 0 on. In a cluster shared addresses hold the rank of their block above them.
+    """
+    word = "constexpr unsigned long long"
+    swizzled, stride = "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
+    out.line(f"{word} A_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of k: 128-byte swizzle, atoms of eight rows")
+    if plan.b_in_rows:
+        out.line(f"{word} B_ROWS = A_ROWS;")
+        return
+    leading = f"{plan.panel_bytes // 16}ull << 16"
+    out.line(f"{word} B_PANELS = {swizzled} | {stride} | {leading};  // rows of n, {plan.panel} columns a panel")
+
+
+def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
+    """Addresses of stages and barriers; one thread initialises the barriers for all."""
+    out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
+    out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
+    out.line("const unsigned empty = full + STAGES * 8;  // and is not needed any more")
+    with out.block("if (threadIdx.x == 0)"):
+        with out.nest([Loop("stage", "STAGES")]):
+            out.line("barrier_init(full + stage * 8, 1);")
+            out.line("barrier_init(empty + stage * 8, CONSUMER_WARPS);")
+        out.line("fence_barrier_init();")
+    out.line("cluster_sync();" if plan.cluster > 1 else "__syncthreads();")
+    if plan.cluster > 1:
+        out.line("const int rank = blockIdx.x % CLUSTER;")
+    out.line(f"const int warpgroup = threadIdx.x / {WARPGROUP};")
+
+
+def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
+    """The warpgroup that copies: one thread of it does."""
+    if plan.consumer_registers:
+        out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
+    out.line("if (threadIdx.x != 0) return;")
+    for name in plan.mapped:
+        out.line(f"prefetch_map({name}_map);")
+    out.line("int stage = 0;")
+    out.line("unsigned parity = 1;  // of the phase before the first, which counts as ended: every stage is free")
+    with _over_work(out, plan), _over_steps(out, plan):
+        if isinstance(plan, ConvolutionPlan):
+            write_window(out, plan)
+        out.line("const unsigned a_tile = tiles + stage * STAGE_BYTES, b_tile = a_tile + A_BYTES;")
+        out.line("const unsigned ready = full + stage * 8;")
+        out.line("barrier_wait(empty + stage * 8, parity);")
+        out.line("barrier_expect_bytes(ready, STAGE_BYTES);")
+        write_copies(out, plan)
+        _write_next_stage(out)
+    out.line("return;")
+
+
+def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
+    """A warpgroup that multiplies and stores."""
+    if plan.consumer_registers:
+        out.line(f"request_registers<{plan.consumer_registers}>();")
+    out.line(f"const int thread = threadIdx.x % {WARPGROUP}, lane = threadIdx.x % 32;")
+    _write_place(out, plan)
+    out.line("int stage = 0;")
+    out.line("unsigned parity = 0;")
+    with _over_work(out, plan):
+        out.line(f"{SCALARS[plan.op.accumulator].name} acc[ROW_BLOCKS][{plan.columns_text} / 2];")
+        if plan.stages > 1:
+            out.line("int before = 0;  // stage of the step before")
+        with _over_steps(out, plan):
+            _write_products(out, plan)
+        if plan.stages > 1:
+            out.line("wgmma_wait<0>();")
+            _write_release(out, plan, "before")
+        out.line()
+        write_store(out, plan)
+    if plan.cluster > 1:
+        out.line("cluster_sync();  // until then others of the cluster give stages back to this block")
+
+
+def _write_place(out: Writer, plan: WgmmaPlan) -> None:
+    """Which part of the block tile a consumer has: where its operands begin, and this thread's first element."""
+    rows, columns = plan.consumers
+    m, n = plan.names[plan.roles.m], plan.column_name
+    row = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(rows, f"(warpgroup - 1) / {columns}")
+    column = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(columns, f"(warpgroup - 1) % {columns}")
+    if rows > 1:
+        out.line(f"const int consumer_{m} = {row};")
+    if columns > 1:
+        out.line(f"const int consumer_{n} = {column};")
+    first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, "lane / 4")]
+    out.line(f"const int first_{m} = {total(first)};")
+    if isinstance(plan, ConvolutionPlan):
+        write_pixel_origin(out, plan)
+    # Where a consumer of a convolution begins says the pixels' origin.
+    shared = columns > 1 and not isinstance(plan, ConvolutionPlan)
+    first = [(1, f"consumer_{n} * REG_{n.upper()}" if shared else "0"), (1, first_column(plan))]
+    out.line(f"const int first_{n} = {total(first)};")
+    a = [(1, "tiles"), (1, f"consumer_{m} * {plan.tile[0] * SWIZZLE_BYTES}" if rows > 1 else "0")]
+    each = "B_BYTES" if plan.b_in_rows else f"{plan.panels} * PANEL_BYTES" if plan.panels > 1 else "PANEL_BYTES"
+    b = [(1, "tiles + A_BYTES"), (1, f"consumer_{n} * {each}" if columns > 1 else "0")]
+    out.line(f"const unsigned a_first = {total(a)}, b_first = {total(b)};")
+
+
+def _write_products(out: Writer, plan: WgmmaPlan) -> None:
+    """The products of one stage, and the stage of the step before given back."""
+    first = "first_step" if plan.slices > 1 else "0"
+    out.line("barrier_wait(full + stage * 8, parity);")
+    out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")
+    out.line("wgmma_fence();")
+    with out.nest([Loop("point", "POINTS"), Loop("rows", "ROW_BLOCKS")]):
+        step_bytes = plan.depth * plan.item
+        out.line(f"const unsigned a = a_tile + rows * {WGMMA_ROWS * SWIZZLE_BYTES} + point * {step_bytes};")
+        out.line(f"const unsigned b = b_tile + point * {plan.b_point_bytes};")
+        add = f"point > 0 || step > {first}" if plan.steps > 1 else "point > 0"
+        multiply, b_lies = multiply_name(plan.op.dtype, plan.b_in_rows), "B_ROWS" if plan.b_in_rows else "B_PANELS"
+        out.line(f"{multiply}(acc[rows], A_ROWS | (a >> 4 & 0x3fff), {b_lies} | (b >> 4 & 0x3fff), {add});")
+    out.line("wgmma_commit();")
+    if plan.stages == 1:
+        out.line("wgmma_wait<0>();")
+        _write_release(out, plan, "stage")
+    else:
+        out.line("wgmma_wait<1>();  // the products of the step before are done")
+        if plan.steps > 1:
+            _write_release(out, plan, "before", f"step > {first}")
+        out.line("before = stage;")
+    _write_next_stage(out)
+
+
+def _write_release(out: Writer, plan: WgmmaPlan, stage: str, condition: str = "") -> None:
+    """A warp gives a stage back, to every block of the cluster."""
+    lanes = "lane < CLUSTER" if plan.cluster > 1 else "lane == 0"
+    arrive = "cluster_arrive(empty + {} * 8, lane)" if plan.cluster > 1 else "barrier_arrive(empty + {} * 8)"
+    out.line(f"if ({lanes}{' && ' if condition else ''}{condition}) {arrive.format(stage)};")
+
+
+def _write_next_stage(out: Writer) -> None:
+    """Go on along the ring; the parity changes with every round."""
+    with out.block("if (++stage == STAGES)"):
+        out.line("stage = 0;")
+        out.line("parity ^= 1;")
+
+
+@contextmanager
+def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
+    """The tiles (and slices) of this block, one after the other where it stays; where each stands."""
+    with ExitStack() as stack:
+        share = " / CLUSTER" if plan.cluster > 1 else ""
+        work = f"blockIdx.x{share}"
+        if plan.persistent:
+            head = f"for (int work = {work}; work < WORK; work += gridDim.x{share})"
+            work = "work"
+            stack.enter_context(out.block(head))
+        write_block_tile(out, plan, work)
+        if plan.slices > 1:
+            index = f"{work} / TILES" if plan.tiles > 1 else work
+            out.line(f"const int slice = {index};")
+            out.line("const int first_step = slice * STEPS / SLICES, last_step = (slice + 1) * STEPS / SLICES;")
+        yield
+
+
+@contextmanager
+def _over_steps(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
+    """The steps of the reduction, of this slice where there are several.
+
+    A slice has at least one step, but how many only the device knows. NVRTC would unroll such a loop and give the steps that
+    are left a loop of their own. Where more than stores reads the sums behind it, the assembler then lets wgmma instructions
+    wait for each other (C7514, C7520).
+    """
+    if plan.slices > 1:
+        out.line("#pragma unroll 1")
+        head = "for (int step = first_step; step < last_step; ++step)"
+    else:
+        head = "for (int step = 0; step < STEPS; ++step)" if plan.steps > 1 else ""
+    with out.block(head):
+        yield

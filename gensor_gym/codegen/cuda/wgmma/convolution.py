@@ -1,0 +1,161 @@
+"""What a wgmma kernel of a convolution does: an implicit product of weights and pixels, both with channels side by side.
+
+An image [n, c, h, w] and weights [k, c, r, s] have no rows of channels that the tensor memory accelerator could copy. So a
+first kernel of the same program (`wgmma_layout.py`) lays them out in the workspace as [n, h, w, c] and [r, s, k, c]. A step
+of the reduction is 64 channels at one element (r, s) of the window. Its B is the pixels that the window element meets: a
+box that moves by (r, s), takes every `stride`-th pixel, and has zeros where it is outside the image, which is the padding.
+The rows of a box follow each other in shared memory, so that a wgmma takes the columns of several rows and images at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, UNIT, TensorMap
+from gensor_gym.codegen.cuda.wgmma.plan import ATOM_BYTES, WgmmaPlan, check_wgmma, require
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.operators.types import Access
+
+
+@dataclass(frozen=True)
+class ConvolutionPlan(WgmmaPlan):
+    """A convolution of 16-bit elements without groups; columns of B are pixels (n, p, q), those along q innermost."""
+
+    @cached_property
+    def pixels(self) -> tuple[int, ...]:
+        """The axes that columns run over: image, row, column."""
+        return tuple(a for a in self.op.spatial if a != self.roles.m)
+
+    @cached_property
+    def taps(self) -> tuple[int, ...]:
+        """The axes of the window, along which taps lie."""
+        return tuple(a for a in self.op.reduce if a != self.roles.k)
+
+    @property
+    def image(self) -> Access:
+        """How the image is read: [n, c, h, w]."""
+        return self.op.reads[self.roles.b]
+
+    @property
+    def weights(self) -> Access:
+        """How the weights are read: [k, c, r, s]."""
+        return self.op.reads[self.roles.a]
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a consumer."""
+        return self.register[self.roles.m], math.prod(self.register[a] for a in self.pixels)
+
+    @property
+    def consumers(self) -> tuple[int, int]:
+        """Consumers along m and over pixels."""
+        return self.program.threads[self.roles.m], math.prod(self.program.threads[a] for a in self.pixels)
+
+    @property
+    def b_in_rows(self) -> bool:
+        """Pixels are rows of channels."""
+        return True
+
+    @property
+    def column_name(self) -> str:
+        """A column is a pixel, whatever its axes are called."""
+        return "column"
+
+    @property
+    def columns_text(self) -> str:
+        """The constant that holds a consumer's columns."""
+        return "COLUMNS"
+
+    @property
+    def b_bytes(self) -> int:
+        """Shared memory of one consumer's pixels in a stage."""
+        return self.tile[1] * SWIZZLE_BYTES
+
+    @property
+    def b_point_bytes(self) -> int:
+        """A wgmma takes the next channels of the same rows."""
+        return self.depth * self.item
+
+    @cached_property
+    def strides(self) -> tuple[int, int]:
+        """Rows and columns of the image from one pixel of the output to the next."""
+        _, p, q = self.pixels
+        return self.image.coefficients[2][p], self.image.coefficients[3][q]
+
+    @cached_property
+    def box(self) -> tuple[int, int, int]:
+        """Images, rows and columns of the pixels in one copy: the largest box whose pixels follow each other in the tile.
+
+        With a cluster the largest of which each block can copy as many as the other, where there is one.
+        """
+        images, rows, columns = (self.register[a] for a in self.pixels)
+        found = [(n, rows, columns) for n in range(images, 0, -1) if images % n == 0]
+        found += [(1, n, columns) for n in range(rows - 1, 0, -1) if rows % n == 0]
+        found += [(1, 1, n) for n in range(columns - 8, 0, -8) if columns % n == 0]
+        steps = (1, *self.strides)
+        whole = [box for box in found if all(n * step <= MAX_BOX for n, step in zip(box, steps, strict=True))]
+        pixels = self.tile[1] * self.consumers[1]
+        shared = [box for box in whole if pixels // math.prod(box) % self.cluster == 0]
+        return (shared or whole)[0]
+
+    @property
+    def channels(self) -> int:
+        """Channels from one pixel to the next in the workspace: rows of whole 16 bytes."""
+        whole = UNIT // self.item
+        return -(-self.op.extents[self.roles.k] // whole) * whole
+
+    @property
+    def image_offset(self) -> int:
+        """Bytes of the workspace before the image."""
+        return _aligned(super().workspace_bytes)
+
+    @property
+    def weights_offset(self) -> int:
+        """Bytes of the workspace before the weights."""
+        n, _, h, w = self.image.view
+        return _aligned(self.image_offset + n * h * w * self.channels * self.item)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Parts of a split reduction, image, weights."""
+        return self.weights_offset + math.prod(self.op.extents[a] for a in (self.roles.m, *self.taps)) * self.pitch
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row of channels to the next."""
+        return self.channels * self.item
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """Tensor maps of the weights [r, s, k, c] and the image [n, h, w, c] in the workspace."""
+        k, c, r, s = self.weights.view
+        left = TensorMap(
+            len(self.op.inputs) + 1, self.op.dtype, (r, s, k, c), (s * k * self.pitch, k * self.pitch, self.pitch),
+            (1, 1, self.box_rows, self.step), SWIZZLE_BYTES, self.weights_offset,
+        )  # fmt: skip
+        n, c, h, w = self.image.view
+        right = replace(
+            left, shape=(n, h, w, c), strides=(h * w * self.pitch, w * self.pitch, self.pitch), offset=self.image_offset,
+            box=(*self.box, self.step), steps=(1, *self.strides, 1),
+        )  # fmt: skip
+        return left, right
+
+
+def make_convolution_plan(program: Program) -> ConvolutionPlan:
+    """The plan of a conv2d with tensor_core=2; ValueError names what cannot be generated."""
+    plan = ConvolutionPlan(program)
+    check_wgmma(plan)
+    columns = plan.register[plan.roles.n]
+    require(plan, (
+        (columns % 8, f"{columns} columns along {plan.names[plan.roles.n]}: multiples of 8"),
+        (any(plan.block[a] != 1 for a in plan.taps), f"block tile {plan.block}: one element of the window"),
+    ))  # fmt: skip
+    return plan
+
+
+def _aligned(offset: int) -> int:
+    """The next place in the workspace where a tensor may begin."""
+    return -(-offset // ATOM_BYTES) * ATOM_BYTES

@@ -1,0 +1,134 @@
+"""Text of the kernel before a convolution by wgmma: image and weights are laid out in the workspace, channels innermost.
+
+Both are the same: of every image (of every output channel) a matrix of channels x columns is transposed, the columns being
+pixels (elements of the window). A block reads a tile of it along columns, and writes it along channels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gensor_gym.codegen.cuda.kernel import kernel_text
+from gensor_gym.codegen.cuda.text import Loop, Writer, remainder, total
+from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
+from gensor_gym.codegen.kernel import LAYOUT, Launch
+
+THREADS = 256
+"""Threads of a block."""
+COLUMNS = 64
+"""Columns of a tile at most: rows of 128 bytes, which a warp reads as pairs of elements."""
+TILE = 4096
+"""Elements of a tile at most: eight pairs on their way for a thread."""
+
+
+@dataclass(frozen=True)
+class Transposition:
+    """`batches` matrices [channels, columns] of tensor `name`, one after the other, written with channels contiguous.
+
+    In elements of the workspace: `offset` before the first, `batch` from one matrix to the next, `pitch` between columns.
+    """
+
+    name: str
+    batches: int
+    channels: int
+    columns: int
+    offset: int
+    batch: int
+    pitch: int
+
+    @property
+    def across(self) -> int:
+        """Columns of a tile."""
+        return min(self.columns, COLUMNS)
+
+    @property
+    def down(self) -> int:
+        """Channels of a tile, in whole 64s: more of them where there are few columns."""
+        return min(TILE // self.across // 64, -(-self.channels // 64)) * 64
+
+    @property
+    def width(self) -> int:
+        """Elements that a thread reads together: pairs where every row begins at one."""
+        return 2 if self.columns % 2 == 0 else 1
+
+    @property
+    def shared_pitch(self) -> int:
+        """Elements of a row of the tile in shared memory: an odd number of words, so that columns meet in few banks."""
+        return (-(-self.across // 2) | 1) * 2
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Tiles: matrices, along channels, along columns."""
+        return self.batches, -(-self.channels // self.down), -(-self.columns // self.across)
+
+
+def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch]:
+    """Text of the kernel that lays out the operands, and its launch."""
+    image, weights = transpositions(plan)
+    blocks, out = math.prod(image.grid), Writer(depth=1)
+    out.line("unsigned short *laid_out = reinterpret_cast<unsigned short *>(workspace);")
+    out.line("unsigned short *tile = reinterpret_cast<unsigned short *>(shared_memory);")
+    out.line("const int thread = threadIdx.x;")
+    with out.block(f"if (blockIdx.x < {blocks})"):
+        out.note("the image: channels of a pixel side by side")
+        _write(out, image, "blockIdx.x")
+    with out.block("else"):
+        out.note("the weights: channels of a window element side by side")
+        _write(out, weights, f"(blockIdx.x - {blocks})")
+    shared = max(part.down * part.shared_pitch * plan.item for part in (image, weights))
+    launch = Launch(f"{entry}{LAYOUT}", (blocks + math.prod(weights.grid), 1, 1), (THREADS, 1, 1), shared)
+    return kernel_text(plan, launch.entry, out, str(THREADS), {}), launch
+
+
+def transpositions(plan: ConvolutionPlan) -> tuple[Transposition, Transposition]:
+    """What becomes of the image and of the weights."""
+    n, c, h, w = plan.image.view
+    k, _, r, s = plan.weights.view
+    pitch, item = plan.channels, plan.item
+    image = Transposition(plan.image.tensor.name, n, c, h * w, plan.image_offset // item, h * w * pitch, pitch)
+    weights = Transposition(plan.weights.tensor.name, k, c, r * s, plan.weights_offset // item, pitch, k * pitch)
+    return image, weights
+
+
+def _write(out: Writer, part: Transposition, block: str) -> None:
+    """One tile of a transposition."""
+    _, down, across = part.grid
+    channel, column = remainder(block, across, down if part.batches > 1 else 0), f"{block} % {across}"
+    out.line(f"const int batch = {remainder(block, down * across, 0) if part.batches > 1 else '0'};")
+    out.line(f"const int first_channel = {f'{channel} * {part.down}' if down > 1 else '0'};")
+    out.line(f"const int first_column = {f'{column} * {part.across}' if across > 1 else '0'};")
+    _write_reads(out, part)
+    out.line("__syncthreads();")
+    with _turns(out, part.across * part.down // 2):
+        out.line(f"const int at = part / {part.down // 2}, row = part % {part.down // 2} * 2;")
+        out.line("const int channel = first_channel + row, column = first_column + at;")
+        with out.guarded([f"channel < {part.channels}", f"column < {part.columns}"]):
+            here = f"row * {part.shared_pitch} + at"
+            out.line(f"const unsigned low = tile[{here}], high = tile[{here} + {part.shared_pitch}];")
+            address = total([(part.batch, "batch"), (part.pitch, "column"), (1, "channel")], part.offset)
+            out.line(f"*reinterpret_cast<unsigned *>(&laid_out[{address}]) = low | high << 16;")
+
+
+def _write_reads(out: Writer, part: Transposition) -> None:
+    """The tile comes to shared memory, with zeros where it sticks out of the matrix."""
+    pairs, kind = part.across // part.width, "unsigned" if part.width == 2 else "unsigned short"
+    with _turns(out, part.down * pairs):
+        out.line(f"const int row = part / {pairs}, at = {total([(part.width, f'(part % {pairs})')])};")
+        out.line("const int channel = first_channel + row, column = first_column + at;")
+        address = total([(part.channels * part.columns, "batch"), (part.columns, "channel"), (1, "column")])
+        read = f"*reinterpret_cast<const {kind} *>(&{part.name}[{address}])"
+        inside = f"channel < {part.channels} && column < {part.columns}"
+        out.line(f"const {kind} value = {inside} ? {read} : 0;")
+        out.line(f"*reinterpret_cast<{kind} *>(&tile[row * {part.shared_pitch} + at]) = value;")
+
+
+@contextmanager
+def _turns(out: Writer, count: int) -> Iterator[None]:
+    """A loop over `count` parts, shared out over the threads: `part`."""
+    with out.nest([Loop("turn", str(-(-count // THREADS)))]):
+        out.line(f"const int part = turn * {THREADS} + thread;")
+        with out.guarded([f"part < {count}"] if count % THREADS else []):
+            yield

@@ -1,0 +1,255 @@
+"""What a wgmma kernel of a program does, decided before any text is written: tiles in shared memory, threads, registers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from gensor_gym.codegen.cuda.plan import Plan, check_program
+from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.structure import (
+    SWIZZLE_BYTES,
+    WGMMA_ROWS,
+    MatrixAxes,
+    column_step,
+    instruction_k,
+    matrix_axes,
+    tensor_core_choices,
+)
+from gensor_gym.operators.types import ITEM_BYTES, Access
+
+WARPGROUP = 128
+"""Threads that issue a wgmma together."""
+ATOM_BYTES = 1024
+"""Eight rows of 128 bytes: what the swizzle repeats after, and what tiles are aligned to."""
+BARRIER_BYTES = 16
+"""Of a stage: one barrier for data that came, one for room that is free."""
+PRODUCER_REGISTERS = 40
+"""What a thread of the copying warpgroup keeps, as in CUTLASS's kernels with two consumers."""
+CONSUMER_REGISTERS = 232
+"""What a consumer's thread takes at most: with 40 of a producer, two warpgroups of three fill the register file."""
+
+
+@dataclass(frozen=True)
+class WgmmaPlan(Plan):
+    """A matrix product for one warpgroup that copies, the producer, and some that multiply, the consumers.
+
+    A consumer holds `tiles[0]`. The block tile of A lies in shared memory as rows of k. That of B as panels of 64 columns,
+    each of which is `step` rows of 128 bytes; every consumer along n has panels of its own. All rows are swizzled.
+    """
+
+    @cached_property
+    def roles(self) -> MatrixAxes:
+        """Which axes and reads are m, n, k, A and B."""
+        roles = matrix_axes(self.op)
+        assert roles is not None, "make_wgmma_plan looked"
+        return roles
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a consumer."""
+        return self.register[self.roles.m], self.register[self.roles.n]
+
+    @property
+    def step(self) -> int:
+        """Elements of the reduction in a stage."""
+        return self.block[self.roles.k]
+
+    @property
+    def consumers(self) -> tuple[int, int]:
+        """Consumers along m and n."""
+        return self.program.threads[self.roles.m], self.program.threads[self.roles.n]
+
+    @cached_property
+    def num_consumers(self) -> int:
+        """Consumers of a block."""
+        return math.prod(self.consumers)
+
+    @cached_property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return (self.num_consumers + 1) * WARPGROUP
+
+    @cached_property
+    def depth(self) -> int:
+        """Elements of the reduction that one wgmma takes."""
+        return instruction_k(self.op, self.program.hardware, 2)
+
+    @cached_property
+    def item(self) -> int:
+        """Bytes of an element of A and B."""
+        return ITEM_BYTES[self.op.reads[0].tensor.dtype]
+
+    @property
+    def b_in_rows(self) -> bool:
+        """Whether B lies in shared memory in rows of k, as A does, not in panels of rows of n."""
+        return False
+
+    @property
+    def column_name(self) -> str:
+        """What names of the kernel's text say for a column of a consumer."""
+        return self.names[self.roles.n]
+
+    @property
+    def columns_text(self) -> str:
+        """The constant that holds a consumer's columns."""
+        return f"REG_{self.column_name.upper()}"
+
+    @property
+    def b_bytes(self) -> int:
+        """Shared memory of one consumer's columns of B in a stage."""
+        return self.panels * self.panel_bytes
+
+    @property
+    def b_point_bytes(self) -> int:
+        """Bytes from what one wgmma reads of B to what the next along the reduction reads."""
+        return self.depth * SWIZZLE_BYTES
+
+    @cached_property
+    def panel(self) -> int:
+        """Columns in a panel of B: as many as a swizzled row has."""
+        return SWIZZLE_BYTES // self.item
+
+    @cached_property
+    def panels(self) -> int:
+        """Panels of one consumer's columns."""
+        return -(-self.tile[1] // self.panel)
+
+    @cached_property
+    def box_rows(self) -> int:
+        """Rows of A in one copy: the most that divide the block tile and that a box may have."""
+        return next(rows for rows in range(MAX_BOX, 0, -WGMMA_ROWS) if self.block[self.roles.m] % rows == 0)
+
+    @cached_property
+    def a_bytes(self) -> int:
+        """Shared memory of A in a stage."""
+        return self.block[self.roles.m] * SWIZZLE_BYTES
+
+    @cached_property
+    def panel_bytes(self) -> int:
+        """Shared memory of a panel of B."""
+        return self.step * SWIZZLE_BYTES
+
+    @cached_property
+    def stage_bytes(self) -> int:
+        """Shared memory of A and B in a stage."""
+        return self.a_bytes + self.consumers[1] * self.b_bytes
+
+    @cached_property
+    def stages(self) -> int:
+        """Stages of the ring."""
+        return self.program.knob("stages")
+
+    @cached_property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block: stages, barriers, and what aligning the first stage may take."""
+        return ATOM_BYTES + self.stages * (self.stage_bytes + BARRIER_BYTES)
+
+    @cached_property
+    def consumer_registers(self) -> int:
+        """Registers that a consumer's thread asks for once the producer has given up its own; 0 where nothing is gained.
+
+        A block's registers are shared out in eights, evenly at first.
+        """
+        even = min(255, self.program.hardware.registers_per_unit // (self.threads * self.resident) // 8 * 8)
+        rest = even * (self.num_consumers + 1) - PRODUCER_REGISTERS
+        asked = min(CONSUMER_REGISTERS, rest // self.num_consumers // 8 * 8)
+        return asked if asked > even > PRODUCER_REGISTERS else 0
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster: neighbours along m, which share the tile of B."""
+        return self.program.knob("cluster")
+
+    @property
+    def together(self) -> tuple[int, ...]:
+        """Block tiles that a cluster takes together, [A]."""
+        return tuple(self.cluster if a == self.roles.m else 1 for a in range(len(self.op.axes)))
+
+    @property
+    def work(self) -> int:
+        """Tiles of the output (those of a cluster as one), times parts of the reduction."""
+        return self.tiles * self.slices
+
+    @property
+    def persistent(self) -> bool:
+        """Whether blocks stay and take one tile after the other: where there are more than can live at a time."""
+        return self.program.knob("persistent") == 1 and self.work > self.living
+
+    @property
+    def living(self) -> int:
+        """Clusters (single blocks are clusters of one) that the device holds at a time, at least 1."""
+        return max(1, self.program.hardware.units * self.resident // self.cluster)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch, whole clusters."""
+        return (self.living if self.persistent else self.work) * self.cluster
+
+    @property
+    def arch(self) -> str:
+        """Architecture with the instructions that later ones do not have."""
+        return f"{self.program.hardware.arch}a"
+
+    @property
+    def mapped(self) -> tuple[str, ...]:
+        """Names of the tensors that are A and B."""
+        return self.op.reads[self.roles.a].tensor.name, self.op.reads[self.roles.b].tensor.name
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """Tensor maps of A and B; a block of a cluster copies its share of the rows of a panel of B."""
+        left, right = self.op.reads[self.roles.a], self.op.reads[self.roles.b]
+        return self._map(left, (self.box_rows, self.step)), self._map(right, (self.step // self.cluster, self.panel))
+
+    def _map(self, read: Access, box: tuple[int, int]) -> TensorMap:
+        """Boxes of the last two dimensions of an operand, one matrix of a batch at a time."""
+        shape, dtype = read.view, read.tensor.dtype
+        pitches = tuple(self.item * math.prod(shape[d + 1 :]) for d in range(len(shape) - 1))
+        lengths = (1,) * (len(shape) - 2) + box
+        return TensorMap(self.op.inputs.index(read.tensor), dtype, shape, pitches, lengths, SWIZZLE_BYTES)
+
+
+def check_wgmma(plan: WgmmaPlan) -> None:
+    """ValueError names what a kernel of any plan cannot be: an operator, knob or tile."""
+    check_program(plan.program, 2)
+    program, op, hw = plan.program, plan.op, plan.program.hardware
+    choices = tensor_core_choices(op, hw)
+    if 2 not in choices:
+        raise ValueError(f"knob tensor_core=2: {op} on {hw.name} takes {choices}")
+    if program.knob("reduce_threads") != 1:
+        raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
+    roles, (rows, columns), across = plan.roles, plan.tile, column_step(op)
+    require(plan, (
+        (max(program.vthread) > 1, f"virtual threads {program.vthread}: 1 on every axis"),
+        (rows % WGMMA_ROWS, f"{rows} rows of a consumer: multiples of {WGMMA_ROWS}"),
+        (columns % across or columns > 256, f"{columns} columns of a consumer: multiples of {across} up to 256"),
+        (plan.step != plan.panel, f"steps of {plan.step} along the reduction: {plan.panel}, one swizzled row"),
+        (plan.register[roles.k] % plan.depth, f"chunks of {plan.register[roles.k]}: multiples of {plan.depth}"),
+        (program.grid[roles.m] < plan.cluster, f"{program.grid[roles.m]} tiles along m: a cluster takes {plan.cluster}"),
+        (plan.threads > hw.threads_per_block, f"{plan.threads} threads: at most {hw.threads_per_block}"),
+        (plan.shared_bytes > hw.shared_per_block, f"{plan.shared_bytes} bytes of shared memory: at most {hw.shared_per_block}"),
+    ))  # fmt: skip
+
+
+def require(plan: WgmmaPlan, faults: tuple[tuple[object, str], ...]) -> None:
+    """ValueError with the words of the first fault that is true."""
+    for broken, words in faults:
+        if broken:
+            raise ValueError(f"wgmma kernel of {plan.op}: {words}")
+
+
+def make_wgmma_plan(program: Program) -> WgmmaPlan:
+    """The plan of a product with tensor_core=2 whose operands are read as they lie; ValueError names what cannot be generated."""
+    plan = WgmmaPlan(program)
+    check_wgmma(plan)
+    check_batch(plan)
+    return plan
+
+
+def check_batch(plan: WgmmaPlan) -> None:
+    """ValueError where a block tile has several matrices of a batch."""
+    others = [a for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
+    require(plan, ((any(plan.block[a] != 1 for a in others), f"block tile {plan.block}: one matrix of a batch"),))

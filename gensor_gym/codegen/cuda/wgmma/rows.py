@@ -1,0 +1,88 @@
+"""What a wgmma kernel of a product does whose B[k, n] wgmma does not read as it lies: tf32 and int8.
+
+wgmma turns operands of 16 bits alone. So a first kernel of the same program (`wgmma_transpose.py`) writes B into the
+workspace as [n, k], and both operands lie in shared memory as rows of k. A step of the reduction is 128 bytes of them: 32
+elements of tf32, 128 of int8.
+
+Elements of tf32 are float32 in memory. wgmma ignores their lower 13 bits, which would round towards zero; they are rounded to
+the nearest by the copies to shared memory, whose tensor maps are of that type.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
+from gensor_gym.codegen.cuda.wgmma.plan import ATOM_BYTES, WgmmaPlan, check_batch, check_wgmma
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.structure import SWIZZLE_BYTES
+
+
+@dataclass(frozen=True)
+class RowsPlan(WgmmaPlan):
+    """A product, or a batch of them, with B transposed beforehand: [.., n, k] in the workspace."""
+
+    @property
+    def b_in_rows(self) -> bool:
+        """Columns of B are rows of k."""
+        return True
+
+    @property
+    def b_bytes(self) -> int:
+        """Shared memory of one consumer's columns in a stage."""
+        return self.tile[1] * SWIZZLE_BYTES
+
+    @property
+    def b_point_bytes(self) -> int:
+        """A wgmma takes the next elements of the same rows."""
+        return self.depth * self.item
+
+    @property
+    def columns(self) -> int:
+        """Columns of all consumers, side by side in a stage."""
+        return self.tile[1] * self.consumers[1]
+
+    @property
+    def box_columns(self) -> int:
+        """Columns in one copy: the most that a box may have and that divide all of them.
+
+        With a cluster the most of which each block can copy as many as the other, where there are such.
+        """
+        found = [n for n in range(min(MAX_BOX, self.columns), 0, -8) if self.columns % n == 0]
+        shared = [n for n in found if self.columns // n % self.cluster == 0]
+        return (shared or found)[0]
+
+    @property
+    def b_shape(self) -> tuple[int, ...]:
+        """B in the workspace: matrices of the batch where there is one, columns, rows of k."""
+        *batch, k, n = self.op.reads[self.roles.b].tensor.shape
+        return (*batch, n, k)
+
+    @property
+    def b_offset(self) -> int:
+        """Bytes of the workspace before B: parts of a split reduction."""
+        return -(-super().workspace_bytes // ATOM_BYTES) * ATOM_BYTES
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Parts of a split reduction, then B."""
+        return self.b_offset + math.prod(self.b_shape) * self.item
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """Tensor maps of A as it lies, and of B in the workspace."""
+        left = replace(self._map(self.op.reads[self.roles.a], (self.box_rows, self.step)), dtype=self.op.dtype)
+        *batch, n, k = self.b_shape
+        strides = (n * k * self.item,) * len(batch) + (k * self.item,)
+        box = (1,) * len(batch) + (self.box_columns, self.step)
+        workspace = len(self.op.inputs) + 1
+        return left, TensorMap(workspace, self.op.dtype, self.b_shape, strides, box, SWIZZLE_BYTES, self.b_offset)
+
+
+def make_rows_plan(program: Program) -> RowsPlan:
+    """The plan of a product of tf32 or int8 with tensor_core=2; ValueError names what cannot be generated."""
+    plan = RowsPlan(program)
+    check_wgmma(plan)
+    check_batch(plan)
+    return plan

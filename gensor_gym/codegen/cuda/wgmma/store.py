@@ -1,0 +1,153 @@
+"""Text of the end of a wgmma kernel: epilogue and stores from registers.
+
+A thread holds pairs of neighbouring columns, one of every 8, and four lanes eight columns. Of 4-byte elements these are a
+whole sector, 32 bytes. Of 2-byte elements a sector has 16 columns: where the consumer's columns are 16s, lanes swap pairs
+with their neighbour first, so that each has four columns in a row.
+Columns of a convolution are pixels of several rows and images. A tile has whole eights of a row, so neighbours stay
+together; they are stored together as far as the row's length is a multiple of them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.codegen.cuda.index import flat, origin
+from gensor_gym.codegen.cuda.map import apply_stage
+from gensor_gym.codegen.cuda.text import HALVES, SCALARS, Loop, Writer, narrowed, remainder, total, widened
+from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
+from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
+from gensor_gym.graph.structure import WGMMA_ROWS
+from gensor_gym.operators.types import Access
+
+
+def run_length(plan: WgmmaPlan) -> int:
+    """Neighbours along n that a thread stores together: four of 2 bytes, two of the 4 bytes that parts of a sum have."""
+    return 4 if plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES else 2
+
+
+def first_column(plan: WgmmaPlan) -> str:
+    """This lane's first column of every 16 (of every 8 where it stores pairs)."""
+    return "lane % 2 * 8 + lane % 4 / 2 * 4" if run_length(plan) == 4 else "lane % 4 * 2"
+
+
+def store_length(plan: WgmmaPlan) -> int:
+    """Neighbours of a run that are stored together: all of them, or as many as divide a row of the output."""
+    return math.gcd(run_length(plan), plan.op.extents[plan.roles.n])
+
+
+def write_store(out: Writer, plan: WgmmaPlan) -> None:
+    """Finish and store this thread's accumulators; a slice of a split reduction stores sums to the workspace.
+
+    Of every 64 x 8 elements it holds two pairs: rows r and r + 8, accumulators 4 i + 2 half and the next.
+    """
+    m = plan.op.axes[plan.roles.m]
+    indices = [origin(plan, a) for a in range(len(plan.op.axes))]
+    row = total([(1, indices[plan.roles.m]), (1, f"first_{m.name}")])
+    indices[plan.roles.m] = f"out_{m.name}"
+    inside = [f"out_{m.name} < {m.extent}"] if plan.overhang[plan.roles.m] else []
+    length = run_length(plan)
+    if length == 4:
+        out.line("const bool odd = lane % 2;")
+    with out.nest([Loop("rows", "ROW_BLOCKS"), Loop("half", "2")]):
+        out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS} + half * 8;")
+        with out.nest([Loop("group", f"{plan.columns_text} / {4 * length}")]):
+            inside = inside + _write_column(out, plan, length, indices)
+            out.line(f"const {SCALARS[plan.op.accumulator].name} *sums = &acc[rows][group * {2 * length} + half * 2];")
+            _write_run(out, length, SCALARS[plan.op.accumulator].name)
+            for first in range(0, length, store_length(plan)):
+                _write_stored(out, plan, first, indices, inside)
+
+
+def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str]) -> list[str]:
+    """Where the run's first column is in the output, put into `indices`; returns conditions under which it is inside."""
+    n = plan.op.axes[plan.roles.n]
+    at = total([(1, f"first_{plan.column_name}"), (4 * length, "group")])
+    if not isinstance(plan, ConvolutionPlan):
+        out.line(f"const int out_{n.name} = {total([(1, indices[plan.roles.n]), (1, at)])};")
+        indices[plan.roles.n] = f"out_{n.name}"
+        return [f"out_{n.name} < {n.extent}"] if plan.overhang[plan.roles.n] else []
+    out.line(f"const int column = {at};")
+    divisor, outermost, inside = plan.tile[1], True, []
+    for a in plan.pixels:
+        divisor //= plan.register[a]
+        if plan.register[a] == 1:
+            index = "0"
+        else:
+            index = remainder("column", divisor, 0 if outermost else plan.register[a])
+            outermost = False
+        name = plan.names[a]
+        first = f"pixel_{name}" if plan.program.threads[a] > 1 else "0"
+        place = total([(1, origin(plan, a)), (1, first), (1, index)])
+        if place != "0":
+            out.line(f"const int out_{name} = {place};")
+            indices[a] = f"out_{name}"
+            inside += [f"out_{name} < {plan.op.extents[a]}"] if plan.overhang[a] else []
+    return inside
+
+
+def write_pixel_origin(out: Writer, plan: ConvolutionPlan) -> None:
+    """Where a consumer's pixels begin within the block tile, `pixel_<axis>` along axes that several consumers share."""
+    divisor, shared = plan.consumers[1], [a for a in plan.pixels if plan.program.threads[a] > 1]
+    for a in shared:
+        count, name = plan.program.threads[a], plan.names[a]
+        divisor //= count
+        index = remainder("consumer_column", divisor, 0 if a == shared[0] else count)
+        out.line(f"const int pixel_{name} = {index} * REG_{name.upper()};")
+
+
+def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], inside: list[str]) -> None:
+    """The neighbours of the run from number `first` on that are stored together; conditions say whether they are inside."""
+    n, length = plan.roles.n, store_length(plan)
+    place = [total([(1, index)], first if a == n else 0) for a, index in enumerate(indices)]
+    conditions = [condition.replace(f"{indices[n]} <", f"{place[n]} <") for condition in inside]
+    with out.guarded(conditions):
+        _write_finished(out, plan, first, length, place)
+
+
+def _write_run(out: Writer, length: int, kind: str) -> None:
+    """The neighbours that this thread stores, of C type `kind`: `run`."""
+    if length == 2:
+        out.line(f"{kind} run[2] = {{sums[0], sums[1]}};")
+        return
+    for name, index in (("first", 0), ("second", 1)):
+        given = f"odd ? sums[{index}] : sums[{4 + index}]"
+        out.line(f"const {kind} {name} = __shfl_xor_sync(0xffffffffu, {given}, 1);")
+    values = "odd ? first : sums[0], odd ? second : sums[1], odd ? sums[4] : first, odd ? sums[5] : second"
+    out.line(f"{kind} run[4] = {{{values}}};")
+
+
+def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indices: list[str]) -> None:
+    """Apply the epilogue, in float32 or int32, to `length` neighbours of the run and store them."""
+    op, dtype = plan.op, plan.op.output.dtype
+    address = flat(op.write, indices)
+    values = [f"run[{first + i}]" for i in range(length)]
+    if plan.slices > 1:
+        place = total([(op.output.size, "slice"), (1, address)])
+        vector = f"{SCALARS[op.accumulator].vector}{length if length > 1 else ''}"
+        out.line(f"*reinterpret_cast<{vector} *>(&workspace[{place}]) = {vector}{{{', '.join(values)}}};")
+        return
+    for stage in op.epilogue:
+        operands = [None] * length if stage.access is None else _operands(out, plan, stage.access, indices, length)
+        for value, operand in zip(values, operands, strict=True):
+            out.line(f"{value} = {apply_stage(op, stage.name, value, operand)};  // {stage.name}")
+    if length == 1:
+        out.line(f"{op.output.name}[{address}] = {narrowed(dtype, values[0])};")
+        return
+    if dtype not in HALVES:
+        vector = f"{SCALARS[dtype].vector}{length}"
+        out.line(f"*reinterpret_cast<{vector} *>(&{op.output.name}[{address}]) = {vector}{{{', '.join(values)}}};")
+        return
+    pairs = [f"pack_{dtype}({values[i]}, {values[i + 1]})" for i in range(0, length, 2)]
+    kind, packed = ("uint2", f"uint2{{{', '.join(pairs)}}}") if length == 4 else ("unsigned", pairs[0])
+    out.line(f"*reinterpret_cast<{kind} *>(&{op.output.name}[{address}]) = {packed};")
+
+
+def _operands(out: Writer, plan: WgmmaPlan, access: Access, indices: list[str], length: int) -> list[str | None]:
+    """A stage's operand for all elements of the run, loaded together where it has one value for each column."""
+    name, dtype = access.tensor.name, access.tensor.dtype
+    element = f"{name}[{flat(access, indices)}]"
+    if access.axis_strides()[plan.roles.n] == 0 or length == 1:
+        return [widened(dtype, element)] * length
+    kind = f"{SCALARS[dtype].vector}{length}"
+    out.line(f"const {kind} {name}_run = *reinterpret_cast<const {kind} *>(&{element});")
+    return [widened(dtype, f"{name}_run.{part}") for part in "xyzw"[:length]]

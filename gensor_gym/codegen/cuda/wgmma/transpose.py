@@ -1,0 +1,150 @@
+"""Text of the kernel before a product by wgmma that reads rows of k alone: B[k, n] becomes [n, k] in the workspace.
+
+A block brings a tile of B to shared memory as words of 4 bytes, each the elements of one column that will be neighbours: one
+float, or four bytes of four rows of k, which a thread reads as four words along n and turns in registers. The tile's rows are
+columns of B, an odd number of words apart, so that neither the writes nor the reads of a warp meet in a bank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gensor_gym.codegen.cuda.kernel import kernel_text
+from gensor_gym.codegen.cuda.text import Loop, Writer, remainder, total
+from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan
+from gensor_gym.codegen.kernel import LAYOUT, Launch
+
+THREADS = 256
+"""Threads of a block."""
+WORD = 4
+"""Bytes of a word."""
+TILE_WORDS = 4096
+"""Words of a tile: 16 for each thread."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """`batches` matrices B[k, n] of elements of `item` bytes, 4 or 1, with k in whole words."""
+
+    name: str
+    batches: int
+    k: int
+    n: int
+    item: int
+
+    @property
+    def packed(self) -> int:
+        """Elements of a word."""
+        return WORD // self.item
+
+    @property
+    def words(self) -> int:
+        """Words of a row of the result."""
+        return self.k // self.packed
+
+    @property
+    def across(self) -> int:
+        """Columns of a tile: bytes are read as words of four columns."""
+        return 64 if self.packed == 1 else 128
+
+    @property
+    def down(self) -> int:
+        """Words of a tile along k."""
+        return TILE_WORDS // self.across
+
+    @property
+    def pitch(self) -> int:
+        """Words from one column to the next in shared memory."""
+        return self.down + 1
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Tiles: matrices, along k, along n."""
+        return self.batches, -(-self.words // self.down), -(-self.n // self.across)
+
+
+def turn_of(plan: RowsPlan) -> Turn:
+    """What becomes of B."""
+    *batch, n, k = plan.b_shape
+    return Turn(plan.mapped[1], math.prod(batch), k, n, plan.item)
+
+
+def transpose_kernel(plan: RowsPlan, entry: str) -> tuple[str, Launch]:
+    """Text of the kernel that transposes B, and its launch."""
+    turn, out = turn_of(plan), Writer(depth=1)
+    out.line(f"unsigned *turned = reinterpret_cast<unsigned *>(workspace) + {plan.b_offset // WORD};")
+    out.line("unsigned *tile = reinterpret_cast<unsigned *>(shared_memory);")
+    _, down, across = turn.grid
+    block = remainder("blockIdx.x", across, down if turn.batches > 1 else 0)
+    out.line(f"const int first_word = {f'{block} * {turn.down}' if down > 1 else '0'};")
+    out.line(f"const int first_column = {f'blockIdx.x % {across} * {turn.across}' if across > 1 else '0'};")
+    batch = remainder("blockIdx.x", down * across, 0) if turn.batches > 1 else "0"
+    out.line(f"const int batch = {batch};")
+    if turn.packed == 1:
+        _write_words_in(out, turn)
+    else:
+        _write_bytes_in(out, turn)
+    out.line("__syncthreads();")
+    _write_out(out, turn)
+    launch = Launch(f"{entry}{LAYOUT}", (math.prod(turn.grid), 1, 1), (THREADS, 1, 1), turn.across * turn.pitch * WORD)
+    return kernel_text(plan, launch.entry, out, str(THREADS), {}), launch
+
+
+def _write_words_in(out: Writer, turn: Turn) -> None:
+    """Elements that are words: neighbouring threads read neighbours along n."""
+    with _turns(out, TILE_WORDS):
+        out.line(f"const int word = part / {turn.across}, at = part % {turn.across};")
+        out.line("const int k = first_word + word, column = first_column + at;")
+        address = total([(turn.k * turn.n, "batch"), (turn.n, "k"), (1, "column")])
+        value = f"reinterpret_cast<const unsigned *>({turn.name})[{address}]"
+        out.line(f"tile[at * {turn.pitch} + word] = k < {turn.k} && column < {turn.n} ? {value} : 0;")
+
+
+def _write_bytes_in(out: Writer, turn: Turn) -> None:
+    """Bytes: a thread takes four columns of four rows; eight threads of a warp side by side, four below each other."""
+    with _turns(out, TILE_WORDS // 4):
+        across = turn.across // 4
+        out.line(f"const int at = part % 8 * 4 + part / 32 % {across // 8} * 32, word = part / 8 % 4 + part / {across * 4} * 4;")
+        out.line("const int first = (first_word + word) * 4, column = first_column + at;")
+        out.line("unsigned rows[4] = {};")
+        with out.nest([Loop("i", "4")]):
+            address = total([(turn.k * turn.n, "batch"), (turn.n, "first + i"), (1, "column")])
+            _write_row_of_bytes(out, turn, address)
+        for name, selector in (("low", "0x5140"), ("high", "0x7362")):
+            for pair in (0, 2):
+                out.line(f"const unsigned {name}_{pair} = __byte_perm(rows[{pair}], rows[{pair + 1}], {selector});")
+        for column, (name, selector) in enumerate((n, s) for n in ("low", "high") for s in ("0x5410", "0x7632")):
+            value = f"__byte_perm({name}_0, {name}_2, {selector})"
+            out.line(f"tile[(at + {column}) * {turn.pitch} + word] = {value};")
+
+
+def _write_row_of_bytes(out: Writer, turn: Turn, address: str) -> None:
+    """Four columns of row `first + i`, zeros outside: one word where rows of B are whole words, else byte by byte."""
+    inside = f"first + i < {turn.k} && column"
+    if turn.n % 4 == 0:
+        with out.guarded([f"{inside} < {turn.n}"]):
+            out.line(f"rows[i] = *reinterpret_cast<const unsigned *>(&{turn.name}[{address}]);")
+        return
+    with out.nest([Loop("lane", "4")]), out.guarded([f"{inside} + lane < {turn.n}"]):
+        out.line(f"rows[i] |= static_cast<unsigned>(static_cast<unsigned char>({turn.name}[{address} + lane])) << 8 * lane;")
+
+
+def _write_out(out: Writer, turn: Turn) -> None:
+    """Neighbouring threads write neighbours along k."""
+    with _turns(out, TILE_WORDS):
+        out.line(f"const int at = part / {turn.down}, word = part % {turn.down};")
+        out.line("const int column = first_column + at, place = first_word + word;")
+        with out.guarded([f"column < {turn.n}", f"place < {turn.words}"]):
+            address = total([(turn.n * turn.words, "batch"), (turn.words, "column"), (1, "place")])
+            out.line(f"turned[{address}] = tile[at * {turn.pitch} + word];")
+
+
+@contextmanager
+def _turns(out: Writer, count: int) -> Iterator[None]:
+    """A loop over `count` parts, whole numbers of them for every thread: `part`."""
+    with out.nest([Loop("turn", str(count // THREADS))]):
+        out.line(f"const int part = turn * {THREADS} + threadIdx.x;")
+        yield

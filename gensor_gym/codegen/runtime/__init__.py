@@ -1,0 +1,1 @@
+"""From text to a function on arrays: the C compiler, loading, the shared thread pool, cubins."""

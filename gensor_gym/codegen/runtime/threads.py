@@ -1,0 +1,70 @@
+"""The C runtime as Python sees it: one shared thread pool for all generated kernels of this process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.codegen.runtime.compile import compile_text
+
+ARCH = "native"
+
+
+class GgRuntime(ctypes.Structure):
+    """`struct gg_runtime` of `runtime.h`."""
+
+    _fields_ = [("threads", ctypes.c_int), ("parallel", ctypes.c_void_p)]
+
+
+def runtime_library() -> Path:
+    """Path of the compiled runtime, compiled at the first call on a machine."""
+    folder = Path(__file__).parent
+    text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath("runtime.c").read_text("utf-8")
+    return compile_text(text, ARCH)
+
+
+@functools.cache
+def load_runtime() -> ctypes.CDLL:
+    """The runtime, loaded into this process with its signatures."""
+    library = ctypes.CDLL(str(runtime_library()))
+    library.gg_runtime_init.argtypes = [ctypes.POINTER(GgRuntime), ctypes.c_int]
+    library.gg_runtime_init.restype = None
+    library.gg_time.restype = ctypes.c_double
+    pointer = ctypes.c_void_p
+    library.gg_time.argtypes = [pointer, pointer, pointer, pointer, ctypes.POINTER(GgRuntime), ctypes.c_long]
+    return library
+
+
+@functools.cache
+def runtime(threads: int) -> GgRuntime:
+    """A runtime that uses at most `threads` threads, the caller's among them. ValueError below 1."""
+    if threads < 1:
+        raise ValueError(f"threads={threads}: expected at least 1")
+    result = GgRuntime()
+    load_runtime().gg_runtime_init(ctypes.byref(result), threads)
+    return result
+
+
+def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+    """The `inputs` argument of a kernel: addresses of arrays, which the caller keeps alive."""
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+
+
+def time_calls(
+    entry: Any,
+    inputs: Sequence[np.ndarray],
+    output: np.ndarray,
+    workspace: np.ndarray,
+    threads: int,
+    calls: int,
+) -> float:
+    """Seconds that `calls` calls of a kernel's entry take together, on C-contiguous arrays."""
+    address = ctypes.cast(entry, ctypes.c_void_p)
+    given = pointers(inputs)
+    where = workspace.ctypes.data
+    return load_runtime().gg_time(address, given, output.ctypes.data, where, ctypes.byref(runtime(threads)), calls)

@@ -1,0 +1,1 @@
+"""What a kernel should compute: draws, float64 references, accepted errors."""

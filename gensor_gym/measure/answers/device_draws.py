@@ -1,0 +1,193 @@
+"""Draws whose references, bounds and comparisons are made on the device: only verdicts come to the host.
+
+The same definition as `expectation.py`, computed by `reference.cu`, for the whole output. At `SPOTS` random elements and
+the corners each reference and bound is compared with the host's; a difference raises ReferenceFault, so that a wrong
+reference judges no kernel. Operators beyond the limits below get the host's sampled references, compared on the device.
+
+$GENSOR_GYM_REFERENCE chooses: `device` (the default) or `host`, which computes, downloads and compares everything with NumPy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gensor_gym.measure.answers.expectation import (
+    SAMPLES,
+    Draw,
+    changed_words,
+    drawn_inputs,
+    sampled_draw,
+    unwritten_words,
+    wrong_words,
+)
+from gensor_gym.measure.answers.reference_kernels import Array, ReferenceKernels
+from gensor_gym.measure.answers.reference_plan import plan_of
+from gensor_gym.measure.workers.trial import DeviceLost
+from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.types import Operator
+
+SETTING = "GENSOR_GYM_REFERENCE"
+PLACES = ("device", "host")
+SPOTS = 256
+MOST_FLOPS = 1e13
+"""A second on an H100 for the three draws of a product, 20 on a card with a 64th of its float32 speed in float64."""
+_CLOSE, _SAME = 1e-3, 1e-9
+"""How far references may be apart, as a part of the accepted error, and bounds, as a part of themselves."""
+
+
+class ReferenceFault(RuntimeError):
+    """The device's reference answers cannot be believed or cannot be had; no kernel is to blame."""
+
+
+def chosen_place() -> str:
+    """Where references are computed, by $GENSOR_GYM_REFERENCE; ValueError for another word."""
+    place = os.environ.get(SETTING, PLACES[0])
+    if place not in PLACES:
+        raise ValueError(f"{SETTING}={place!r}: expected one of {', '.join(PLACES)}")
+    return place
+
+
+@dataclass(frozen=True)
+class DeviceDraw:
+    """As `expectation.Draw`, arrays on the device; reference, bound and index are flat. See `Expected`."""
+
+    kernels: ReferenceKernels
+    op: Operator
+    inputs: tuple[Array, ...]
+    reference: Array
+    bound: Array
+    index: Array | None = None
+    sums: tuple[int, ...] = field(init=False)
+    """Checksums of all that."""
+
+    def __post_init__(self) -> None:
+        """Take the checksums."""
+        object.__setattr__(self, "sums", self._checksums())
+
+    def _arrays(self) -> tuple[Array, ...]:
+        return (*self.inputs, self.reference, self.bound, *(() if self.index is None else (self.index,)))
+
+    def _checksums(self) -> tuple[int, ...]:
+        return tuple(self.kernels.checksum(array) for array in self._arrays())
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory held."""
+        return sum(array.nbytes for array in self._arrays())
+
+    def changed(self, arrays: Sequence[Array]) -> str:
+        """See `Expected`. DeviceLost when a kernel wrote over this draw: nothing can be judged by it any more."""
+        if self._checksums() != self.sums:
+            raise DeviceLost(f"a kernel wrote over the reference answers of {self.op}, far outside its buffers")
+        for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
+            if self.kernels.differ(array, sent):
+                return changed_words(i)
+        return ""
+
+    def fault(self, output: Array) -> str:
+        """See `Expected`. `output` is as kernels hold it."""
+        kernels, written = self.kernels, self.op.output
+        if self.index is not None and (missing := kernels.missing(output, written.dtype)):
+            return unwritten_words(missing, written.size)
+        count, first = kernels.wrong(output, written.dtype, self.reference, self.bound, self.index)
+        if count == 0:
+            return ""
+        place = first if self.index is None else int(kernels.at(self.index, [first])[0])
+        value = decode(kernels.at(output, [place]), written.dtype)[0]
+        reference, bound = (float(kernels.at(array, [first])[0]) for array in (self.reference, self.bound))
+        where = np.unravel_index(place, written.shape)
+        return wrong_words(count, self.reference.size, where, value, reference, bound)
+
+    def distance(self, output: Array) -> tuple[float, float]:
+        """See `Expected`. `output` is as kernels hold it."""
+        return self.kernels.distance(output, self.op.output.dtype, self.reference, self.index)
+
+
+@dataclass(frozen=True)
+class DownloadedDraw:
+    """A draw of the host for arrays of the device, which are downloaded to be looked at. See `Expected`."""
+
+    download: Callable[[Array], np.ndarray]
+    op: Operator
+    draw: Draw
+
+    @property
+    def inputs(self) -> tuple[np.ndarray, ...]:
+        """Arrays on the host."""
+        return self.draw.inputs
+
+    @property
+    def nbytes(self) -> int:
+        """Host memory held."""
+        return self.draw.nbytes
+
+    def changed(self, arrays: Sequence[Array]) -> str:
+        """See `Expected`."""
+        return self.draw.changed([self.download(array) for array in arrays])
+
+    def fault(self, output: Array) -> str:
+        """See `Expected`. `output` is as kernels hold it."""
+        return self.draw.fault(self._values(output))
+
+    def distance(self, output: Array) -> tuple[float, float]:
+        """See `Expected`. `output` is as kernels hold it."""
+        return self.draw.distance(self._values(output))
+
+    def _values(self, output: Array) -> np.ndarray:
+        return decode(self.download(output), self.op.output.dtype).reshape(self.op.output.shape)
+
+
+def whole_bytes(op: Operator) -> int:
+    """Device memory of an operator's three draws with whole references and bounds."""
+    return 3 * (sum(tensor.nbytes for tensor in op.inputs) + 2 * 8 * op.output.size)
+
+
+def device_draws(kernels: ReferenceKernels, op: Operator, seed: int, limit: int) -> tuple[DeviceDraw, ...]:
+    """The three draws of an operator; `limit` is the device memory in bytes that whole references may take.
+
+    The same inputs as `make_draws`, bit for bit. ReferenceFault where device and host disagree.
+    """
+    whole = op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
+    drawn = drawn_inputs(op, seed)
+    count = SPOTS if whole else SAMPLES
+    with ThreadPoolExecutor(len(drawn)) as threads:
+        on_host = [threads.submit(sampled_draw, op, inputs, rng, count) for inputs, rng in drawn]
+        uploaded = [tuple(kernels.upload(array) for array in inputs) for inputs, _ in drawn]
+        if not whole:
+            return tuple(_from_host(kernels, op, arrays, f.result()) for arrays, f in zip(uploaded, on_host, strict=True))
+        plan, dtypes = plan_of(op), [tensor.dtype for tensor in op.inputs]
+        draws = [
+            DeviceDraw(kernels, op, arrays, *kernels.expected(plan, arrays, dtypes, op.output.size)) for arrays in uploaded
+        ]
+        for number, (draw, spot) in enumerate(zip(draws, on_host, strict=True)):
+            check_spots(draw, spot.result(), f"draw {number} of {op}, seed {seed}")
+    return tuple(draws)
+
+
+def _from_host(kernels: ReferenceKernels, op: Operator, inputs: tuple[Array, ...], draw: Draw) -> DeviceDraw:
+    """A sampled draw of the host with its arrays on the device."""
+    assert draw.index is not None
+    return DeviceDraw(kernels, op, inputs, *map(kernels.upload, (draw.reference, draw.bound, draw.index)))
+
+
+def check_spots(draw: DeviceDraw, spot: Draw, what: str) -> None:
+    """Compare a draw of the device with the host's at some elements; ReferenceFault names the first that differs."""
+    assert spot.index is not None
+    places = [int(place) for place in spot.index]
+    references, bounds = (draw.kernels.at(array, places) for array in (draw.reference, draw.bound))
+    near = np.abs(references - spot.reference) <= _CLOSE * spot.bound  # NaN fails
+    near &= np.abs(bounds - spot.bound) <= _SAME * spot.bound
+    if near.all():
+        return
+    first = int(np.argmin(near))
+    where = tuple(map(int, np.unravel_index(places[first], draw.op.output.shape)))
+    raise ReferenceFault(
+        f"the device's reference is wrong ({what}) at {int((~near).sum())} of {len(places)} places: at {where} it is "
+        f"{references[first]:.12g} with accepted error {bounds[first]:.6g}, the host's {spot.reference[first]:.12g} with "
+        f"{spot.bound[first]:.6g}. {SETTING}=host measures with the host's (slow)"
+    )

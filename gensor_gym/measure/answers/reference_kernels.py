@@ -1,0 +1,193 @@
+"""`reference.cu` on the device: loading it and launching its entries. The module of arrays is given (CuPy, or a test's).
+
+Compiled once on a machine (1 to 2 s, kept with other cubins), and loaded when the first reference is asked for: nothing of it
+falls into a timed region or into the time that a kernel's verification may take. CuPy compiles nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.codegen.cuda.nvrtc import CompiledKernel, compile_text
+from gensor_gym.measure.answers.reference_plan import CODES, ReadPlan, ReferencePlan
+
+SOURCE = Path(__file__).with_name("reference.cu")
+ENTRIES = (
+    "expected_products", "expected_products_spread", "expected_reduction", "expected_map", "expected_stage",
+    "expected_bound", "count_wrong", "count_changed", "sum_words", "sum_distance",
+)  # fmt: skip
+THREADS, TILE = 256, 64
+_PRODUCT_SHARED = 2 * 16 * 65 * 8
+_PARTIAL_SHARED = 2 * THREADS * 8
+_BLOCKS = 1024
+"""Blocks of the entries that look for faults."""
+_MOST_BATCHES = 65535
+_SMALL = 1 << 16
+"""Elements of an array that is copied whole where some hundred of it are looked at."""
+_LOWEST = {"max": float("-inf"), "sum": 0.0}
+NULL = np.int64(0)
+
+Array = Any
+"""An array on the device."""
+
+
+def compiled(arch: str) -> CompiledKernel:
+    """The cubin for `arch` (`sm_90`), kept with those of kernels: needs no device, so that it can be made ahead."""
+    return compile_text(SOURCE.read_text("utf-8"), arch)
+
+
+class ReferenceKernels:
+    """The entries on one device."""
+
+    def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
+        """Compile for `arch` (or take what was compiled before) and load; NvrtcError where there is no compiler.
+
+        `module` is CuPy; every call of it happens inside `guarded()`, which translates its errors.
+        """
+        self.module = module
+        self._guarded = guarded
+        cubin = compiled(arch).cubin
+        handle, name = tempfile.mkstemp(suffix=".cubin")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(cubin)
+            with guarded():
+                loaded = module.RawModule(path=name)
+                self._functions = {entry: loaded.get_function(entry) for entry in ENTRIES}
+                self.registers = {entry: function.num_regs for entry, function in self._functions.items()}  # loads it now
+                self._stream = module.cuda.Stream()
+        finally:
+            os.unlink(name)
+
+    def upload(self, array: np.ndarray) -> Array:
+        """A copy on the device, of the same shape and dtype."""
+        with self._guarded():
+            made = self.module.empty(array.size, dtype=array.dtype)
+            made.set(np.ascontiguousarray(array).reshape(-1))
+            return made.reshape(array.shape)
+
+    def expected(
+        self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], size: int
+    ) -> tuple[Array, Array]:
+        """Reference and bound, float64 [size], of an operator's inputs on the device and their data types."""
+        reads = plan.read_count
+        with self._guarded():
+            made = [self.module.empty(size, dtype=np.float64) for _ in range(2 + plan.spread)]
+            targets = (*made, NULL)[:3]
+            if plan.body == "multiply_add":
+                kept = self._products(plan, inputs[:2], dtypes[:2], targets)
+            elif plan.body == "map":
+                kept = []
+                second, kind = inputs[1] if reads == 2 else NULL, np.int32(CODES[dtypes[0]])
+                self._each("expected_map", size, inputs[0], second, kind, np.int32(plan.function), np.int64(size), *made[:2])
+            else:
+                kept = self._reduction(plan, inputs[0], dtypes[0], targets)
+            self._stages(plan, inputs[reads:], dtypes[reads:], size, targets)
+            terms = plan.terms
+            scalars = (terms.accumulated, terms.rounded, terms.steep, terms.stored, terms.smallest)
+            self._each("expected_bound", size, *targets, *map(np.float64, scalars), np.int64(size))
+            self._stream.synchronize()
+            del kept  # the tables and the spread were in use until now
+            return made[0], made[1]
+
+    def _products(
+        self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], targets: tuple[Any, ...]
+    ) -> list[Array]:
+        """Tiles of rows and columns. The arrays that come back are read until the stream is done."""
+        operands: list[Any] = []
+        for read, array, dtype, group in zip(plan.reads, inputs, dtypes, ("rows", "columns"), strict=True):
+            operands += [array, *self._tables(read, group, "deep", "batch"), np.int32(CODES[dtype])]
+            operands += [*map(np.int32, read.limits), np.int32(plan.count(group))]
+        places = [self.upload(plan.outputs[group]) for group in ("rows", "columns", "batch")]
+        batches = plan.count("batch")
+        tiles = -(-plan.count("rows") // TILE) * -(-plan.count("columns") // TILE)
+        arguments = (*operands, *places, np.int32(batches), np.int32(plan.depth), *targets)
+        entry = "expected_products_spread" if plan.spread else "expected_products"
+        self._launch(entry, (tiles, min(batches, _MOST_BATCHES)), arguments, _PRODUCT_SHARED)
+        return [*operands, *places]
+
+    def _reduction(self, plan: ReferencePlan, x: Array, dtype: str, targets: tuple[Any, ...]) -> list[Array]:
+        """One thread an output element; see `_products`."""
+        (read,) = plan.reads
+        tables = self._tables(read, "rows", "columns", "deep")
+        places = [self.upload(plan.outputs[group]) for group in ("rows", "columns")]
+        rows, columns = plan.count("rows"), plan.count("columns")
+        counts = (rows, columns, plan.depth, int(plan.body == "max"))
+        arguments = (x, *tables, *map(np.int32, (CODES[dtype], *read.limits)), *places, *map(np.int32, counts))
+        arguments += (np.float64(plan.divisor), np.float64(_LOWEST[plan.body]), *targets[:2])
+        self._each("expected_reduction", rows * columns, *arguments)
+        return [*tables, *places]
+
+    def _stages(self, plan: ReferencePlan, operands: Sequence[Array], dtypes: Sequence[str], size: int, targets: Any) -> None:
+        """The epilogue, stage by stage, in place."""
+        left = iter(zip(operands, dtypes, strict=True))
+        for stage in plan.stages:
+            operand, dtype = next(left) if stage.has_operand else (NULL, "float32")
+            shape = (np.int64(stage.inner), np.int64(stage.size), np.int64(size))
+            self._each("expected_stage", size, np.int32(stage.function), operand, np.int32(CODES[dtype]), *shape, *targets)
+
+    def _tables(self, read: ReadPlan, *groups: str) -> list[Array]:
+        """A read's places on the device."""
+        return [self.upload(read.places[group].view(np.uint8)) for group in groups]
+
+    def wrong(self, output: Array, dtype: str, reference: Array, bound: Array, index: Array | None = None) -> tuple[int, int]:
+        """How many elements are off by more than the bound, and the first: its position in the reference."""
+        arguments = (output, np.int32(CODES[dtype]), reference, bound, NULL if index is None else index)
+        return self._found("count_wrong", reference.size, arguments)
+
+    def missing(self, output: Array, dtype: str) -> int:
+        """How many elements are NaN."""
+        return self._found("count_wrong", output.size, (output, np.int32(CODES[dtype]), NULL, NULL, NULL))[0]
+
+    def differ(self, a: Array, b: Array) -> bool:
+        """Whether two arrays of as many bytes differ in any."""
+        return self._found("count_changed", a.nbytes, (a, b))[0] > 0
+
+    def checksum(self, array: Array) -> int:
+        """A number that changes when the array does."""
+        parts = self._partial("sum_words", array.nbytes, (array,), np.int64)
+        return int(parts[:, 0].view(np.uint64).sum())
+
+    def distance(self, output: Array, dtype: str, reference: Array, index: Array | None) -> tuple[float, float]:
+        """||output - reference|| and ||reference||."""
+        arguments = (output, np.int32(CODES[dtype]), reference, NULL if index is None else index)
+        parts = self._partial("sum_distance", reference.size, arguments, np.float64)
+        return float(np.sqrt(parts[:, 0].sum())), float(np.sqrt(parts[:, 1].sum()))
+
+    def at(self, array: Array, places: Sequence[int]) -> np.ndarray:
+        """Elements of an array at flat places, [places] on the host. One copy of a small array, else one for each."""
+        with self._guarded():
+            flat = array.reshape(-1)
+            if flat.size <= _SMALL and len(places) > 1:
+                return self.module.asnumpy(flat)[np.asarray(places)]
+            return np.concatenate([self.module.asnumpy(flat[place : place + 1]) for place in places])
+
+    def _found(self, entry: str, size: int, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        """(count, first) over all blocks."""
+        parts = self._partial(entry, size, arguments, np.int64)
+        return int(parts[:, 0].sum()), int(parts[:, 1].min())
+
+    def _partial(self, entry: str, size: int, arguments: tuple[Any, ...], dtype: Any) -> np.ndarray:
+        """What every block of an entry found, [blocks, 2]."""
+        blocks = max(1, min(_BLOCKS, -(-size // THREADS)))
+        with self._guarded():
+            partial = self.module.empty(2 * blocks, dtype=dtype)
+            self._launch(entry, (blocks,), (*arguments, np.int64(size), partial), _PARTIAL_SHARED)
+            self._stream.synchronize()
+            return self.module.asnumpy(partial).reshape(blocks, 2)
+
+    def _each(self, entry: str, size: int, *arguments: Any) -> None:
+        """One thread an element."""
+        self._launch(entry, (-(-size // THREADS),), arguments, 0)
+
+    def _launch(self, entry: str, grid: tuple[int, ...], arguments: tuple[Any, ...], shared: int) -> None:
+        """On a stream of its own, which waits for the default one."""
+        with self._stream:
+            self._functions[entry](grid, (THREADS,), arguments, shared_mem=shared)

@@ -1,0 +1,160 @@
+"""An operator as the tables that `reference.cu` computes it from: parts of places that add up.
+
+The flat place of what a read loads is affine in the axes, so it is a sum of a part for some axes and a part for the others.
+Tables of such parts, one for each group of axes, take the place of divisions in the inner loop and of the operator's
+shape in the text: one cubin serves all operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.measure.answers.expectation import BoundTerms, bound_terms
+from gensor_gym.operators.types import Access, Operator
+
+PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
+"""As `Place` of the text."""
+CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4}
+"""Number of each data type of a tensor in the text."""
+FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul")
+"""Functions of the text, by number."""
+STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu"}
+"""Function of each stage of an epilogue."""
+_FREE = 1 << 30
+"""Limit of an index that cannot leave its view."""
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """A stage of the epilogue: the function's number; its operand has the element (place // inner) % size."""
+
+    function: int
+    has_operand: bool
+    inner: int = 1
+    size: int = 1
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """Places of a read by group of axes, PLACE arrays, and the limits of the padded indices."""
+
+    places: dict[str, np.ndarray]
+    limits: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ReferencePlan:
+    """What the text needs of an operator. `body` is the operator's; a map has no tables.
+
+    Groups of axes: `rows`, `columns` and `batch` make up the output (int64 [count] parts of its flat place in `outputs`),
+    `deep` is reduced. Rows of a product are the axes that only its first read has, columns those of its second.
+    """
+
+    body: str
+    read_count: int
+    reads: tuple[ReadPlan, ...]
+    outputs: dict[str, np.ndarray]
+    depth: int
+    divisor: float
+    function: int
+    stages: tuple[StagePlan, ...]
+    terms: BoundTerms
+    spread: bool
+
+    def count(self, group: str) -> int:
+        """Points of a group of spatial axes."""
+        return len(self.outputs[group])
+
+
+def plan_of(op: Operator) -> ReferencePlan:
+    """The tables of an operator; ValueError names what this way of computing it does not know."""
+    groups = _groups(op)
+    reads: tuple[ReadPlan, ...] = ()
+    outputs: dict[str, np.ndarray] = {}
+    if op.body == "map":
+        for read in op.reads:
+            if read.axis_strides() != op.write.axis_strides() or any(read.offset):
+                raise ValueError(f"{op}: read {read.tensor.name} of a map is not indexed as the output")
+    else:
+        grids = {name: _grid(op, axes) for name, axes in groups.items()}
+        reads = tuple(_read_plan(op, read, grids) for read in op.reads)
+        outputs = {name: _parts(op.write, grid)["flat"].copy() for name, grid in grids.items() if name != "deep"}
+    terms = bound_terms(op)
+    return ReferencePlan(
+        body=op.body,
+        read_count=len(op.reads),
+        reads=reads,
+        outputs=outputs,
+        depth=int(np.prod([op.extents[a] for a in op.reduce], dtype=np.int64)),
+        divisor=float(op.divisor),
+        function=FUNCTIONS.index(op.function) if op.body == "map" else 0,
+        stages=tuple(_stage_plan(op, name, access) for name, access in ((s.name, s.access) for s in op.epilogue)),
+        terms=terms,
+        spread=terms.rounded > 0.0,
+    )
+
+
+def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
+    """Axes of each group. With one read the spatial axes are cut in two, so that both tables stay short."""
+    groups = {"deep": op.reduce, "batch": (), "rows": (), "columns": ()}
+    if op.body == "multiply_add":
+        if op.divisor != 1 or op.pad_value != 0.0:
+            raise ValueError(f"{op}: a sum of products with divisor {op.divisor} and pad value {op.pad_value}")
+        first, second = ({a for a in op.spatial if any(row[a] for row in read.coefficients)} for read in op.reads)
+        groups["batch"] = tuple(a for a in op.spatial if a in first and a in second)
+        groups["rows"] = tuple(a for a in op.spatial if a in first and a not in second)
+        groups["columns"] = tuple(a for a in op.spatial if a not in first)
+        return groups
+    sizes = [op.extents[a] for a in op.spatial]
+    cuts = range(len(sizes) + 1)
+    cut = min(cuts, key=lambda c: int(np.prod(sizes[:c], dtype=np.int64)) + int(np.prod(sizes[c:], dtype=np.int64)))
+    return {**groups, "rows": op.spatial[:cut], "columns": op.spatial[cut:]}
+
+
+def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
+    """Every point of some axes in order, the others at 0: int64 [points, all axes]."""
+    inside = np.indices([op.extents[a] for a in axes]).reshape(len(axes), -1).T if axes else np.zeros((1, 0), np.int64)
+    grid = np.zeros((len(inside), len(op.extents)), dtype=np.int64)
+    grid[:, list(axes)] = inside
+    return grid
+
+
+def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.ndarray:
+    """What the points of a grid add to the place, without the offset: PLACE [points]."""
+    parts = np.zeros(len(grid), dtype=PLACE)
+    parts["flat"] = grid @ np.array(access.axis_strides(), dtype=np.int64)
+    for name, dimension in zip(("u", "v"), padded, strict=False):
+        parts[name] = grid @ np.array(access.coefficients[dimension], dtype=np.int64)
+    return parts
+
+
+def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> ReadPlan:
+    """The tables of a read; its offset is in those of the batch for a product, of the rows else."""
+    spans = [access.span(d, op.extents) for d in range(len(access.view))]
+    padded = [d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d]]
+    if len(padded) > 2:
+        raise ValueError(f"{op}: read {access.tensor.name} is padded along {len(padded)} dimensions, expected at most 2")
+    places = {name: _parts(access, grid, padded) for name, grid in grids.items()}
+    home = places["batch" if op.body == "multiply_add" else "rows"]
+    home["flat"] += int(np.dot(access.strides(), access.offset))
+    for name, dimension in zip(("u", "v"), padded, strict=False):
+        home[name] += access.offset[dimension]
+    limits = [access.view[d] for d in padded] + [_FREE] * (2 - len(padded))
+    return ReadPlan(places, (limits[0], limits[1]))
+
+
+def _stage_plan(op: Operator, name: str, access: Access | None) -> StagePlan:
+    """How a stage finds its operand: along one dimension of the output, or as the output's own element."""
+    function = FUNCTIONS.index(STAGES[name])
+    if access is None:
+        return StagePlan(function, False)
+    write = op.write
+    if access.coefficients == write.coefficients and access.offset == write.offset and access.view == write.view:
+        return StagePlan(function, True, 1, op.output.size)
+    for dimension, row in enumerate(write.coefficients):
+        if access.coefficients == (row,) and access.view == (write.view[dimension],):
+            return StagePlan(function, True, write.strides()[dimension], write.view[dimension])
+    raise ValueError(f"{op}: operand {access.tensor.name} of stage {name} is indexed neither by a channel nor as the output")

@@ -1,0 +1,169 @@
+"""Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, or torch.compile), timed as `cuda_device` times cubins.
+
+The same protocol on both sides: graphs of as many calls, one event pair around them, warm caches. TF32 is on for
+operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try
+all its algorithms and take the fastest.
+
+Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so each of
+`LAYOUTS` is timed beside: `torch.nhwc` gets images, weights and residuals as NHWC in memory and leaves its result so;
+`torch.b_transposed` gets the second matrix of an int8 product transposed, as cuBLAS wants it. What laying out costs is
+not timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.measure.answers.expectation import Expected
+from gensor_gym.measure.baselines.torch import tensors_of, torch_function
+from gensor_gym.measure.workers.trial import BaselineKind
+from gensor_gym.operators.types import Operator
+
+GRAPH_CALLS = 128
+"""Calls in one graph, as in `cuda_device`."""
+_WARM_CALLS = 3
+TOLERANCE = {"float32": 5e-5, "tf32x3": 5e-5, "tf32": 1e-3, "float16": 5e-3, "bfloat16": 3e-2, "int8": 0.0}
+"""Accepted ||out - reference|| / ||reference||, by the operator's data type. Winograd and FFT convolutions are within
+2e-5 and would fail the bound of single elements that generated kernels must meet; TF32 errs by 3e-4, which is too much
+for float32."""
+LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
+    ("conv2d", False): ("torch.nhwc",),
+    ("depthwise_conv2d", False): ("torch.nhwc",),
+    ("gemm", True): ("torch.b_transposed",),
+}
+"""Kinds beside `torch` that are the same call on another layout, by the operator's name and whether it is of int8."""
+_INTEGER_STEP = 8
+
+
+class TorchCudaBaseline:
+    """Torch's kernel for an operator on given inputs, on GPU 0."""
+
+    def __init__(
+        self, op: Operator, inputs: Sequence[Any], kind: BaselineKind = "torch", wrap: Callable[[Any], Any] | None = None
+    ) -> None:
+        """Copy the inputs, of the host or the device. Calls a few times, so that all is chosen.
+
+        `torch.compile` goes through Triton. `wrap` makes the array that draws compare of a tensor; without it that is
+        NumPy's. ValueError where torch has no such kernel.
+        """
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = op.dtype == "tf32"
+        torch.backends.cudnn.allow_tf32 = op.dtype == "tf32"
+        torch.backends.cudnn.benchmark = True
+        check_integers(op)
+        self._torch = torch
+        self._shape = op.output.shape
+        self._tolerance = TOLERANCE[op.dtype]
+        self._wrap = wrap or _on_host
+        self._function: Any = torch_function(op, laid_out(_tensors(op, inputs), kind))
+        if kind == "torch.compile":
+            self._function = torch.compile(self._function, dynamic=False, options=_inductor_options(op))
+        self._stream = torch.cuda.Stream()
+        self._graphs: dict[int, Any] = {}
+        torch.cuda.synchronize()
+        with torch.no_grad(), torch.cuda.stream(self._stream):
+            for _ in range(_WARM_CALLS):
+                self._function()
+        torch.cuda.synchronize()
+
+    def output(self) -> Any:
+        """The result of one call, as kernels hold it: bfloat16 as its bits, in the output's own order of elements."""
+        torch = self._torch
+        with torch.no_grad():
+            result = self._function().contiguous()
+            bits = result.view(torch.int16) if result.dtype == torch.bfloat16 else result
+        torch.cuda.synchronize()
+        return self._wrap(bits)
+
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with the output: its distance from the reference as a whole. Empty when nothing."""
+        return distance_fault(self.output(), self._shape, draw, self._tolerance)
+
+    def time(self, calls: int) -> float:
+        """Seconds between events around `calls` calls on one stream."""
+        torch = self._torch
+        whole, rest = divmod(calls, GRAPH_CALLS)
+        graphs = [self._graph(part) for part in [GRAPH_CALLS] * whole + [rest] * (rest > 0)]
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        with torch.cuda.stream(self._stream):
+            start.record(self._stream)
+            for graph in graphs:
+                graph.replay()
+            end.record(self._stream)
+        end.synchronize()
+        return start.elapsed_time(end) * 1e-3
+
+    def _graph(self, calls: int) -> Any:
+        """A CUDA graph of that many calls."""
+        if calls not in self._graphs:
+            torch = self._torch
+            graph = torch.cuda.CUDAGraph()
+            with torch.no_grad(), torch.cuda.graph(graph, stream=self._stream):
+                for _ in range(calls):
+                    self._function()
+            torch.cuda.synchronize()
+            self._graphs[calls] = graph
+        return self._graphs[calls]
+
+
+def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
+    """Empty when an output of that shape has ||output - reference|| <= tolerance * ||reference||, where it is known."""
+    if tuple(output.shape) != shape:
+        return f"shape {tuple(output.shape)} instead of {shape}"
+    error, scale = draw.distance(output)
+    if error <= tolerance * scale:  # NaN fails
+        return ""
+    return f"relative distance from the reference is {error / max(scale, 1e-300):.3g}, accepted {tolerance:g}"
+
+
+def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
+    """The tensors with their elements in memory as a kind wants them; shapes and values stay."""
+    import torch
+
+    if kind == "torch.nhwc":
+        return [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in tensors]
+    if kind == "torch.b_transposed":
+        return [tensors[0], tensors[1].t().contiguous().t(), *tensors[2:]]
+    return tensors
+
+
+def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
+    """Copies of the inputs on the GPU; arrays of the device do not travel."""
+    import torch
+
+    if any(isinstance(array, np.ndarray) for array in inputs):
+        return tensors_of(op, tuple(inputs), "cuda")
+    tensors = []
+    for tensor, array in zip(op.inputs, inputs, strict=True):
+        if tensor.dtype == "bfloat16":
+            tensors.append(torch.as_tensor(array.view(np.int16), device="cuda").clone().view(torch.bfloat16))
+        else:
+            tensors.append(torch.as_tensor(array, device="cuda").clone())
+    return tensors
+
+
+def _on_host(tensor: Any) -> np.ndarray:
+    """A tensor as NumPy's array; bits of bfloat16 as unsigned."""
+    array = tensor.cpu().numpy()
+    return array.view(np.uint16) if array.dtype == np.int16 else array
+
+
+def check_integers(op: Operator) -> None:
+    """ValueError for an int8 product that `torch._int_mm` refuses on a GPU; elsewhere it is an error of cuBLAS's."""
+    if op.dtype != "int8" or op.name not in ("gemm", "batched_gemm", "gemv"):
+        return
+    sizes: dict[str, Any] = dict(op.arguments)
+    n = sizes.get("n", 1)
+    if sizes["m"] <= 16 or n % _INTEGER_STEP or sizes["k"] % _INTEGER_STEP:
+        raise ValueError(f"no torch baseline for {op} on a GPU: torch._int_mm takes m above 16, n and k in multiples of 8")
+
+
+def _inductor_options(op: Operator) -> dict[str, Any]:
+    """Matrix products and convolutions by Triton templates, tuned: else torch.compile calls the eager libraries."""
+    if op.name in ("gemm", "batched_gemm"):
+        return {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
+    return {"max_autotune_pointwise": True}

@@ -1,0 +1,57 @@
+"""The drift anchor: one fixed kernel that a worker times every few trials, so that drift of the machine is on record."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from gensor_gym.codegen.runtime.compile import compile_text
+from gensor_gym.codegen.runtime.threads import ARCH, runtime, time_calls
+from gensor_gym.measure.devices.buffers import GuardedBuffer
+from gensor_gym.measure.stats.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
+
+_SIZE = 48
+_SAMPLES = 5
+
+
+class Anchor:
+    """Times a fixed kernel when `every` trials have gone by since it was timed last."""
+
+    def __init__(self, timer: Timer) -> None:
+        """`timer` runs the fixed kernel."""
+        self.timer = timer
+        self._trials = 0
+        self._seconds: float | None = None
+        self._when = 0.0
+
+    def refresh(self, rules: TimingRules) -> None:
+        """Count a trial, and time the anchor if it is due. Call it where nothing else is timed."""
+        if self._seconds is None or self._trials >= rules.anchor_every:
+            calls = calls_per_sample(warm_up(self.timer, rules), rules)
+            self._seconds = statistics.median(sample(self.timer, calls) for _ in range(_SAMPLES))
+            self._when, self._trials = time.time(), 0
+        self._trials += 1
+
+    def conditions(self) -> dict[str, object]:
+        """`anchor_seconds`, the seconds of one call, and `anchor_at`, when that was (seconds since 1970). Empty before."""
+        return {} if self._seconds is None else {"anchor_seconds": self._seconds, "anchor_at": self._when}
+
+
+@functools.cache
+def cpu_anchor() -> Timer:
+    """The anchor on a CPU, single-threaded; compiled at the first call on a machine."""
+    source = Path(__file__).with_name("anchor.c").read_text("utf-8")
+    library = ctypes.CDLL(str(compile_text(source, ARCH)))
+    # Buffers like those of a kernel: where an array of NumPy's lies to the byte differs from process to process.
+    buffers = [GuardedBuffer((_SIZE, _SIZE), np.float32) for _ in range(3)]
+    a, b, output = (buffer.array for buffer in buffers)
+    for number, array in enumerate((a, b)):
+        array[...] = np.random.default_rng(number).standard_normal((_SIZE, _SIZE))
+    workspace = np.zeros(1, np.uint8)
+    runtime(1)  # made now, not within the first timing
+    return lambda calls: time_calls(library.gg_anchor, (a, b), output, workspace, 1, calls)

@@ -1,0 +1,149 @@
+"""Compiled C kernels inside a worker: buffers between guards, the shared thread pool, timing in C."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import platform
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from gensor_gym.codegen.runtime.threads import load_runtime, runtime
+from gensor_gym.measure.answers.expectation import Expected, make_draws
+from gensor_gym.measure.devices.anchor import Anchor, cpu_anchor
+from gensor_gym.measure.devices.buffers import GuardedBuffer
+from gensor_gym.measure.workers.affinity import pinned
+from gensor_gym.measure.workers.requests import Built
+from gensor_gym.measure.workers.trial import Baseline, BaselineKind, LaunchError
+from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.types import ARRAY_DTYPE, Operator
+
+_MOST_DRAWS = 1 << 30
+"""Bytes of memory for draws of the operators used lately."""
+
+
+class CpuDevice:
+    """The processor this runs on. Buffers of the last operator are kept for the next kernel of it."""
+
+    def __init__(self) -> None:
+        """No kernel is loaded yet but the anchor."""
+        self.anchor: Anchor | None = Anchor(cpu_anchor())
+        self.lock = ""
+        self.draws_limit = _MOST_DRAWS
+        self._operator: Operator | None = None
+        self._inputs: list[GuardedBuffer] = []
+
+    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+        """The operator's three draws, by NumPy."""
+        return make_draws(op, seed)
+
+    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+        """Torch as it is called."""
+        return ("torch",)
+
+    def load(self, built: Built, threads: int) -> LoadedC:
+        """Load a shared library; LaunchError when the loader refuses it or it lacks its entry."""
+        op = built.kernel.operator
+        if op != self._operator:
+            self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype]) for t in op.inputs]
+            self._operator = op
+        return LoadedC(built, threads, self._inputs)
+
+    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+        """Torch with that many threads; ValueError for what is timed on GPUs only."""
+        from gensor_gym.measure.baselines.torch import TorchBaseline
+
+        if kind not in ("torch", "torch.prepacked"):
+            raise ValueError(f"{kind} is a baseline on GPUs only")
+        return TorchBaseline(op, draw.inputs, threads, kind == "torch.prepacked")
+
+    def steady(self) -> AbstractContextManager[None]:
+        """The calling thread stays where it is."""
+        return pinned()
+
+
+class LoadedC:
+    """One C kernel with its buffers; see `trial.Loaded`."""
+
+    def __init__(self, built: Built, threads: int, inputs: list[GuardedBuffer]) -> None:
+        """Load the library, map output and workspace."""
+        kernel = built.kernel
+        if len(kernel.launches) != 1:
+            raise LaunchError(f"a C kernel has one entry, this has {len(kernel.launches)}")
+        try:
+            self._library = ctypes.CDLL(built.path, mode=ctypes.RTLD_LOCAL)
+            self._entry = ctypes.cast(getattr(self._library, kernel.launches[0].entry), ctypes.c_void_p)
+            prepares = getattr(self._library, kernel.prepares) if kernel.prepares else None
+            self._prepares = ctypes.cast(prepares, ctypes.c_void_p) if prepares else None
+        except (OSError, AttributeError) as error:
+            raise LaunchError(f"cannot load the kernel: {error}") from error
+        output = kernel.operator.output
+        self._inputs = inputs
+        self._dtype = output.dtype
+        self._output = GuardedBuffer(output.shape, ARRAY_DTYPE[output.dtype])
+        self._workspace = GuardedBuffer((max(kernel.workspace_bytes, 1),), np.uint8)
+        self._addresses = (ctypes.c_void_p * max(1, len(inputs)))(*(b.address for b in inputs))
+        self._runtime = ctypes.byref(runtime(threads))
+
+    def write(self, draw: Expected) -> None:
+        """Copy the draw's inputs into the buffers; output and workspace are filled with NaN bytes, then weights are packed."""
+        for buffer, array in zip(self._inputs, draw.inputs, strict=True):
+            buffer.array[...] = array
+        self._output.poison()
+        self._workspace.poison()
+        if self._prepares is not None:
+            self._call(self._prepares, 1)
+            self._output.poison()
+
+    def poison(self) -> None:
+        """Fill the output with NaN bytes."""
+        self._output.poison()
+
+    def time(self, calls: int) -> float:
+        """Seconds that `calls` calls take, by the monotonic clock, in C."""
+        return self._call(self._entry, calls)
+
+    def _call(self, entry: ctypes.c_void_p, calls: int) -> float:
+        arguments = (entry, self._addresses, self._output.address, self._workspace.address, self._runtime)
+        return load_runtime().gg_time(*arguments, calls)
+
+    def read(self) -> np.ndarray:
+        """The output, not copied."""
+        return self._output.array
+
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with the output that stands in the buffers for this draw."""
+        return draw.fault(decode(self.read(), self._dtype))
+
+    def damage(self, draw: Expected) -> str:
+        """Guard words overwritten or inputs changed, in words."""
+        named = [("output", self._output), ("workspace", self._workspace)]
+        named += [(f"input {i}", buffer) for i, buffer in enumerate(self._inputs)]
+        broken = [name for name, buffer in named if not buffer.intact()]
+        if broken:
+            for buffer in self._inputs:
+                buffer.guard()  # the input buffers serve the next kernel too
+            return f"written outside the buffer of {', '.join(broken)}"
+        return draw.changed([buffer.array for buffer in self._inputs])
+
+    def conditions(self) -> dict[str, object]:
+        """The processor's name."""
+        return {"device": processor_name()}
+
+    def close(self) -> None:
+        """Unload the library."""
+        _ctypes.dlclose(self._library._handle)
+
+
+@lru_cache(maxsize=1)
+def processor_name() -> str:
+    """Model name of this machine's processor."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

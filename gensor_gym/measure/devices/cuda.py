@@ -1,0 +1,279 @@
+"""Cubins inside a worker, through CuPy: buffers between guard words, CUDA graphs for batches, times from events.
+
+Caches are warm: L2 keeps what the call before left. A sample is one event pair around graphs of many calls, so neither
+Python nor the launch queue is in it; a call costs what it costs when the GPU is kept busy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gensor_gym.codegen.cuda.nvrtc import NvrtcError
+from gensor_gym.codegen.cuda.tensor_map import TensorMapError, with_maps
+from gensor_gym.measure.answers.device_draws import SETTING, DownloadedDraw, ReferenceFault, chosen_place, device_draws
+from gensor_gym.measure.answers.expectation import Expected, make_draws
+from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
+from gensor_gym.measure.devices.anchor import Anchor
+from gensor_gym.measure.devices.nvml import Nvml
+from gensor_gym.measure.workers.requests import Built
+from gensor_gym.measure.workers.trial import Baseline, BaselineKind, DeviceLost, LaunchError
+from gensor_gym.operators.types import ARRAY_DTYPE, Operator
+
+_GUARD_BYTES = 4096
+_GUARD = 0xA5
+_GRAPH_CALLS = 128
+_MOST_DRAWS = 8 << 30
+"""Bytes of device memory for draws of the operators used lately; at most a quarter of the device's."""
+_STATIC_SHARED = 48 * 1024
+_STICKY = re.compile(
+    r"ILLEGAL_?ADDRESS|MISALIGNED|ILLEGAL_?INSTRUCTION|LAUNCH_?(FAILED|FAILURE|TIMEOUT)|INVALID_?PC|HARDWARE_?STACK"
+    r"|ASSERT|ECC|UNKNOWN|INVALID_?ADDRESS_?SPACE",
+    re.IGNORECASE,
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """CUDA errors that poison the context become DeviceLost, refusals (of tensor maps too) LaunchError."""
+    try:
+        yield
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        text = str(error)
+        raise (DeviceLost(text) if _STICKY.search(text) else LaunchError(text)) from error
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise LaunchError(f"out of GPU memory: {error}") from error
+    except TensorMapError as error:
+        raise LaunchError(str(error)) from error
+
+
+@contextmanager
+def referenced() -> Iterator[None]:
+    """Errors of computing or comparing reference answers: no kernel is to blame, so a refusal is a ReferenceFault."""
+    try:
+        with translated():
+            yield
+    except LaunchError as error:
+        text = f"reference answers cannot be had on the device: {error}. {SETTING}=host computes them on the host (slow)"
+        raise ReferenceFault(text) from error
+    except DeviceLost as error:
+        raise DeviceLost(f"while reference answers were computed or compared: {error}") from error
+
+
+def _download(array: Any) -> np.ndarray:
+    """A copy on the host."""
+    with translated():
+        return cupy.asnumpy(array)
+
+
+def tensor_array(tensor: Any) -> Any:
+    """CuPy's array of a torch tensor's memory; 16-bit integers are the bits of bfloat16, unsigned as kernels hold them."""
+    array = cupy.asarray(tensor)
+    return array.view(np.uint16) if array.dtype == np.int16 else array
+
+
+class DeviceBuffer:
+    """An array on the GPU with guard words on both sides."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        """Allocate and write the guard words."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        self._all = cupy.empty(nbytes + 2 * _GUARD_BYTES + -nbytes % 256, dtype=cupy.uint8)
+        self._data = self._all[_GUARD_BYTES : _GUARD_BYTES + nbytes]
+        self._sides = (self._all[:_GUARD_BYTES], self._all[_GUARD_BYTES + nbytes :])
+        self.array = self._data.view(np.dtype(dtype)).reshape(shape)
+        self.guard()
+
+    def guard(self) -> None:
+        """Write the guard words."""
+        for side in self._sides:
+            side.data.memset(_GUARD, side.nbytes)
+
+    def fill(self, array: Any) -> None:
+        """Copy an array of the host or of the device into the buffer."""
+        if isinstance(array, cupy.ndarray):
+            self._data.data.copy_from_device(array.data, self._data.nbytes)
+        else:
+            self.array.set(np.ascontiguousarray(array))
+
+    def intact(self) -> bool:
+        """Whether all guard words stand. They are few and looked at on the host."""
+        return all(bool((cupy.asnumpy(side) == _GUARD).all()) for side in self._sides)
+
+    def poison(self) -> None:
+        """Fill the data with 0xFF bytes, NaN in floating types."""
+        self._data.data.memset(0xFF, self._data.nbytes)
+
+
+class CudaDevice:
+    """GPU 0. Input buffers of the last operator are kept for its next kernel."""
+
+    def __init__(self) -> None:
+        """Make the context and read what the conditions will say."""
+        index = cupy.cuda.Device().id
+        properties = cupy.cuda.runtime.getDeviceProperties(index)
+        address = cupy.cuda.runtime.deviceGetPCIBusId(index)
+        self.nvml = Nvml(address)
+        self.lock = f"-{address}"
+        self.description = {
+            "device": properties["name"].decode(),
+            "driver": cupy.cuda.runtime.driverGetVersion(),
+            "runtime": cupy.cuda.runtime.runtimeGetVersion(),
+            "cupy": cupy.__version__,
+            "l2_bytes": properties["l2CacheSize"],
+        }
+        self.anchor: Anchor | None = None  # the SM clock stands in the conditions of every trial
+        self.draws_limit = min(_MOST_DRAWS, int(properties["totalGlobalMem"]) // 4)
+        self._kernels: ReferenceKernels | None = None
+        self._operator: Operator | None = None
+        self._inputs: list[DeviceBuffer] = []
+
+    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+        """The operator's three draws: on the device, or by NumPy where $GENSOR_GYM_REFERENCE says `host`."""
+        if chosen_place() == "host":
+            return tuple(DownloadedDraw(_download, op, draw) for draw in make_draws(op, seed))
+        if self._kernels is None:
+            try:
+                self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
+            except NvrtcError as error:
+                raise ReferenceFault(f"reference.cu does not compile: {error}. {SETTING}=host does without (slow)") from error
+        return device_draws(self._kernels, op, seed, self.draws_limit)
+
+    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+        """Torch in each layout of the operator that there is."""
+        from gensor_gym.measure.baselines.torch_cuda import LAYOUTS
+
+        return ("torch", *LAYOUTS.get((op.name, op.dtype == "int8"), ()))
+
+    def load(self, built: Built, threads: int) -> LoadedCubin:
+        """Load a cubin; LaunchError when the driver refuses it. `threads` means nothing here."""
+        with translated():
+            op = built.kernel.operator
+            if op != self._operator:
+                self._inputs = []
+                cupy.get_default_memory_pool().free_all_blocks()
+                self._inputs = [DeviceBuffer(t.shape, ARRAY_DTYPE[t.dtype]) for t in op.inputs]
+                self._operator = op
+            return LoadedCubin(self, built, self._inputs)
+
+    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+        """Torch on this GPU, in a layout or compiled; ValueError for prepacked weights, which are timed on CPUs only."""
+        from gensor_gym.measure.baselines.torch_cuda import TorchCudaBaseline
+
+        if kind == "torch.prepacked":
+            raise ValueError("prepacked weights are a baseline on CPUs only")
+        return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
+
+    def steady(self) -> AbstractContextManager[None]:
+        """Nothing: events on the device tell the time."""
+        return nullcontext()
+
+
+class LoadedCubin:
+    """One CUDA kernel (one or more launches in order) with its buffers; see `trial.Loaded`."""
+
+    def __init__(self, device: CudaDevice, built: Built, inputs: list[DeviceBuffer]) -> None:
+        """Load the module, raise the shared memory limit where a launch needs it, allocate output and workspace."""
+        kernel = built.kernel
+        self._device = device
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        module = cupy.RawModule(path=built.path)
+        self._launches = []
+        for launch in kernel.launches:
+            function = module.get_function(launch.entry)
+            if launch.shared_bytes > _STATIC_SHARED:
+                function.max_dynamic_shared_size_bytes = launch.shared_bytes
+            self._launches.append((function, launch))
+        # Reading attributes also loads the module now: loading is not allowed while a graph is captured.
+        self._registers = max(function.num_regs for function, _ in self._launches)
+        self._spilled = max(function.local_size_bytes for function, _ in self._launches)
+        output = kernel.operator.output
+        self._inputs = inputs
+        self._output = DeviceBuffer(output.shape, ARRAY_DTYPE[output.dtype])
+        self._workspace = DeviceBuffer((max(1, -(-kernel.workspace_bytes // 4)),), "float32")
+        plain = (*(b.array for b in inputs), self._output.array, self._workspace.array)
+        self._arguments = with_maps(kernel.maps, plain)
+        self._graphs: dict[int, cupy.cuda.Graph] = {}
+
+    def write(self, draw: Expected) -> None:
+        """Copy the draw's inputs into the buffers; output and workspace are filled with NaN bytes."""
+        with translated():
+            for buffer, array in zip(self._inputs, draw.inputs, strict=True):
+                buffer.fill(array)
+            self._output.poison()
+            self._workspace.poison()
+            cupy.cuda.Device().synchronize()
+
+    def poison(self) -> None:
+        """Fill the output with NaN bytes."""
+        with translated():
+            self._output.poison()
+            cupy.cuda.Device().synchronize()
+
+    def time(self, calls: int) -> float:
+        """Seconds between events around `calls` calls on one stream; every call has ended when this returns."""
+        whole, rest = divmod(calls, _GRAPH_CALLS)
+        with translated():
+            parts = [_GRAPH_CALLS] * whole + [rest] * (rest > 0)
+            graphs = [self._graph(part) for part in parts] if calls > 1 else []
+            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record(self._stream)
+            if not graphs:
+                self._enqueue()  # a refused launch shows here, outside a capture
+            for graph in graphs:
+                graph.launch(self._stream)
+            end.record(self._stream)
+            end.synchronize()
+            cupy.cuda.Device().synchronize()  # work that a kernel left on another stream counts as its own fault
+            return cupy.cuda.get_elapsed_time(start, end) * 1e-3
+
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with the output that stands in the buffers for this draw."""
+        return draw.fault(self._output.array)
+
+    def damage(self, draw: Expected) -> str:
+        """Guard words overwritten or inputs changed, in words."""
+        named = [("output", self._output), ("workspace", self._workspace)]
+        named += [(f"input {i}", buffer) for i, buffer in enumerate(self._inputs)]
+        with translated():
+            broken = [name for name, buffer in named if not buffer.intact()]
+            if broken:
+                for buffer in self._inputs:
+                    buffer.guard()
+                return f"written outside the buffer of {', '.join(broken)}"
+        return draw.changed([buffer.array for buffer in self._inputs])
+
+    def conditions(self) -> dict[str, object]:
+        """The GPU, its driver, what the kernel takes of it, and clock, temperature and power now."""
+        taken = {"registers": self._registers, "spilled_bytes": self._spilled}
+        return {**self._device.description, **taken, **self._device.nvml.read()}
+
+    def close(self) -> None:
+        """Drop graphs, module and buffers."""
+        self._graphs.clear()
+        self._launches.clear()
+
+    def _enqueue(self) -> None:
+        """One call: its launches in order."""
+        with self._stream:
+            for function, launch in self._launches:
+                function(launch.grid, launch.block, self._arguments, shared_mem=launch.shared_bytes)
+
+    def _graph(self, calls: int) -> cupy.cuda.Graph:
+        """A CUDA graph of that many calls."""
+        if calls not in self._graphs:
+            self._stream.begin_capture()
+            try:
+                for _ in range(calls):
+                    self._enqueue()
+            finally:
+                graph = self._stream.end_capture()  # after a failure too: a stream that captures can do nothing else
+            graph.upload(self._stream)
+            self._stream.synchronize()
+            self._graphs[calls] = graph
+        return self._graphs[calls]

@@ -1,0 +1,106 @@
+"""The `emulated` backend: whether a CUDA kernel is right, found out on a machine without a GPU. It gives no times.
+
+A kernel that is right has status OK and no samples, so its `seconds` are infinite: a search cannot rank by it, and
+`conditions` says `timed: False`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import lower
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.answers.expectation import ExpectationCache, decode
+from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import make_kernel
+from gensor_gym.operators.types import Operator
+
+POINTS_PER_SECOND = 1.5e8
+STEPS_PER_SECOND = 1e6
+"""The most that the emulator did of either in a second, over random kernels of gemm, gemv, conv2d, reduce_sum and
+elementwise on one core of a Zen 5 server: points of the iteration space (large register tiles), and steps of the outer
+reduction counted for every thread (tiles of one element)."""
+
+
+class EmulatedBackend:
+    """Runs the CUDA text on the processor with sanitizers, threads in random order; slow, for small operators."""
+
+    name = "emulated"
+    stored = False
+
+    def __init__(self, seed: int = 0, timeout: float = 120.0) -> None:
+        """`seed` draws inputs and the order of threads; `timeout` in seconds per kernel."""
+        self.seed = seed
+        self.timeout = timeout
+        self._cache = ExpectationCache()
+
+    def device(self, hw: Hardware) -> str:
+        """The emulator, for a GPU's kernels."""
+        return f"emulated {hw.name}"
+
+    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+        """Digest of the generated kernel."""
+        return make_kernel(op, schedule, hw).digest
+
+    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+        """Correctness of every schedule's kernel."""
+        return list(self.stream(op, schedules, hw))
+
+    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+        """As `measure`, one after the other.
+
+        ValueError for an operator that no kernel can compute within the deadline; a kernel that cannot is a TIMEOUT
+        at once.
+        """
+        most = POINTS_PER_SECOND * self.timeout
+        if op.points > most:
+            raise ValueError(
+                f"{op} has {op.points:.1e} points: expected at most {most:.1e}, what the emulator can do in "
+                f"{self.timeout:g} s; choose a smaller operator, or EmulatedBackend(timeout=seconds)"
+            )
+        for schedule in schedules:
+            made = make_kernel(op, schedule, hw)
+            if isinstance(made, Kernel):
+                seconds = least_seconds(made, schedule, hw)
+                made = self._run(made) if seconds <= self.timeout else self._too_long(made, seconds)
+            yield made
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _too_long(self, kernel: Kernel, seconds: float) -> Measurement:
+        """The measurement of a kernel that is not tried."""
+        error = (
+            f"{kernel.operator}: not tried, the emulator takes {seconds:.0f} s or more for this schedule and has "
+            f"{self.timeout:g} s; choose larger tiles, a smaller operator, or EmulatedBackend(timeout=seconds)"
+        )
+        return Measurement(Status.TIMEOUT, error=error, digest=kernel.digest)
+
+    def _run(self, kernel: Kernel) -> Measurement:
+        """Compile, run on two draws, compare."""
+        conditions: dict[str, object] = {"device": "emulator", "timed": False}
+        try:
+            program = EmulatedKernels([kernel])
+        except EmulatorError as error:
+            return Measurement(Status.COMPILE_ERROR, error=str(error), digest=kernel.digest)
+        with program:
+            for number, draw in enumerate(self._cache.get(kernel.operator, self.seed)[:2]):
+                try:
+                    output = program.run(0, draw.inputs, self.seed + number, self.timeout)
+                except EmulatorError as error:
+                    status = Status.TIMEOUT if "not done after" in str(error) else Status.CRASHED
+                    return Measurement(status, error=str(error), digest=kernel.digest)
+                if fault := draw.fault(decode(output, kernel.operator.output.dtype)):
+                    return Measurement(Status.WRONG_ANSWER, (), conditions, fault, kernel.digest)
+        return Measurement(Status.OK, (), conditions, "", kernel.digest)
+
+
+def least_seconds(kernel: Kernel, schedule: Schedule, hw: Hardware) -> float:
+    """Seconds that the emulator needs for a run of a kernel at its fastest."""
+    op = kernel.operator
+    steps = math.prod(lower(op, schedule, hw).grid) * math.prod(kernel.main.block)
+    return op.points / POINTS_PER_SECOND + steps / STEPS_PER_SECOND

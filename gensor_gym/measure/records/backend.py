@@ -1,0 +1,268 @@
+"""The `recorded` backend: timings taken earlier, looked up by the program. Nothing runs.
+
+Replay is exact, or draws anew from the raw samples (noise as it really was): `resample` samples each time, decided by seed,
+program and how often it was asked for, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from gensor_gym import hardware
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.described import RECORDINGS, differences
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.analytic import program_digest, program_key
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.optimum import Optimum, find_optimum
+from gensor_gym.measure.records.store import Record, Store
+from gensor_gym.measure.records.tables import Table, file_name, read_table
+from gensor_gym.operators.types import Operator
+
+Source = str | Path | Store | Iterable[Record]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """One file: measurements by (operator, program), their device, the machine where the file describes it, the drift."""
+
+    measurements: Mapping[tuple[str, bytes], Measurement]
+    device: str
+    hardware: Hardware | None
+    drift: float
+    """See `optimum.find_optimum`."""
+
+
+class RecordedBackend:
+    """A table of earlier timings. What is not in it is NOT_RECORDED."""
+
+    name = "recorded"
+    stored = False
+
+    def __init__(self, source: Source, device: str | None = None, resample: int | None = None, seed: int = 0) -> None:
+        """`source` is a file of timings (see `tables`), a folder of tables, a Store or records; `device` keeps one's.
+
+        `resample` is None for exact replay, else how many samples are drawn each time, with `seed`.
+
+        Raises:
+            ValueError: for a missing or unreadable file, mixed devices or protocols, or a bad count of samples.
+        """
+        if resample is not None and resample < 1:
+            raise ValueError(f"resample={resample!r}: expected 1 or more samples a measurement, or None for exact replay")
+        self._path = Path(source) if isinstance(source, str | Path) else None
+        self._only, self._resample, self._seed = device, resample, seed
+        self._asked: dict[str, int] = {}
+        self._optima: dict[tuple[str, str], tuple[dict[bytes, int], Optimum] | None] = {}
+        self._parts: dict[str, _Part] = {}
+        self._same: set[tuple[Hardware, Hardware]] = set()
+        if self._path is None:
+            table = Table(list(source.records() if isinstance(source, Store) else source))  # type: ignore[arg-type]
+            self._parts[""] = _part(table, "the table", device)
+        elif not self._path.is_dir():
+            self._parts[""] = _read(self._path, self._path.stat().st_mtime_ns if self._path.exists() else 0, device)
+        elif not any(self._path.glob("*.parquet")):
+            raise ValueError(f"folder {self._path} holds no recorded table (*.parquet)")
+
+    def __len__(self) -> int:
+        """Programs in the table, of a folder those of the operators asked for so far."""
+        return sum(len(part.measurements) for part in self._parts.values())
+
+    def device(self, hw: Hardware) -> str:
+        """Where the table was recorded."""
+        if not self._parts and self._path is not None:
+            first = min(self._path.glob("*.parquet"))
+            return _read(first, first.stat().st_mtime_ns, self._only).device
+        return next((part.device for part in self._parts.values()), "")
+
+    @property
+    def edition(self) -> str:
+        """Sixteen digits of what answers follow from: the files' content, how much is drawn and from which seed.
+
+        Empty for records that came from no file.
+        """
+        if self._path is None:
+            return ""
+        whole = hashlib.sha256(f"{self._resample} {self._seed}".encode())
+        for path in sorted(self._path.glob("*.parquet")) if self._path.is_dir() else [self._path]:
+            whole.update(path.read_bytes())
+        return whole.hexdigest()[:16]
+
+    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+        """Digest of the kernel that was timed; of what is not recorded see `analytic.program_digest`."""
+        found = self._find(op, schedule, hw)
+        return found.digest if found is not None and found.digest else program_digest(op, schedule, hw)
+
+    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+        """What the table holds for each schedule; ValueError when it was recorded on another machine than `hw`."""
+        return list(self.stream(op, schedules, hw))
+
+    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+        """As `measure`, one after the other."""
+        for schedule in schedules:
+            digest = self.digest(op, schedule, hw)
+            found = self._find(op, schedule, hw)
+            if found is None:
+                yield Measurement(Status.NOT_RECORDED, error=f"not in the table: {op} {schedule!r}", digest=digest)
+            else:
+                yield dataclasses.replace(found, samples=self._samples(found, digest), digest=digest)
+
+    def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
+        """Regret of a program in its task, zero in the set that is tied with the best, infinite where it failed.
+
+        None where the table lacks a schedule of the task's space: then nobody knows the best.
+        """
+        key = (str(graph.operator), graph.space)
+        if key not in self._optima:
+            self._optima[key] = self._find_optimum(graph)
+        known = self._optima[key]
+        if known is None or program_key(schedule) not in known[0]:
+            return None
+        found = self._find(graph.operator, schedule, graph.hardware)
+        assert found is not None
+        return known[1].regret(known[0][program_key(schedule)], found.seconds)
+
+    def restart(self) -> None:
+        """Forget how often programs were asked for: the same noise comes again."""
+        self._asked.clear()
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
+        """Place of every program of the space, and their optimum; None if one is not recorded or none is OK."""
+        rows: list[Schedule] = []
+        whole: list[Measurement] = []
+        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):
+            found = self._find(graph.operator, schedule, graph.hardware)
+            if found is None or found.status is Status.NOT_RECORDED:
+                return None  # at the first: the space may be thousands of times the table
+            rows.append(schedule)
+            whole.append(found)
+        if not any(m.status is Status.OK for m in whole):
+            return None
+        samples = [m.samples if m.status is Status.OK else () for m in whole]
+        places = {program_key(schedule): i for i, schedule in enumerate(rows)}
+        part = self._part(graph.operator)
+        assert part is not None
+        return places, find_optimum(samples, [passes_of(m) for m in whole], drift=part.drift)
+
+    def _samples(self, found: Measurement, digest: str) -> tuple[float, ...]:
+        """All samples, or some drawn from them."""
+        if self._resample is None or not found.samples:
+            return found.samples
+        times = self._asked.get(digest, 0)
+        self._asked[digest] = times + 1
+        rng = np.random.default_rng([self._seed, int(digest[:16], 16), times])
+        return tuple(found.samples[i] for i in rng.integers(0, len(found.samples), size=self._resample))
+
+    def _find(self, op: Operator, schedule: Schedule, hw: Hardware) -> Measurement | None:
+        """The measurement of a program; ValueError for a table of another machine."""
+        part = self._part(op)
+        if part is None:
+            return None
+        self._check(part, hw)
+        return part.measurements.get((str(op), program_key(schedule)))
+
+    def _check(self, part: _Part, hw: Hardware) -> None:
+        """ValueError for a table of another machine; see `described.differences`."""
+        if part.hardware is None or (part.hardware, hw) in self._same:
+            return
+        if found := differences(part.hardware, hw):
+            raise ValueError(
+                f"recorded on {part.hardware.name}, whose figures are not those of {hw.name!r} ({'; '.join(found[:4])}): take "
+                "the hardware that the table describes (hardware.get of a shipped machine's name, or hardware.from_json of "
+                "hardware.json)"
+            )
+        self._same.add((part.hardware, hw))
+
+    def _part(self, op: Operator) -> _Part | None:
+        """The table that holds an operator; files of a folder are read when they are needed."""
+        if "" in self._parts:
+            return self._parts[""]
+        name = file_name(op)
+        if name not in self._parts:
+            assert self._path is not None
+            path = self._path / f"{name}.parquet"
+            if not path.exists():
+                return None
+            self._parts[name] = _read(path, path.stat().st_mtime_ns, self._only)
+        return self._parts[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tables of files are read again by a copy, not copied."""
+        return self.__dict__ | {"_optima": {}, **({"_parts": {}} if self._path is not None else {})}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See `__getstate__`."""
+        self.__dict__.update(state)
+        if self._path is not None and not self._path.is_dir():
+            self._parts[""] = _read(self._path, self._path.stat().st_mtime_ns, self._only)
+
+
+def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
+    """The backend of a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]`.
+
+    WHAT is a file or folder, or a name below the shipped tables (`zen5_2c`, `zen5_2c/gemv_m1024_k1024`); without it,
+    the shipped tables of `hw`.
+
+    Raises:
+        ValueError: for another text, or where there is no such table.
+    """
+    place, mark, query = text.partition("?")
+    what = place.removeprefix("recorded").removeprefix(":")
+    try:
+        options = {name: int(value) for name, value in parse_qsl(query, strict_parsing=True)} if mark else {}
+    except ValueError as error:
+        raise ValueError(f"backend {text!r}: {error}; expected recorded:WHAT?resample=COUNT&seed=NUMBER") from error
+    if set(options) - {"resample", "seed"}:
+        raise ValueError(f"backend {text!r}: expected no other options than resample and seed")
+    return RecordedBackend(_place(what, hw), **options)  # type: ignore[arg-type]
+
+
+def passes_of(measurement: Measurement) -> Sequence[int]:
+    """The pass of every sample, empty where nobody counted them."""
+    passes = measurement.conditions.get("passes", ())
+    return passes if isinstance(passes, list | tuple) else ()
+
+
+def _place(what: str, hw: Hardware) -> Path:
+    """File or folder of a table."""
+    shipped = RECORDINGS / (what or hw.name)
+    for path in (shipped, shipped.with_name(f"{shipped.name}.parquet")):
+        if path.exists():
+            return path
+    if what and Path(what).exists():
+        return Path(what)
+    known = ", ".join(hardware.recorded_names()) or "none"
+    if not what:
+        raise ValueError(f"no table of {hw.name} is shipped (there are tables of: {known}); name one: backend='recorded:FILE'")
+    raise ValueError(f"no recorded table at {what}, nor among those shipped (machines: {known})")
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, _changed: int, device: str | None) -> _Part:
+    """A file's content; read again when it has changed."""
+    return _part(read_table(path), str(path), device)
+
+
+def _part(table: Table, name: str, device: str | None) -> _Part:
+    """Measurements by program; ValueError for several devices or protocols."""
+    records = [record for record in table.records if device is None or record.device == device]
+    devices, protocols = {record.device for record in records}, {record.protocol for record in records}
+    if len(devices) > 1:
+        raise ValueError(f"{name} mixes devices {sorted(devices)}; pass device= to choose one")
+    if len(protocols) > 1:
+        raise ValueError(f"{name} mixes timing protocols {sorted(protocols)}, whose numbers do not compare")
+    found = {(r.operator, program_key(Schedule.parse(r.schedule))): r.measurement for r in records}
+    machine = table.about.get("hardware")
+    described = None if machine is None else hardware.from_json(machine)
+    return _Part(found, next(iter(devices), "nothing recorded"), described, table.about.get("drift", 0.0))

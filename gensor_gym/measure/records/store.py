@@ -1,0 +1,291 @@
+"""The store of trials: what was measured once on a device is not measured again, and nothing acknowledged is lost.
+
+SQLite with a write-ahead log. `synchronous=NORMAL` survives the death of the process at any instant: a commit has
+handed its pages to the operating system before `put` returns, and the system outlives the process. (Only a power
+failure could drop the last commits, and it cannot corrupt the file; an fsync per trial is too high a price for that.)
+
+The file has a schema with a version. A file of an older schema is migrated when it is opened, in one transaction: a
+process that dies on the way leaves the old file, and one that opens it meanwhile waits and finds it done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import statistics
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.stats.timing import PROTOCOL
+
+SCHEMA_VERSION = 2
+"""2 has the median in a column of its own, so that a file can be listed without reading every sample."""
+GROUPS = ("operator", "device", "protocol", "status")
+"""Columns that `summary` groups by and `Selection` takes."""
+_BUSY_SECONDS = 30.0
+_inherited: list[sqlite3.Connection] = []
+"""Connections of the process that forked this one: kept, because closing them here would disturb their owner."""
+_COLUMNS = (
+    "digest", "device", "protocol", "operator", "schedule", "status", "samples", "conditions", "error", "created", "seconds",
+)  # fmt: skip
+_SCHEMA = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE trials (
+    digest TEXT NOT NULL, device TEXT NOT NULL, protocol INTEGER NOT NULL,
+    operator TEXT NOT NULL, schedule TEXT NOT NULL, status TEXT NOT NULL,
+    samples TEXT NOT NULL, conditions TEXT NOT NULL, error TEXT NOT NULL, created REAL NOT NULL, seconds REAL,
+    PRIMARY KEY (digest, device, protocol))""",
+    "CREATE INDEX trials_by_operator ON trials (operator, device, protocol)",
+    "INSERT INTO meta VALUES ('schema', '0')",
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One stored trial. `created` is seconds since 1970, 0 where nobody knows."""
+
+    device: str
+    operator: str
+    schedule: str
+    measurement: Measurement
+    created: float
+    protocol: int = PROTOCOL
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which trials are meant; None is any. `before` is an instant in seconds since 1970."""
+
+    operator: str | None = None
+    device: str | None = None
+    protocol: int | None = None
+    status: str | None = None
+    before: float | None = None
+
+    def __post_init__(self) -> None:
+        """ValueError for a status that there is not."""
+        if self.status is not None and self.status not in list(Status):
+            raise ValueError(f"status {self.status!r}: expected one of {', '.join(Status)}")
+
+    def where(self) -> tuple[str, list[object]]:
+        """A condition of SQL and the values in it."""
+        pairs = [(f"{name} = ?", getattr(self, name)) for name in GROUPS] + [("created < ?", self.before)]
+        used = [(text, value) for text, value in pairs if value is not None]
+        return " AND ".join(text for text, _ in used) or "1", [value for _, value in used]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Trials that agree in some columns. `best` is the least median in seconds, None without one that is OK."""
+
+    values: tuple[object, ...]
+    trials: int
+    ok: int
+    best: float | None
+    first: float
+    last: float
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of records put into a store: new ones, replaced older ones, left out for ones as new or newer."""
+
+    new: int = 0
+    replaced: int = 0
+    kept: int = 0
+
+
+class Store:
+    """A file of trials keyed by (kernel digest, device, protocol). Safe for threads, processes and kill -9."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Open or create; an older schema is migrated. ValueError for a newer schema, and for what is no store."""
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
+        self._owner = -1
+        self._connection: sqlite3.Connection | None = None
+        self._connect()
+
+    def put(self, device: str, operator: str, schedule: str, measurement: Measurement, protocol: int = PROTOCOL) -> None:
+        """Write one trial; when this returns it survives kill -9. An older trial of the same key is replaced."""
+        if not measurement.digest:
+            raise ValueError(f"a trial is stored under its kernel's digest; this {measurement.status.value} has none")
+        row = _row(Record(device, operator, schedule, measurement, time.time(), protocol))
+        with self._lock:
+            self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
+
+    def add(self, records: Iterable[Record]) -> Added:
+        """Write records with the times they carry, all or none; of two trials of one key the newer stays.
+
+        ValueError for a record without a digest; then nothing is written.
+        """
+        new = replaced = kept = 0
+        with self._lock:
+            connection = self._connect()
+            with _transaction(connection):
+                for record in records:
+                    if not record.measurement.digest:
+                        raise ValueError(f"no digest: {record.operator} {record.schedule} cannot be stored")
+                    row = _row(record)
+                    query = "SELECT created FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
+                    found = connection.execute(query, row[:3]).fetchone()
+                    if found is not None and found[0] >= record.created:
+                        kept += 1
+                        continue
+                    connection.execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
+                    new, replaced = new + (found is None), replaced + (found is not None)
+        return Added(new, replaced, kept)
+
+    def get(self, digest: str, device: str, protocol: int = PROTOCOL) -> Measurement | None:
+        """The measurement stored under a key, None when there is none."""
+        query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
+        with self._lock:
+            row = self._connect().execute(query, (digest, device, protocol)).fetchone()
+        return None if row is None else _record(row).measurement
+
+    def records(self, selection: Selection = Selection(protocol=PROTOCOL)) -> Iterator[Record]:  # noqa: B008
+        """The trials selected, oldest first; by default all of the present protocol."""
+        condition, values = selection.where()
+        query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE {condition} ORDER BY created, rowid"
+        with self._lock:
+            rows = self._connect().execute(query, values).fetchall()
+        yield from map(_record, rows)
+
+    def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
+        """The trials selected, counted by columns of GROUPS; ValueError for another column."""
+        if not by or set(by) - set(GROUPS):
+            raise ValueError(f"trials are counted by {', '.join(GROUPS)}, not by {', '.join(by) or 'nothing'}")
+        condition, values = selection.where()
+        keys = ", ".join(by)
+        counts = "COUNT(*), SUM(status = 'OK'), MIN(seconds), MIN(created), MAX(created)"
+        query = f"SELECT {keys}, {counts} FROM trials WHERE {condition} GROUP BY {keys} ORDER BY {keys}"
+        with self._lock:
+            rows = self._connect().execute(query, values).fetchall()
+        return [Group(tuple(row[: len(by)]), *row[len(by) :]) for row in rows]
+
+    def prune(self, selection: Selection) -> int:
+        """Delete the trials selected and shrink the file; returns how many there were."""
+        condition, values = selection.where()
+        with self._lock:
+            gone = self._connect().execute(f"DELETE FROM trials WHERE {condition}", values).rowcount
+            if gone:
+                self._connect().execute("VACUUM")
+        return int(gone)
+
+    def __len__(self) -> int:
+        """Trials of every protocol."""
+        with self._lock:
+            return int(self._connect().execute("SELECT COUNT(*) FROM trials").fetchone()[0])
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            if self._connection is not None and self._owner == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> sqlite3.Connection:
+        """This process's connection: SQLite connections must not cross a fork."""
+        if self._connection is None or self._owner != os.getpid():
+            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            try:
+                _prepare(connection, self.path)
+            except BaseException:
+                connection.close()
+                raise
+            if self._connection is not None:
+                _inherited.append(self._connection)
+            self._connection, self._owner = connection, os.getpid()
+        return self._connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Switch to the write-ahead log and create the tables, against other processes doing the same at this moment."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:  # the switch to WAL does not wait for a lock as statements do, so it is tried again
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{path} is no store of trials: {error}") from error
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.create_function("median_of", 2, _median_of)
+    if _schema_of(connection, path) != SCHEMA_VERSION:
+        with _transaction(connection):
+            _migrate(connection, path)
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the file to the present schema, within a transaction. ValueError for a schema of the future."""
+    found = _schema_of(connection, path)
+    if found > SCHEMA_VERSION:
+        raise ValueError(f"{path} is a store of schema {found}; this version reads schema {SCHEMA_VERSION} and older ones")
+    if found == 0:
+        for statement in _SCHEMA:
+            connection.execute(statement)
+    elif found == 1:
+        connection.execute("ALTER TABLE trials ADD COLUMN seconds REAL")
+        connection.execute("UPDATE trials SET seconds = median_of(status, samples)")
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(SCHEMA_VERSION),))
+
+
+def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
+    """Version of the schema, 0 for an empty file; ValueError for a database of something else."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return 0
+    row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() if "meta" in tables else None
+    if row is None:
+        raise ValueError(f"{path} is no store of trials; its tables are {', '.join(sorted(tables))}")
+    return int(row[0])
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is written inside, or nothing; other writers wait."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _median_of(status: str, samples: str) -> float | None:
+    """The median of samples in JSON where the status is OK."""
+    values = json.loads(samples)
+    return statistics.median(values) if status == Status.OK and values else None
+
+
+def _row(record: Record) -> tuple:
+    """A record in the order of the columns."""
+    m = record.measurement
+    samples = json.dumps(m.samples)
+    return (
+        m.digest, record.device, record.protocol, record.operator, record.schedule, m.status.value, samples,
+        json.dumps(m.conditions, default=str), m.error, record.created, _median_of(m.status, samples),
+    )  # fmt: skip
+
+
+def _marks(row: tuple) -> str:
+    """A question mark for each value."""
+    return ", ".join("?" * len(row))
+
+
+def _record(row: tuple) -> Record:
+    """A row of the table as values."""
+    digest, device, protocol, operator, schedule, status, samples, conditions, error, created, _ = row
+    measurement = Measurement(Status(status), tuple(json.loads(samples)), json.loads(conditions), error, digest)
+    return Record(device, operator, schedule, measurement, created, protocol)

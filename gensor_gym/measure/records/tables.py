@@ -1,0 +1,109 @@
+"""Files of timings: JSON lines (gzipped or not), Parquet or a store, as records, with what a Parquet file says about itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.store import Record, Selection, Store
+from gensor_gym.measure.stats.timing import PROTOCOL
+from gensor_gym.operators.types import Operator
+
+STORES = (".db", ".sqlite")
+FILES = (".jsonl", ".parquet")
+ZIPPED = ".jsonl.gz"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records of a file. `about` is empty but for Parquet; its keys are those that `experiments.record` writes."""
+
+    records: list[Record]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def to_row(record: Record) -> dict[str, object]:
+    """A record as values of JSON; samples are seconds."""
+    m = record.measurement
+    return {
+        "operator": record.operator,
+        "schedule": record.schedule,
+        "status": m.status.value,
+        "samples": list(m.samples),
+        "device": record.device,
+        "conditions": m.conditions,
+        "error": m.error,
+        "digest": m.digest,
+        "protocol": record.protocol,
+        "created": record.created,
+    }
+
+
+def from_row(row: Mapping[str, Any]) -> Record:
+    """The record of a row. KeyError or ValueError for a row without operator, schedule, status or samples."""
+    conditions = row.get("conditions", {})
+    measurement = Measurement(
+        Status(row["status"]), tuple(row["samples"]), conditions, row.get("error", ""), row.get("digest", "")
+    )
+    protocol = row.get("protocol", conditions.get("protocol", PROTOCOL))
+    return Record(row.get("device", ""), row["operator"], row["schedule"], measurement, row.get("created", 0.0), protocol)
+
+
+def read_table(path: str | Path) -> Table:
+    """A file of timings, of a store those of the present protocol. ValueError for another kind or what does not read."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"no recorded table at {path}")
+    if path.suffix in STORES:
+        return Table(list(Store(path).records(Selection(protocol=PROTOCOL))))
+    if path.suffix == ".parquet":
+        from gensor_gym.measure.records import parquet
+
+        rows, about = parquet.read(path)
+        return Table([from_row(row) for row in rows], about)
+    if path.suffix == ".jsonl" or path.name.endswith(ZIPPED):
+        return Table(list(_read_lines(path)))
+    raise ValueError(f"{path}: timings are read from {', '.join((*FILES, ZIPPED, *STORES))}")
+
+
+def write_table(path: str | Path, records: Iterable[Record], about: Mapping[str, Any] | None = None) -> int:
+    """Write JSON lines or Parquet, as the name ends; returns how many. ValueError for another ending.
+
+    Parquet alone takes `about`, values of JSON that are kept in the file's metadata.
+    """
+    path, rows = Path(path), [to_row(record) for record in records]
+    if path.suffix == ".parquet":
+        from gensor_gym.measure.records import parquet
+
+        parquet.write(path, rows, about or {})
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
+    else:
+        raise ValueError(f"{path}: timings are written as {' or '.join(FILES)}")
+    return len(rows)
+
+
+def file_name(op: Operator) -> str:
+    """Name of an operator's table in a folder of tables, without its ending: letters, digits and underscores."""
+    return re.sub(r"\W+", "_", re.sub(r"=", "", str(op))).strip("_")
+
+
+def _read_lines(path: Path) -> Iterator[Record]:
+    """Records of a file of JSON lines; ValueError names the line that does not read, or a file that does not read."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        try:
+            lines = list(file)
+        except (EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
+            raise ValueError(f"{path} does not read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            yield from_row(json.loads(line))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}, line {number}: not a record ({error!r})") from error

@@ -1,0 +1,1 @@
+"""Times as statistics: the timing protocol, intervals, verdicts, the floor of believable times."""

@@ -1,0 +1,109 @@
+"""How a kernel is timed. The rules have a version: numbers of different protocols are never mixed.
+
+Protocol 2 (1 let threads move): the calling thread stays on one CPU while a CPU's kernels are timed (`affinity`). Warm
+caches (the kernel's own data, left by the call before). Calls are batched so that a sample lasts at least 2 ms, far above
+the clock's resolution and one wake-up of the thread pool. Warm-up lasts at least 10 ms and one call, and three calls
+counting those that verified the kernel on the same buffers before. Samples are taken until the distribution-free 95
+percent interval of the median is within 1 percent of it on either side, or the budget is spent; at least five, unless one
+call alone outlasts the budget. The median is the result, all samples are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gensor_gym.measure.stats.intervals import half_width
+
+PROTOCOL = 2
+
+Timer = Callable[[int], float]
+"""Runs the kernel that many times in a row and returns the seconds that took in all."""
+
+
+class ClockFault(Exception):
+    """A clock said that a kernel took no time or less (events on a lost or reset device do); no sample can be believed."""
+
+
+@dataclass(frozen=True)
+class TimingRules:
+    """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted.
+
+    The anchor (`measure/anchor.py`) is timed again after `anchor_every` trials of a worker.
+    """
+
+    budget: float = 0.1
+    sample: float = 2e-3
+    warmup: float = 10e-3
+    precision: float = 0.01
+    least: int = 5
+    most: int = 200
+    anchor_every: int = 8
+
+    def __post_init__(self) -> None:
+        """ValueError for settings that no timing could follow."""
+        if not (self.budget > 0 and self.sample > 0 and self.warmup >= 0 and self.precision >= 0):
+            raise ValueError(f"timing rules need positive seconds, got {self}")
+        if not 1 <= self.least <= self.most:
+            raise ValueError(f"timing rules need 1 <= least <= most samples, got {self.least} and {self.most}")
+        if self.anchor_every < 1:
+            raise ValueError(f"anchor_every={self.anchor_every}: expected 1 or more trials")
+
+
+def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
+    """Run until warm; returns the estimate of seconds per call, the least seen (the first calls page memory in).
+
+    `called` counts the kernel's calls on these buffers until now, which paged memory in.
+    """
+    estimate = _elapsed(timer, 1)
+    spent, calls = estimate, 1
+    while spent < rules.warmup or (called + calls < 3 and spent < rules.budget):
+        batch = max(1, min(1 << 16, int(0.25 * rules.warmup / max(estimate, 1e-9))))
+        took = _elapsed(timer, batch)
+        estimate = min(estimate, took / batch)
+        spent, calls = spent + took, calls + batch
+    return max(estimate, 1e-9)
+
+
+def sample(timer: Timer, calls: int) -> float:
+    """Seconds per call of one sample. ClockFault when that is not above 0."""
+    seconds = _elapsed(timer, calls)
+    if seconds == 0.0:
+        raise ClockFault(f"the clock says 0 s for {calls} calls")
+    return seconds / calls
+
+
+def _elapsed(timer: Timer, calls: int) -> float:
+    """Seconds of `calls` calls; one may be too short for the clock. ClockFault for less than nothing."""
+    seconds = timer(calls)
+    if not 0.0 <= seconds < math.inf:
+        raise ClockFault(f"the clock says {seconds:g} s for {calls} calls")
+    return seconds
+
+
+def calls_per_sample(estimate: float, rules: TimingRules) -> int:
+    """Calls that make one sample last `rules.sample` seconds."""
+    return max(1, min(1 << 20, math.ceil(rules.sample / estimate)))
+
+
+def take_samples(timer: Timer, rules: TimingRules, called: int = 0) -> tuple[list[float], int]:
+    """Warm up and sample; returns seconds per call in the order taken, and the calls behind each sample.
+
+    `called` as in `warm_up`. ClockFault when a time is not above 0.
+    """
+    estimate = warm_up(timer, rules, called)
+    calls = calls_per_sample(estimate, rules)
+    samples: list[float] = []
+    start = time.perf_counter()
+    while len(samples) < rules.most:
+        samples.append(sample(timer, calls))
+        spent = time.perf_counter() - start
+        if len(samples) < rules.least:
+            if samples[0] * calls > rules.budget:
+                break  # one call outlasts the budget: one sample must do
+            continue
+        if spent > rules.budget or (len(samples) > rules.least and half_width(samples) < rules.precision):
+            break
+    return samples, calls

@@ -1,0 +1,63 @@
+"""What two lots of timings say of two kernels: one of four words, with a tolerance that is stated beside it."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+from gensor_gym.measure.stats.intervals import quiet_ratio_interval, ratio_interval
+
+TOLERANCE = 0.025
+"""Half of the five percent that have to be told apart: two kernels whose times are closer are the same here."""
+
+
+class Verdict(enum.StrEnum):
+    """How the first of two kernels stands to the second."""
+
+    FASTER = "FASTER"
+    SLOWER = "SLOWER"
+    SAME = "SAME"
+    AMBIGUOUS = "AMBIGUOUS"
+
+
+def verdict(
+    a: np.ndarray | list[float] | tuple[float, ...],
+    b: np.ndarray | list[float] | tuple[float, ...],
+    tolerance: float = TOLERANCE,
+    confidence: float = 0.95,
+) -> Verdict:
+    """How kernel `a` stands to `b`, by seconds per call whose pair i comes from the same round; see `verdict_of`.
+
+    ValueError for lists of different lengths, or a tolerance that is not above 0.
+    """
+    _, low, high = ratio_interval(list(a), list(b), confidence)
+    return verdict_of(low, high, tolerance)
+
+
+def verdict_apart(
+    a: np.ndarray | list[float] | tuple[float, ...],
+    b: np.ndarray | list[float] | tuple[float, ...],
+    tolerance: float = TOLERANCE,
+    confidence: float = 0.95,
+) -> Verdict:
+    """How kernel `a` stands to `b` by seconds per call from two separate runs; see `quiet_ratio_interval`."""
+    _, low, high = quiet_ratio_interval(list(a), list(b), confidence)
+    return verdict_of(low, high, tolerance)
+
+
+def verdict_of(low: float, high: float, tolerance: float = TOLERANCE) -> Verdict:
+    """The verdict that an interval of the ratio of times, first over second, allows.
+
+    SAME when all of it is within the tolerance; else FASTER when all of it is below 1, SLOWER when all of it is above 1,
+    and AMBIGUOUS when it holds 1 and is too wide to tell.
+    """
+    if not tolerance > 0:
+        raise ValueError(f"tolerance={tolerance!r}: expected a share above 0, such as {TOLERANCE}")
+    if not 0 < low <= high:
+        raise ValueError(f"[{low!r}, {high!r}] is no interval of a ratio of times: expected 0 < low <= high")
+    if 1.0 / (1.0 + tolerance) <= low and high <= 1.0 + tolerance:
+        return Verdict.SAME
+    if high < 1.0:
+        return Verdict.FASTER
+    return Verdict.SLOWER if low > 1.0 else Verdict.AMBIGUOUS

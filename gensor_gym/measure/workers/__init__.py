@@ -1,0 +1,1 @@
+"""Worker processes and pools: compile, verify and time kernels where a crash costs one trial."""

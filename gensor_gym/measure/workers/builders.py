@@ -1,0 +1,50 @@
+"""Kernels become files: C through the compiler, CUDA through NVRTC. Neither touches a device nor loads what it made."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.compiler import find_compiler
+from gensor_gym.measure.workers.requests import Built
+
+
+class CompileFailed(Exception):
+    """The compiler refused a kernel or took too long; the text is what it said."""
+
+
+def build_c(kernel: Kernel) -> Built:
+    """Compile a C kernel to a shared library; CompileFailed carries the compiler's words."""
+    from gensor_gym.codegen.runtime.compile import CompileError, compile_c
+
+    start = time.perf_counter()
+    try:
+        path = compile_c(kernel)
+    except CompileError as error:
+        raise CompileFailed(str(error)) from error
+    return Built(kernel, str(path), find_compiler().version, time.perf_counter() - start)
+
+
+def build_cubin(kernel: Kernel) -> Built | str:
+    """Compile a CUDA kernel to a cubin file in the cache. Called inside a worker.
+
+    Words instead: the log when NVRTC refuses, or why the machine code is not worth timing (`CompiledKernel.loss`).
+    """
+    from gensor_gym.codegen.cuda import nvrtc
+
+    start = time.perf_counter()
+    try:
+        compiled = nvrtc.compile_cubin(kernel)
+    except nvrtc.NvrtcError as error:
+        return str(error)
+    if compiled.loss:
+        return f"pruned before timing: {compiled.loss}"
+    path = nvrtc.cache_folder() / f"{kernel.digest}.{kernel.arch}.bin"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(compiled.cubin)
+        os.replace(file.name, path)
+    return Built(kernel, str(path), f"nvrtc {nvrtc.version()}", time.perf_counter() - start)

@@ -1,0 +1,115 @@
+"""Several kernels of one operator timed together: rounds in random order, so that drift hits all of them alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+
+from gensor_gym.measure.answers.expectation import ExpectationCache, Expected
+from gensor_gym.measure.stats.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
+from gensor_gym.measure.workers.machine_lock import timing_lock
+from gensor_gym.measure.workers.requests import CompareRequest
+from gensor_gym.measure.workers.trial import BaselineKind, Device, check, opened
+from gensor_gym.operators.types import Operator
+
+_PAUSE = 5e-3
+"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds).
+Where everything runs on one thread there is none."""
+
+ANCHOR = "anchor"
+"""Name of the drift anchor's samples, where it is timed along."""
+
+
+class WrongInComparison(ValueError):
+    """A candidate gave a wrong answer; a comparison with it would mean nothing."""
+
+
+def run_comparison(
+    device: Device, cache: ExpectationCache, request: CompareRequest, announce: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """Seconds per call of every candidate, one sample a round, in the order of the rounds.
+
+    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Prepacked
+    kernels meet prepacked oneDNN, under `torch.prepacked`, and no other kernels. ValueError when one is wrong or they
+    differ in operator or in that.
+    """
+    operators = {built.kernel.operator for _, built in request.built}
+    if len(operators) != 1:
+        raise ValueError(f"a comparison takes kernels of one operator, got {sorted(map(str, operators))}")
+    prepacked = {built.kernel.prepacked for _, built in request.built}
+    if len(prepacked) != 1:
+        raise ValueError("prepacked kernels are compared with one another and with prepacked oneDNN, never with plain kernels")
+    op = operators.pop()
+    kinds = _baselines(request, prepacked.pop(), device.kinds(op))
+    announce("reference")
+    draw = cache.get(op, request.seed)[0]
+    with ExitStack() as stack:
+        timers: dict[str, Timer] = {}
+        for name, built in request.built:
+            announce("load")
+            loaded = stack.enter_context(opened(device, built, request.threads))
+            announce("verify")
+            loaded.write(draw)
+            loaded.time(1)
+            if fault := check(loaded, draw):
+                raise WrongInComparison(f"{name}: {fault}")
+            timers[name] = loaded.time
+        for kind in kinds:
+            announce("start")
+            timers[kind] = _torch_timer(device, op, draw, request.torch_threads or 1, kind)
+        if request.anchor:
+            timers[ANCHOR] = _anchor(device, timers)
+        announce("wait")
+        with timing_lock(device.lock), device.steady():
+            pause = _PAUSE if request.threads > 1 or kinds else 0.0
+            return _interleave(timers, request.rounds, request.rules, request.seed, pause, announce)
+
+
+def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
+    """The device's anchor; ValueError where it has none or a kernel took its name."""
+    if device.anchor is None or ANCHOR in timers:
+        raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
+    return device.anchor.timer
+
+
+def _baselines(request: CompareRequest, prepacked: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
+    """What is asked for of torch; `plain` stand for its own kernel on this device."""
+    kinds: list[BaselineKind] = []
+    if request.torch_threads is not None:
+        kinds += ["torch.prepacked"] if prepacked else plain
+    return [*kinds, "torch.compile"] if request.torch_compile else kinds
+
+
+def _torch_timer(device: Device, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Timer:
+    """Torch's own kernel for the operator on the device, verified on the draw."""
+    baseline = device.baseline(op, draw, threads, kind)
+    if fault := baseline.fault(draw):
+        raise WrongInComparison(f"{kind}: {fault}")
+    return baseline.time
+
+
+def _interleave(
+    timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, pause: float, announce: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """Rounds over all timers in random order; each is woken by an untimed call before its sample."""
+    rng = np.random.default_rng(seed)
+    calls: dict[str, int] = {}
+    samples: dict[str, list[float]] = {name: [] for name in timers}
+    for name, timer in timers.items():
+        announce("time")
+        calls[name] = calls_per_sample(warm_up(timer, rules), rules)
+    for _ in range(rounds):
+        for name in rng.permutation(list(timers)):
+            announce("time")
+            time.sleep(pause)
+            timers[name](max(1, calls[name] // 4))
+            samples[name].append(sample(timers[name], calls[name]))
+            # Looked at each round: on a busy machine a call can become a hundred times slower than at warm-up.
+            # Small changes are left alone, since a GPU captures a graph for every count.
+            fitting = calls_per_sample(samples[name][-1], rules)
+            if not 0.8 * calls[name] <= fitting <= 1.25 * calls[name]:
+                calls[name] = fitting
+    return samples

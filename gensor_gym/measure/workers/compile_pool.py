@@ -1,0 +1,63 @@
+"""NVRTC in processes of its own, so that a compilation that hangs or crashes costs one trial and not the harness."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.measure.workers.builders import CompileFailed
+from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
+from gensor_gym.measure.workers.requests import Built, CompileRequest
+
+_PAUSE = 0.02
+"""Seconds between two looks at compilers that are to end."""
+_SECONDS = 60.0
+"""A kernel that takes longer to compile is given up: fully unrolled giants, slow for their code size anyway."""
+
+
+class CompilePool:
+    """A few `nvrtc` workers, each started when it is first needed. Callable from any number of threads."""
+
+    def __init__(self, size: int | None = None, seconds: float = _SECONDS) -> None:
+        """`size` workers at most (one per core), `seconds` for one compilation."""
+        self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
+        self._workers = [
+            WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)
+        ]
+        self._ending = threading.Event()
+        for worker in self._workers:
+            self._idle.put(worker)
+
+    def __call__(self, kernel: Kernel) -> Built:
+        """Compile one kernel to a cubin file; CompileFailed carries the log, or how the compiler's process failed."""
+        worker = self._idle.get()
+        try:
+            if self._ending.is_set():
+                raise CompileFailed("the compilers were ended")
+            answer = worker.ask(CompileRequest(kernel))
+        except (WorkerLost, RuntimeError) as error:
+            raise CompileFailed(f"compiling: {error}") from error
+        finally:
+            self._idle.put(worker)
+        if isinstance(answer, str):
+            raise CompileFailed(answer)
+        return answer
+
+    def close(self) -> None:
+        """End the workers, without waiting for what they are at, which fails; the next compilation starts one."""
+        self._ending.set()
+        held: list[WorkerProcess] = []
+        while len(held) < len(self._workers):
+            for worker in self._workers:
+                worker.kill()
+            try:
+                held.append(self._idle.get(timeout=_PAUSE))
+            except queue.Empty:
+                continue  # the worker that was killed is on its way back
+        for worker in held:
+            worker.close()
+        self._ending.clear()
+        for worker in held:
+            self._idle.put(worker)

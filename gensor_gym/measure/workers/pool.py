@@ -1,0 +1,163 @@
+"""Who measures: a pool takes trials and gives their measurements in order. `LocalPool` does it on this machine.
+
+Kernels are compiled on all cores and timed one at a time for each worker. `ahead` bounds how many are compiled or measured
+and not yet taken by the caller: whoever asks for a million trials holds that many of them in memory, not all.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Protocol, runtime_checkable
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.workers.builders import CompileFailed
+from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
+from gensor_gym.measure.workers.requests import Built, Comparison, Trial
+
+Compile = Callable[[Kernel], Built]
+"""Makes a file or raises CompileFailed."""
+AHEAD = 64
+
+
+class Pool(Protocol):
+    """Something that measures kernels."""
+
+    def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
+        """One measurement for each trial, in order, as soon as it is there; what goes wrong with a kernel is its status."""
+
+    def compare(self, comparison: Comparison) -> dict[str, list[float]]:
+        """Kernels timed together in one worker; errors as those of `NativeBackend.compare`."""
+
+    def close(self) -> None:
+        """End its processes. It may be used again and starts what it needs."""
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A compiler that has something to end."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+def compiled(compile_kernel: Compile, kernel: Kernel) -> Built | Measurement:
+    """The kernel's file, or the measurement that says why there is none."""
+    try:
+        return compile_kernel(kernel)
+    except CompileFailed as error:
+        return Measurement(Status.COMPILE_ERROR, error=str(error), digest=kernel.digest)
+
+
+def timed(worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
+    """Verify and time one compiled kernel; the worker's death is the trial's status."""
+    if isinstance(built, Measurement):
+        return built
+    try:
+        return worker.ask(trial.request(built))
+    except WorkerLost as loss:
+        return Measurement(loss.status, error=str(loss), digest=trial.kernel.digest)
+
+
+def compared(worker: WorkerProcess, comparison: Comparison, built: Sequence[Built | Measurement]) -> dict[str, list[float]]:
+    """The samples of a comparison; ValueError when one of the kernels did not compile."""
+    pairs: list[tuple[str, Built]] = []
+    for (name, _), item in zip(comparison.kernels, built, strict=True):
+        if isinstance(item, Measurement):
+            raise ValueError(f"{name} cannot be compared: {item.status.value}: {item.error}")
+        pairs.append((name, item))
+    return worker.ask(comparison.request(tuple(pairs)))
+
+
+class LocalPool:
+    """Compilers on all cores, and workers of this machine, one device each."""
+
+    def __init__(
+        self, compile_kernel: Compile, workers: Sequence[WorkerProcess], overlap: bool = False, ahead: int = AHEAD
+    ) -> None:
+        """`overlap` compiles the next kernels while some are timed: for devices that compilers do not disturb.
+
+        ValueError without a worker, or for `ahead` below 1.
+        """
+        if not workers or ahead < 1:
+            raise ValueError(f"a pool needs a worker and ahead >= 1, got {len(workers)} workers and ahead={ahead}")
+        self.workers = tuple(workers)
+        self.ahead = ahead
+        self._compile = compile_kernel
+        self._overlap = overlap
+
+    def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
+        """See `Pool`. Some `ahead` kernels are compiled, then timed, then the next."""
+        left = iter(trials)
+        compilers = ThreadPoolExecutor(os.cpu_count() or 1)
+        try:
+            batch = self._begin(compilers, left)
+            while batch:
+                built = [(trial, future.result()) for trial, future in batch]
+                batch = self._begin(compilers, left) if self._overlap else []
+                yield from self._timed(built)
+                batch = batch or self._begin(compilers, left)
+        finally:
+            compilers.shutdown(cancel_futures=True)
+
+    def compile(self, kernels: Sequence[Kernel]) -> list[Built | Measurement]:
+        """Compile in parallel; a failure is its measurement."""
+        if not kernels:
+            return []
+        with ThreadPoolExecutor(min(len(kernels), os.cpu_count() or 1)) as compilers:
+            return list(compilers.map(lambda kernel: compiled(self._compile, kernel), kernels))
+
+    def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
+        """One trial; see `timed`."""
+        return timed(worker, trial, built)
+
+    def compare(self, comparison: Comparison) -> dict[str, list[float]]:
+        """See `Pool`."""
+        return compared(self.workers[0], comparison, self.compile([kernel for _, kernel in comparison.kernels]))
+
+    def close(self) -> None:
+        """End the workers, and the compiler's where there are some."""
+        for worker in self.workers:
+            worker.close()
+        if isinstance(self._compile, Closing):
+            self._compile.close()
+
+    def _begin(
+        self, compilers: ThreadPoolExecutor, left: Iterator[Trial]
+    ) -> list[tuple[Trial, Future[Built | Measurement]]]:
+        """Start compiling the next few."""
+        return [(trial, compilers.submit(compiled, self._compile, trial.kernel)) for trial in islice(left, self.ahead)]
+
+    def _timed(self, built: list[tuple[Trial, Built | Measurement]]) -> Iterator[Measurement]:
+        """Time in order; with one worker in the calling thread, so that Ctrl-C finds it there."""
+        if len(self.workers) == 1:
+            for trial, item in built:
+                yield self.time(self.workers[0], trial, item)
+            return
+        idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
+        for worker in self.workers:
+            idle.put(worker)
+
+        def on_idle(pair: tuple[Trial, Built | Measurement]) -> Measurement:
+            worker = idle.get()
+            try:
+                return self.time(worker, *pair)
+            finally:
+                idle.put(worker)
+
+        with ThreadPoolExecutor(len(self.workers)) as threads:
+            futures = [threads.submit(on_idle, pair) for pair in built]
+            try:
+                for future in futures:
+                    yield future.result()
+            except KeyboardInterrupt:
+                threads.shutdown(wait=False, cancel_futures=True)
+                for worker in self.workers:
+                    worker.kill()  # a kernel may hang: do not wait for its deadline
+                raise
+            finally:
+                threads.shutdown(cancel_futures=True)

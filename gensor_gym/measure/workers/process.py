@@ -1,0 +1,186 @@
+"""The harness's end of a worker process: start, ask with a deadline, kill, replace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import IO, Any
+
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
+from gensor_gym.measure.workers.wire import DeadlinePassed, PipeClosed, receive, send
+
+STAGE_SECONDS = {
+    "start": 120.0,
+    "wait": 900.0,
+    "load": 30.0,
+    "reference": 300.0,
+    "verify": 10.0,
+    "time": 10.0,
+    "check": 10.0,
+}
+"""How long each stage may last before the worker counts as hanging. `wait` is for the machine's timing lock."""
+
+
+class WorkerLost(Exception):
+    """The worker crashed or was killed for hanging; `status` is CRASHED or TIMEOUT."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        """Keep the status beside the message."""
+        super().__init__(text)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[WorkerLost], tuple[Status, str]]:
+        """Pickled with both, so that it comes back from another machine."""
+        return type(self), (self.status, str(self))
+
+
+class WorkerProcess:
+    """One worker, started when first needed and replaced after a loss or after `restart_after` requests.
+
+    Works from any thread, one request at a time. After a fork the child starts a worker of its own.
+    """
+
+    def __init__(self, device: str, restart_after: int = 300, stage_seconds: dict[str, float] | None = None) -> None:
+        """`device` is `cpu` or `cuda`; `stage_seconds` overrides deadlines of single stages."""
+        unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
+        if unknown:
+            raise ValueError(f"no stage {sorted(unknown)}; stages are {sorted(STAGE_SECONDS)}")
+        self._device = device
+        self._restart_after = restart_after
+        self._seconds = {**STAGE_SECONDS, **(stage_seconds or {})}
+        self._live: _Live | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running worker, None when none runs."""
+        return self._live.process.pid if self._live is not None else None
+
+    def ask(self, request: object) -> Any:
+        """The worker's answer. WorkerLost when it dies or hangs; RuntimeError carries an error of the worker's own."""
+        with self._lock:
+            live = self._running()
+            live.requests += 1
+            value = self._exchange(live, request)
+            if live.requests >= self._restart_after:
+                self.close()
+            return value
+
+    def _exchange(self, live: _Live, request: object) -> Any:
+        """Send a request and follow its stages to the answer; whatever else happens ends the worker."""
+        stage = "start" if live.requests == 1 else "load"
+        try:
+            send(live.write_fd, request)
+            while True:
+                kind, value = receive(live.read_fd, time.monotonic() + self._seconds[stage])
+                if kind == "answer":
+                    return value
+                if kind == "error":
+                    raise RuntimeError(f"worker failed in stage {stage}: {value}")
+                stage = value
+        except DeadlinePassed:
+            self.close()
+            text = f"no progress within {self._seconds[stage]:g} s in stage {stage}; worker killed"
+            raise WorkerLost(Status.TIMEOUT, text) from None
+        except PipeClosed:
+            raise WorkerLost(Status.CRASHED, f"worker died in stage {stage}: {self._autopsy(live)}") from None
+        except BaseException:
+            self.close()  # an answer may still be under way (Ctrl-C): the pipe cannot be used again
+            raise
+
+    def close(self) -> None:
+        """End the worker; the next request starts another."""
+        if self._live is not None and self._live.owner == os.getpid():
+            self._live.finalizer()
+        self._live = None
+
+    def kill(self) -> None:
+        """Kill the process, from any thread: a request under way ends with WorkerLost, the next one starts another."""
+        live = self._live
+        if live is not None and live.owner == os.getpid() and live.process.poll() is None:
+            os.killpg(live.process.pid, signal.SIGKILL)
+
+    def _running(self) -> _Live:
+        """The live worker, started if there is none or it belongs to the process that forked this one."""
+        if self._live is None or self._live.owner != os.getpid():
+            self._live = _Live(self._device)
+        return self._live
+
+    def _autopsy(self, live: _Live) -> str:
+        """How the dead worker ended: signal or exit code, and the end of what it wrote to stderr."""
+        try:
+            code = live.process.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            code = None
+        tail = live.stderr_tail()
+        self.close()
+        if code is None:
+            return "it closed its pipe and did not exit"
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"{how}; {tail}" if tail else how
+
+
+class _Live:
+    """A running worker: process, pipes, and a finalizer that also runs when the interpreter exits."""
+
+    def __init__(self, device: str) -> None:
+        """Start `python -m gensor_gym.measure.workers.worker` in a process group of its own."""
+        self.owner = os.getpid()
+        self.requests = 0
+        child_read, self.write_fd = os.pipe()
+        self.read_fd, child_write = os.pipe()
+        self._stderr = tempfile.TemporaryFile()
+        root = str(Path(__file__).resolve().parents[3])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        command = [
+            sys.executable,
+            "-m",
+            "gensor_gym.measure.workers.worker",
+            device,
+            str(child_read),
+            str(child_write),
+            str(self.owner),
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            pass_fds=(child_read, child_write),
+            start_new_session=True,
+            env={**OMP_ENVIRONMENT, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        os.close(child_read)
+        os.close(child_write)
+        self.finalizer = weakref.finalize(
+            self, _end, self.process, (self.read_fd, self.write_fd), self._stderr, self.owner
+        )
+
+    def stderr_tail(self, count: int = 600) -> str:
+        """The last characters the worker wrote to stderr."""
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - count))
+        return self._stderr.read().decode(errors="replace").strip()
+
+
+def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], owner: int) -> None:
+    """Kill the worker's process group, reap it, close the pipes. Does nothing in a forked copy of the harness."""
+    if os.getpid() != owner:
+        return
+    if process.poll() is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # a generated kernel may ignore anything milder
+        except ProcessLookupError:
+            process.kill()
+        process.wait()
+    for fd in fds:
+        os.close(fd)
+    stderr.close()

@@ -1,0 +1,198 @@
+"""Measuring on a cluster: a pool whose workers are Ray actors, one device each.
+
+The cluster is started by `ray start`; every node has this package installed, and all devices are of one kind, since
+timings of different machines are not to be mixed. An actor compiles, verifies and times with a worker process of its own,
+exactly as on one machine, so a kernel that crashes costs its trial and no actor. An actor that is lost, with its node or
+alone, costs the trial that it had a retry on another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError
+
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.workers.pool import AHEAD
+from gensor_gym.measure.workers.requests import Comparison, Trial
+
+RETRIES = 3
+"""Actors that a trial may lose before it counts as CRASHED."""
+START_SECONDS = 120.0
+"""How long an actor may take to come up; one that does not has no room in the cluster."""
+
+
+class Station:
+    """What runs on a node: the backend of one device there."""
+
+    def __init__(self, device: str) -> None:
+        """`device` is `cpu` or `cuda`."""
+        from gensor_gym.measure.backend import BACKENDS
+
+        self._backend: Any = BACKENDS[device]()
+
+    def device(self, hw: Hardware) -> str:
+        """Name of what results of this node hold for."""
+        return self._backend.device(hw)
+
+    def pid(self) -> int:
+        """Process that this runs in."""
+        return os.getpid()
+
+    def trial(self, trial: Trial) -> Measurement:
+        """One trial."""
+        (measurement,) = self._backend.pool.stream([trial])
+        return measurement
+
+    def compare(self, comparison: Comparison) -> dict[str, list[float]]:
+        """One comparison."""
+        return self._backend.pool.compare(comparison)
+
+
+class RayPool:
+    """Stations on a cluster; see `pool.Pool`."""
+
+    def __init__(self, device: str, workers: int | None = None, ahead: int = AHEAD) -> None:
+        """`workers` stations: by default one a node for `cpu`, one a GPU for `cuda`. They start at the first trial.
+
+        ValueError for another device, or where there is no cluster.
+        """
+        if device not in ("cpu", "cuda"):
+            raise ValueError(f"device {device!r}: a Ray pool takes 'cpu' or 'cuda'")
+        connect()
+        if workers is None:
+            workers = int(ray.cluster_resources().get("GPU", 0)) if device == "cuda" else len(ray.nodes())
+        if workers < 1:
+            raise ValueError(f"{workers} workers: the cluster needs a node with a device, and a pool one worker or more")
+        self._device, self._count, self._ahead = device, workers, ahead
+        self._stations: list[Any] = []
+        self.retries = 0
+        """Trials that were begun again because their station was lost."""
+
+    def device(self, hw: Hardware) -> str:
+        """Name of the devices; ValueError when they differ."""
+        names = set(ray.get([station.device.remote(hw) for station in self._running()]))
+        if len(names) != 1:
+            raise ValueError(f"a pool takes devices of one kind, the cluster has {', '.join(sorted(names))}")
+        return names.pop()
+
+    def pids(self) -> list[int]:
+        """Process ids of the stations."""
+        return ray.get([station.pid.remote() for station in self._running()])
+
+    def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
+        """See `Pool`."""
+        left, again = enumerate(trials), deque[tuple[int, Trial, int]]()
+        flying: dict[Any, tuple[tuple[int, Trial, int], Any]] = {}
+        done: dict[int, Measurement] = {}
+        idle, position = list(self._running()), 0
+        while True:
+            while idle and (job := self._next(left, again, position, done, flying)) is not None:
+                station = idle.pop()
+                flying[station.trial.remote(job[1])] = (job, station)
+            if not flying:
+                return
+            (reference,), _ = ray.wait(list(flying), num_returns=1)
+            job, station = flying.pop(reference)
+            try:
+                done[job[0]] = ray.get(reference)
+                idle.append(station)
+            except RayActorError as error:
+                idle += self._replaced(station)
+                self._lost(job, error, again, done)
+            while position in done:
+                yield done.pop(position)
+                position += 1
+
+    def compare(self, comparison: Comparison) -> dict[str, list[float]]:
+        """See `Pool`; on another station when one is lost."""
+        for attempt in range(RETRIES + 1):
+            station = self._running()[0]
+            try:
+                return ray.get(station.compare.remote(comparison))
+            except RayActorError:
+                self._replaced(station)
+                if attempt == RETRIES:
+                    raise
+                self.retries += 1
+        raise AssertionError("the loop returns or raises")
+
+    def close(self) -> None:
+        """End the stations; the cluster is left as it is."""
+        for station in self._stations:
+            ray.kill(station)
+        self._stations = []
+
+    def _next(
+        self, left: Iterator[tuple[int, Trial]], again: deque, position: int, done: dict, flying: dict
+    ) -> tuple[int, Trial, int] | None:
+        """The next job: one to be done again, or a new one where `ahead` has room; None for now."""
+        if again:
+            return again.popleft()
+        if len(done) + len(flying) >= self._ahead:
+            return None
+        found = next(left, None)
+        return None if found is None else (*found, 0)
+
+    def _lost(self, job: tuple[int, Trial, int], error: RayActorError, again: deque, done: dict[int, Measurement]) -> None:
+        """Do a job again, or give it up."""
+        index, trial, tries = job
+        if tries < RETRIES:
+            self.retries += 1
+            again.append((index, trial, tries + 1))
+        else:
+            text = f"{tries + 1} stations were lost with this kernel: {error}"
+            done[index] = Measurement(Status.CRASHED, error=text, digest=trial.kernel.digest)
+
+    def _running(self) -> list[Any]:
+        """The stations, started if there are none. RuntimeError when none comes up."""
+        if not self._stations:
+            started = [self._start() for _ in range(self._count)]
+            self._stations = [station for station in started if _is_up(station)]
+        if not self._stations:
+            raise RuntimeError(f"no station came up in {START_SECONDS:g} s: the cluster has no free {self._device}")
+        return self._stations
+
+    def _start(self) -> Any:
+        """A new station, on the node with the fewest."""
+        options = {"num_cpus": 1, "num_gpus": int(self._device == "cuda"), "scheduling_strategy": "SPREAD"}
+        return ray.remote(Station).options(max_restarts=0, **options).remote(self._device)
+
+    def _replaced(self, station: Any) -> list[Any]:
+        """The station that stands in for a lost one; none where the cluster has no room, as long as another is left."""
+        self._stations.remove(station)
+        if _is_up(fresh := self._start()):
+            self._stations.append(fresh)
+            return [fresh]
+        if not self._stations:
+            raise RuntimeError("the last station of the Ray pool was lost and no other came up")
+        return []
+
+
+def connect() -> None:
+    """Join the cluster that RAY_ADDRESS names, or the one of this machine. ValueError where there is none."""
+    if ray.is_initialized():
+        return
+    address = os.environ.get("RAY_ADDRESS", "auto")
+    try:
+        ray.init(address=address, log_to_driver=False)
+    except ConnectionError as error:
+        raise ValueError(
+            f"measure.pool=ray finds no Ray cluster at {address!r}: start one with `ray start --head`, and "
+            f"`ray start --address=HEAD:6379` on the other machines ({error})"
+        ) from error
+
+
+def _is_up(station: Any) -> bool:
+    """Whether a station answers; one that does not is given up."""
+    try:
+        ray.get(station.pid.remote(), timeout=START_SECONDS)
+    except (GetTimeoutError, RayActorError):
+        ray.kill(station)
+        return False
+    return True

@@ -1,0 +1,184 @@
+"""One trial inside a worker: load, verify, time, verify again. The same for every device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Literal, Protocol
+
+import numpy as np
+
+from gensor_gym.measure.answers.expectation import ExpectationCache, Expected
+from gensor_gym.measure.devices.anchor import Anchor
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.stats.timing import PROTOCOL, ClockFault, take_samples
+from gensor_gym.measure.workers.machine_lock import timing_lock
+from gensor_gym.measure.workers.requests import Built, TrialRequest
+from gensor_gym.operators.types import Operator
+
+REPEATS = 3
+"""Calls that are checked one by one after timing: what is wrong, or skipped, in every second or third call shows."""
+
+Announce = Callable[[str], None]
+"""Tells the harness which stage begins, so that a crash or a hang is placed."""
+
+
+BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
+"""Torch's own kernel; the same on images in layout NHWC, or with the second matrix transposed in memory; torch.compile's;
+oneDNN's on prepacked weights: names in the results of a comparison."""
+
+
+class LaunchError(Exception):
+    """The device refused to run the kernel; the worker's state is sound."""
+
+
+class DeviceLost(Exception):
+    """The device is unusable for this process from now on (a sticky CUDA error): the worker must end."""
+
+
+class Loaded(Protocol):
+    """A kernel in the worker with its buffers."""
+
+    def write(self, draw: Expected) -> None:
+        """Copy the draw's inputs into the buffers and poison output and workspace."""
+
+    def poison(self) -> None:
+        """Fill the output with NaN bytes."""
+
+    def time(self, calls: int) -> float:
+        """Run that many times in a row; seconds in all."""
+
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with the output for the draw; empty when nothing."""
+
+    def damage(self, draw: Expected) -> str:
+        """What the kernel touched that it must not: guard words, inputs. Empty when nothing."""
+
+    def conditions(self) -> dict[str, object]:
+        """Device and its state now."""
+
+    def close(self) -> None:
+        """Unload."""
+
+
+class Baseline(Protocol):
+    """A library's kernel for an operator, on the device, with inputs in place."""
+
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with its output for the draw whose inputs it was made with; empty when nothing."""
+
+    def time(self, calls: int) -> float:
+        """Run that many times in a row; seconds in all."""
+
+
+class Device(Protocol):
+    """What a worker runs kernels on."""
+
+    anchor: Anchor | None
+    """Its drift anchor; None where conditions name the clock instead."""
+    lock: str
+    """What tells its timing lock from those of other devices of the machine."""
+
+    draws_limit: int
+    """Bytes that draws kept for later may take."""
+
+    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+        """The three draws of an operator, with the arrays where this device compares them."""
+
+    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+        """The baselines that stand for torch's own kernel, one for each layout of memory that it can be given."""
+
+    def load(self, built: Built, threads: int) -> Loaded:
+        """Load a compiled kernel; LaunchError when the device refuses it."""
+
+    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+        """Torch's kernel on this device with a draw's inputs; ValueError for a kind that it does not have."""
+
+    def steady(self) -> AbstractContextManager[None]:
+        """What holds while something is timed."""
+
+
+def check(loaded: Loaded, draw: Expected) -> str:
+    """What is wrong with the output that stands in the buffers for this draw; empty when nothing."""
+    return loaded.damage(draw) or loaded.fault(draw)
+
+
+@contextmanager
+def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
+    """Load, and unload whatever happens."""
+    loaded = device.load(built, threads)
+    try:
+        yield loaded
+    finally:
+        loaded.close()
+
+
+def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, announce: Announce) -> Measurement:
+    """Verify and time one kernel; every fault of the kernel becomes a status."""
+    kernel = request.built.kernel
+    announce("reference")
+    draws = cache.get(kernel.operator, request.seed)
+    announce("load")
+    try:
+        with opened(device, request.built, request.threads) as loaded:
+            return _measure(device, loaded, draws, request, announce)
+    except LaunchError as error:
+        return Measurement(Status.LAUNCH_ERROR, error=str(error), digest=kernel.digest)
+    except ClockFault as error:
+        return Measurement(Status.IMPLAUSIBLE, error=str(error), digest=kernel.digest)
+
+
+def _measure(
+    device: Device, loaded: Loaded, draws: tuple[Expected, ...], request: TrialRequest, announce: Announce
+) -> Measurement:
+    """The trial on a loaded kernel."""
+    kernel = request.built.kernel
+
+    def wrong(fault: str, when: str) -> Measurement:
+        return Measurement(Status.WRONG_ANSWER, error=f"{when}: {fault}", digest=kernel.digest)
+
+    before = (draws[1], draws[0])  # the draw that is timed comes last, so its inputs stand in the buffers
+    for draw in before:
+        announce("verify")
+        loaded.write(draw)
+        loaded.time(1)
+        if fault := check(loaded, draw):
+            return wrong(fault, "before timing")
+    announce("wait")
+    with timing_lock(device.lock), device.steady():
+        announce("time")
+        if device.anchor is not None:
+            device.anchor.refresh(request.rules)
+        loaded.poison()
+        samples, calls = take_samples(loaded.time, request.rules, called=len(before))
+        conditions = _conditions(loaded, request, calls) | (device.anchor.conditions() if device.anchor else {})
+    announce("check")
+    if fault := check(loaded, draws[0]):
+        return wrong(fault, "after timing")
+    loaded.write(draws[2])
+    for _ in range(REPEATS):
+        loaded.poison()
+        loaded.time(1)
+        if fault := check(loaded, draws[2]):
+            return wrong(fault, "on new inputs after timing")
+    seconds = float(np.median(samples))
+    if seconds < request.floor:
+        text = f"median {seconds:.3g} s is below {request.floor:.3g} s, the roofline floor with its margin"
+        return Measurement(Status.IMPLAUSIBLE, tuple(samples), conditions, text, kernel.digest)
+    return Measurement(Status.OK, tuple(samples), conditions, "", kernel.digest)
+
+
+def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, object]:
+    """What the samples were taken under."""
+    return {
+        **loaded.conditions(),
+        "threads": request.threads,
+        "protocol": PROTOCOL,
+        "cache": "warm",
+        **({"prepacked": True} if request.built.kernel.prepacked else {}),
+        "calls_per_sample": calls,
+        "compiler": request.built.compiler,
+        "compile_seconds": request.built.compile_seconds,
+        "load_average": os.getloadavg()[0],
+    }

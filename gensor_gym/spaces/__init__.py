@@ -1,0 +1,12 @@
+"""Tuning spaces that other tuners recorded: files, the space as a value, its moves, its optimum, and a search over it.
+
+A *tuning space* is a table: parameters, the configurations that were tried, and what came of each. It is not to be mixed
+up with the `recorded` backend, which holds timings of this project's own schedules.
+"""
+
+from gensor_gym.spaces.compact import compacted
+from gensor_gym.spaces.files import load_space, save_space
+from gensor_gym.spaces.session import TuningSession
+from gensor_gym.spaces.space import Parameter, TuningSpace
+
+__all__ = ["Parameter", "TuningSession", "TuningSpace", "compacted", "load_space", "save_space"]

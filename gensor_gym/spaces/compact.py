@@ -1,0 +1,38 @@
+"""A space as a small file: the median of each configuration's raw samples in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gensor_gym.spaces import kernel_tuner
+from gensor_gym.spaces.convert import FAILURE, INVALIDITY
+from gensor_gym.spaces.space import TuningSpace
+
+DIGITS = 5
+"""Of a time: far below what two timings of one kernel differ by."""
+
+
+def compacted(space: TuningSpace) -> TuningSpace:
+    """The space without raw samples, charges and whatever else its file says: `save_space` writes a cache of a few bytes each.
+
+    What is reported there is the median here. Statuses other than OK become those that a cache has words for. Without samples
+    nothing is tied with the best but what is as fast, and a trial is charged one run. ValueError where no key can tell two
+    configurations apart.
+    """
+    names = [p.name for p in space.parameters]
+    seconds = space.seconds("median")
+    keys_tell = all("," not in str(value) for p in space.parameters for value in p.values)
+    cache: dict[str, Any] = {}
+    for i, status in enumerate(space.status):
+        configuration = space.configuration(i)
+        key = ",".join(map(str, configuration.values()))
+        if key in cache:
+            raise ValueError(f"{space.source}: two configurations have the key {key!r}, which a cache cannot hold")
+        failure = FAILURE.get(INVALIDITY.get(status, ""), "RuntimeFailedConfig")
+        found = {"time": float(f"{seconds[i] * 1e3:.{DIGITS}g}")} if space.ok[i] else {"__error__": failure}
+        cache[key] = found if keys_tell else {**configuration, **found}
+    document = {
+        "device_name": space.device, "kernel_name": space.kernel, "tune_params_keys": names,
+        "tune_params": {p.name: list(p.values) for p in space.parameters}, "objective": "time", "cache": cache,
+    }  # fmt: skip
+    return kernel_tuner.space_of(document, space.source)

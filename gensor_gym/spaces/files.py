@@ -1,0 +1,124 @@
+"""Reading and writing files of tuning spaces: JSON, plain or gzip, complete or cut off; and tables of our own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import warnings
+import zlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gensor_gym.measure.records.tables import read_table
+from gensor_gym.spaces import kernel_tuner, t4
+from gensor_gym.spaces.convert import document_in
+from gensor_gym.spaces.schedules import document_of
+from gensor_gym.spaces.space import TuningSpace
+
+FORMATS = (kernel_tuner.NAME, t4.NAME)
+
+
+def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | None = None) -> TuningSpace:
+    """Read a Kernel Tuner cache or a T4 result file, `.gz` or not; the same unchanged file is read once per process.
+
+    Args:
+        path: The file; also a table that `experiments.record` wrote (`.parquet`), which becomes a T4 document. A cache that
+            lacks its closing brackets, as a running or killed tuner leaves it, is read as well; of an entry that is cut off a
+            warning tells.
+        format: `kernel_tuner`, `t4`, or `auto` to tell by the keys.
+        unit: Of times (`ms`, `s`, ...), where the file does not have the one it says, or milliseconds if it says none.
+
+    Raises:
+        ValueError: names file and key of whatever cannot be read, and what is accepted.
+    """
+    if format not in ("auto", *FORMATS):
+        raise ValueError(f"no format {format!r}; it is one of {('auto', *FORMATS)}")
+    if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
+        raise ValueError(f"no file {path!r}: expected a Kernel Tuner cache, a T4 result file or a recorded table (.parquet)")
+    known = os.stat(path)
+    return _load(os.path.abspath(path), os.fspath(path), format, unit, known.st_mtime_ns, known.st_size)
+
+
+@lru_cache(maxsize=16)
+def _load(full: str, source: str, format: str, unit: str | None, changed: int, size: int) -> TuningSpace:
+    """See `load_space`; the last two tell versions of a file apart."""
+    own = full.endswith(".parquet")
+    document = document_of(read_table(full), source) if own else _parse(_text(full, source), source)
+    found = _format_of(document, source)
+    if format not in ("auto", found):
+        raise ValueError(f"{source} is of format {found!r}, not {format!r}")
+    reader = kernel_tuner.space_of if found == kernel_tuner.NAME else t4.space_of
+    return reader(document, source, unit)
+
+
+def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | None = None) -> None:
+    """Write a space in the format it came in, or another; `.gz` at the end of the path compresses.
+
+    Read back, the file holds an equal document; in the other format an equal space, and going back again an equal document.
+    """
+    format = format or space.format
+    if format not in FORMATS:
+        raise ValueError(f"no format {format!r}; it is one of {FORMATS}")
+    document = document_in(space, format)
+    text = kernel_tuner.text_of(document, json.dumps) if format == kernel_tuner.NAME else json.dumps(document)
+    data = text.encode()
+    Path(path).write_bytes(gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data)
+
+
+def _text(full: str, source: str) -> str:
+    """Text of a file; gzip is told by its first bytes."""
+    data = Path(full).read_bytes()
+    try:
+        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ValueError(f"{source} is neither JSON text nor complete gzip of it ({error})") from error
+
+
+def _parse(text: str, source: str) -> Any:
+    """The JSON of a file; a cache that is cut off is closed first."""
+    text = text.strip()
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        if '"cache"' not in text:
+            raise ValueError(f"{source} is not JSON: {error}") from error
+        fault = error
+    except _Twice as error:
+        raise ValueError(f"{source}: {error}") from error
+    last = text.rfind("},") + 1
+    for whole, lost in ((text.rstrip(","), ""), (text[:last], text[last + 1 :])):
+        try:
+            document = json.loads(whole + "}}", object_pairs_hook=_object)
+        except json.JSONDecodeError:
+            continue
+        except _Twice as error:
+            raise ValueError(f"{source}: {error}") from error
+        if lost:
+            warnings.warn(f"{source} is cut off; dropped its last {len(lost)} characters: {lost.strip()[:60]!r}", stacklevel=4)
+        return document
+    raise ValueError(f"{source} is not JSON, nor a cache that lacks its end: {fault}") from fault
+
+
+class _Twice(Exception):
+    """An object names a key twice: JSON readers would keep the last one only."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose keys are distinct."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [key for key, _ in pairs]
+        raise _Twice(f"key {next(n for n in names if names.count(n) > 1)!r} stands twice in one object; it takes distinct keys")
+    return found
+
+
+def _format_of(document: Any, source: str) -> str:
+    """Which format a document is of; ValueError says what tells them."""
+    if isinstance(document, dict) and "cache" in document:
+        return kernel_tuner.NAME
+    if isinstance(document, dict) and "results" in document:
+        return t4.NAME
+    found = sorted(document)[:8] if isinstance(document, dict) else type(document).__name__
+    raise ValueError(f"{source} holds {found}; a Kernel Tuner cache has the key 'cache', a T4 file the key 'results'")

@@ -1,0 +1,73 @@
+"""The optimum of a recorded space is a set: the best configuration and those that its samples do not tell from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from gensor_gym.measure.stats.intervals import block_resamples
+
+FEWEST = 6
+"""Samples below which no interval of 95 percent exists without assumptions (see `intervals.median_interval`)."""
+RESAMPLES = 2000
+
+
+def tied_with_best(
+    samples: Sequence[np.ndarray], seconds: np.ndarray, timing: str, confidence: float = 0.95, seed: int = 0
+) -> np.ndarray:
+    """Which configurations are tied with the best, bool [N].
+
+    A configuration is tied when the interval of log(its time / the best time) reaches down to 0. The interval is a moving
+    block bootstrap of each side on its own (its mean for timing `reported`, else its median), blocks as long as its
+    samples are correlated. With fewer than six samples on either side only equal times tie. The best was chosen by the
+    same samples, which makes the set a little too small.
+    """
+    best = int(np.argmin(seconds))
+    tied = seconds == seconds[best]
+    if len(samples[best]) < FEWEST:
+        return tied
+    statistic = np.mean if timing == "reported" else np.median
+    around_best = _deviations(samples[best], statistic, seed)
+    lowest = around_best.max()
+    for i in np.flatnonzero(np.isfinite(seconds) & ~tied).tolist():
+        own, gap = samples[i], np.log(seconds[i] / seconds[best])
+        if len(own) < FEWEST or gap > math.sqrt(2.0) * np.log(statistic(own) / own.min()) + lowest:
+            continue  # no resample is below the smallest sample, and blocks of at most half widen by the root of 2
+        low = gap + np.quantile(_deviations(own, statistic, seed + 1) - around_best, 0.5 - confidence / 2)
+        tied[i] = low <= 0.0
+    return tied
+
+
+def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray:
+    """log(statistic of a resample / statistic of the samples), float64 [RESAMPLES].
+
+    Resamples of n in blocks of b vary too little by about the root of (n - b) / n, which is made up for.
+    """
+    block = block_length(samples)
+    index = _resamples(len(samples), block, seed)
+    ratio = statistic(samples[index], axis=1) / statistic(samples)  # type: ignore[operator]
+    return np.log(ratio) * math.sqrt(len(samples) / (len(samples) - block))
+
+
+@lru_cache(maxsize=64)
+def _resamples(count: int, block: int, seed: int) -> np.ndarray:
+    """The same resamples for all configurations of as many samples in as long blocks: drawing them takes longest."""
+    return block_resamples(count, block, RESAMPLES, np.random.default_rng(seed))
+
+
+def block_length(samples: np.ndarray) -> int:
+    """Blocks of the cube root of the count, longer where neighbours are alike: 2 (2 r / (1 - r^2))^(2/3) times it.
+
+    r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein
+    1986). It is doubled because r comes out too small from few samples. At most half of the samples.
+    """
+    count = len(samples)
+    root = count ** (1 / 3)
+    centred = samples - samples.mean()
+    spread = float((centred**2).sum())
+    r = float((centred[1:] * centred[:-1]).sum()) / spread if spread > 0.0 else 0.0
+    r = min(max(r, 0.0), 0.99)
+    return int(np.clip(round(2 * root * (2 * r / (1 - r * r)) ** (2 / 3)), max(1, round(root)), max(1, count // 2)))

@@ -1,0 +1,193 @@
+"""A tuning space as a value: parameters, the configurations tried, and what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.measure.measurement import Status
+from gensor_gym.spaces.values import Value, identity, ordered
+
+TIMINGS = ("reported", "median")
+"""The time that the file reports for a configuration (Kernel Tuner: the mean), or the median of its raw samples."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A tunable parameter with the values that occur, in their order."""
+
+    name: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One configuration as a reader hands it over. Times are seconds; `where` names its place in the file."""
+
+    where: str
+    values: Mapping[str, Value]
+    status: Status
+    reported: float = float("inf")
+    samples: tuple[float, ...] = ()
+    charge: float = 0.0
+    """Seconds that it took to compile, check and run it when it was recorded."""
+    error: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class TuningSpace:
+    """N configurations of P parameters in the order of the file. `document` is all that the file says, in its own terms."""
+
+    parameters: tuple[Parameter, ...]
+    indices: np.ndarray
+    """int32 [N, P]: place of each value in its parameter's values."""
+    status: tuple[Status, ...]
+    reported: np.ndarray
+    """float64 [N]: seconds as reported; infinite unless the status is OK."""
+    samples: tuple[np.ndarray, ...]
+    """Raw seconds in the order taken; empty unless the status is OK."""
+    charges: np.ndarray
+    """float64 [N]: seconds that compiling, checking and running took."""
+    errors: tuple[str, ...]
+    kernel: str
+    device: str
+    format: str
+    source: str
+    document: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, entries: Sequence[Entry], names: Sequence[str], kernel: str, device: str, format: str, source: str,
+        document: dict[str, Any],
+    ) -> TuningSpace:  # fmt: skip
+        """From entries. ValueError for none at all, parameters that lack or exceed `names`, and a configuration twice."""
+        if not entries or not names:
+            raise ValueError(
+                f"{source} holds {len(entries)} configurations of {len(names)} parameters; it takes 1 or more of both"
+            )
+        for entry in entries:
+            if set(entry.values) != set(names):
+                raise ValueError(f"{source}: {entry.where} has parameters {sorted(entry.values)}; the file's are {sorted(names)}")
+        parameters = tuple(Parameter(name, ordered(entry.values[name] for entry in entries)) for name in names)
+        places = [{identity(value): i for i, value in enumerate(p.values)} for p in parameters]
+        rows = [[at[identity(e.values[p.name])] for p, at in zip(parameters, places, strict=True)] for e in entries]
+        seen: dict[tuple[int, ...], str] = {}
+        for row, entry in zip(rows, entries, strict=True):
+            if tuple(row) in seen:
+                raise ValueError(
+                    f"{source}: {entry.where} and {seen[tuple(row)]} are the same configuration {dict(entry.values)}"
+                )
+            seen[tuple(row)] = entry.where
+        return cls(
+            parameters, np.array(rows, dtype=np.int32), tuple(e.status for e in entries),
+            np.array([e.reported for e in entries]), tuple(np.array(e.samples) for e in entries),
+            np.array([e.charge for e in entries]), tuple(e.error for e in entries), kernel, device, format, source, document,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        """Configurations, failed ones included."""
+        return len(self.indices)
+
+    @cached_property
+    def ok(self) -> np.ndarray:
+        """Which configurations ran well, bool [N]."""
+        return np.array([status is Status.OK for status in self.status])
+
+    @property
+    def variables(self) -> list[tuple[str, tuple[Value, ...]]]:
+        """(name, values) of the parameters that take more than one value, in their order."""
+        return [(p.name, p.values) for p in self.parameters if len(p.values) > 1]
+
+    def configuration(self, index: int) -> dict[str, Value]:
+        """Values by parameter."""
+        return {p.name: p.values[i] for p, i in zip(self.parameters, self.indices[index], strict=True)}
+
+    def index(self, configuration: Mapping[str, Value]) -> int:
+        """Place of a configuration; ValueError where it is none of this space. Parameters of one value may be left out."""
+        known = {p.name: p for p in self.parameters}
+        lacking = [p.name for p in self.parameters if p.name not in configuration and len(p.values) > 1]
+        if not isinstance(configuration, Mapping) or set(configuration) - set(known) or lacking:
+            raise ValueError(f"configuration {configuration!r}: it takes values for {list(known)}")
+        for name, value in configuration.items():
+            if identity(value) not in self._ranks[name]:
+                raise ValueError(f"{name}={value!r} is not recorded; it is one of {list(known[name].values)}")
+        index = self.find(configuration)
+        if index is None:
+            raise ValueError(f"configuration {dict(configuration)} is not among the {len(self)} recorded in {self.source}")
+        return index
+
+    def find(self, configuration: Mapping[str, Value]) -> int | None:
+        """Place of a configuration, None where it is not recorded; a parameter left out has its first value."""
+        if set(configuration) - set(self._ranks):
+            return None
+        row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())
+        return self._places.get(tuple(row))  # type: ignore[arg-type]
+
+    @cached_property
+    def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
+        """Value -> its place among those of its parameter, by name."""
+        return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], int]:
+        """Row of indices -> place of the configuration."""
+        return {tuple(row): i for i, row in enumerate(self.indices.tolist())}
+
+    def place(self, row: np.ndarray) -> int:
+        """Place of the configuration with this row of indices [P]; KeyError where there is none."""
+        return self._places[tuple(row.tolist())]
+
+    def seconds(self, timing: str = "reported") -> np.ndarray:
+        """Seconds of every configuration, float64 [N], infinite unless OK; ValueError names the timings there are.
+
+        `median` is the reported time where a configuration has no raw samples.
+        """
+        if timing not in TIMINGS:
+            raise ValueError(f"no timing {timing!r}; it is one of {TIMINGS}")
+        return self.reported if timing == "reported" else self._medians
+
+    @cached_property
+    def _medians(self) -> np.ndarray:
+        """See `seconds`."""
+        return np.array([np.median(s) if len(s) else t for s, t in zip(self.samples, self.reported, strict=True)])
+
+    def best(self, timing: str = "reported") -> int:
+        """The fastest configuration, the earlier one of equals; ValueError where none ran well."""
+        if not self.ok.any():
+            raise ValueError(f"{self.source}: none of {len(self)} configurations ran well, so there is no optimum")
+        return int(np.argmin(self.seconds(timing)))
+
+    def optimal(self, timing: str = "reported") -> np.ndarray:
+        """Configurations statistically tied with the best, bool [N]; see `tuning.optimum`."""
+        from gensor_gym.spaces.optimum import tied_with_best
+
+        if timing not in self._optimal:
+            self._optimal[timing] = tied_with_best(self.samples, self.seconds(timing), timing)
+        return self._optimal[timing]
+
+    def regret(self, index: int, timing: str = "reported") -> float:
+        """log(seconds of a configuration / the best), zero where it is tied with the best, infinite where it failed."""
+        return float(self.regrets(timing)[index])
+
+    def regrets(self, timing: str = "reported") -> np.ndarray:
+        """`regret` of every configuration, float64 [N], not to be written to."""
+        if timing not in self._regrets:
+            seconds = self.seconds(timing)
+            over = np.log(seconds / seconds[self.best(timing)])
+            self._regrets[timing] = np.where(self.optimal(timing), 0.0, over)
+            self._regrets[timing].setflags(write=False)
+        return self._regrets[timing]
+
+    @cached_property
+    def _regrets(self) -> dict[str, np.ndarray]:
+        """Answers of `regrets` so far."""
+        return {}
+
+    @cached_property
+    def _optimal(self) -> dict[str, np.ndarray]:
+        """Answers of `optimal` so far."""
+        return {}

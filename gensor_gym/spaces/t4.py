@@ -1,0 +1,82 @@
+"""The T4 result format of auto-tuners: a list of results, each with configuration, times, invalidity and measurements.
+
+Source: results-schema.json 1.0.0 (github.com/odgaard/TuningSchema, branch T4), and what Kernel Tuner 1.5.0 writes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from gensor_gym.measure.measurement import Status
+from gensor_gym.spaces.space import Entry, TuningSpace
+from gensor_gym.spaces.values import duration, per_second, runtime, runtimes
+
+NAME = "t4"
+UNIT = "ms"
+"""Where neither the file nor a measurement names one: that of the tool that writes most of these files."""
+STATUSES = {
+    "correct": Status.OK,
+    "timeout": Status.TIMEOUT,
+    "compile": Status.COMPILE_ERROR,
+    "runtime": Status.LAUNCH_ERROR,
+    "correctness": Status.WRONG_ANSWER,
+    "constraints": Status.ILLEGAL,
+}
+"""`invalidity` of a result. `correctness` beside it is not looked at: writers set it to 1 for failures too."""
+PHASES = ("compilation", "compilation_time", "validation", "benchmark")
+"""What a trial costs. `framework` and `search_algorithm` are the tuner's."""
+
+
+def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:
+    """The space that a parsed T4 file holds; ValueError names file and key of what cannot be read."""
+    results = document["results"]
+    if not isinstance(results, list):
+        raise ValueError(f"{source}: 'results' is {type(results).__name__}; it takes a list of results")
+    meta = document.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    scale = per_second(unit or meta.get("timeunit") or UNIT, source)
+    entries = [_entry(i, result, source, scale) for i, result in enumerate(results)]
+    names = list(entries[0].values) if entries else []
+    header = meta.get("kernel_tuner")
+    header = header if isinstance(header, dict) else {}
+    kernel, device = (str(header.get(key) or "") for key in ("kernel_name", "device_name"))
+    return TuningSpace.of(entries, names, kernel, device, NAME, source, document)
+
+
+def _entry(position: int, result: object, source: str, scale: float) -> Entry:
+    """One result."""
+    where = f"results[{position}]"
+    at = f"{source}: {where}"
+    if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
+        raise ValueError(f"{at} has no object 'configuration'; a result takes configuration, times and invalidity")
+    found = result.get("invalidity")
+    if not isinstance(found, str) or found not in STATUSES:
+        raise ValueError(f"{at}['invalidity'] is {found!r}; it is one of {list(STATUSES)}")
+    times = result.get("times")
+    if not isinstance(times, dict):
+        raise ValueError(f"{at}['times'] is {times!r}; it takes an object")
+    spent = sum(duration(times.get(phase), f"{at}['times'][{phase!r}]") for phase in PHASES) / scale
+    values = dict(result["configuration"])
+    if STATUSES[found] is not Status.OK:
+        return Entry(where, values, STATUSES[found], charge=spent, error=found)
+    raw = tuple(t / scale for t in runtimes(times.get("runtimes"), f"{at}['times']['runtimes']"))
+    reported = _reported(result, at, scale)
+    if reported is None and not raw:
+        raise ValueError(f"{at} is 'correct' but has neither a measurement named 'time' nor runtimes")
+    mean = statistics.fmean(raw) if reported is None else reported
+    if "benchmark" not in times:
+        spent += sum(raw) or mean
+    return Entry(where, values, Status.OK, mean, raw, spent)
+
+
+def _reported(result: Mapping[str, Any], where: str, scale: float) -> float | None:
+    """Seconds of the measurement named `time`, in its own unit if it has one; None where there is none."""
+    measurements = result.get("measurements")
+    for i, measured in enumerate(measurements if isinstance(measurements, list) else []):
+        if isinstance(measured, dict) and measured.get("name") == "time":
+            at = f"{where}['measurements'][{i}]"
+            own = per_second(measured["unit"], at) if measured.get("unit") else scale
+            return runtime(measured.get("value"), f"{at}['value']") / own
+    return None

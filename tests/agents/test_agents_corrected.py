@@ -1,0 +1,86 @@
+"""A correction learned from measurements ranks kernels of operators that it has not seen; a strategy uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from agents import get_strategy
+from agents.hybrids.correction import Correction, centred, features_of, load_correction
+from experiments.common.jobs import _training_seconds as training_seconds
+from experiments.training.learn_correction import learn, rank_correlation
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.schedule import Schedule
+
+UNROLL = KNOB + KNOB_INDEX["unroll"]
+MACHINE = "zen5_1c"
+
+
+def made_up(count: int, parts: tuple[str, ...] = ("train",)) -> list[dict]:
+    """Measurements of a machine that is slower than the model the more is unrolled, and half as fast in all."""
+    rng, rows = np.random.default_rng(0), []
+    found = [op for op in operators.resolve("split/v1/train") + operators.resolve("split/v1/test") if op.points < 1e7]
+    chosen = [op for op in found if operators.part_of(op) in parts and op.name != "elementwise"][:8]
+    for op in chosen:
+        graph = ConstructionGraph(op, MACHINE, "extended")
+        for _ in range(count):
+            schedule = graph.random_schedule(rng)
+            seconds = 2.0 * graph.latency(schedule) * np.exp(0.4 * schedule.row[UNROLL])
+            rows.append({"operator": str(op), "schedule": str(schedule), "seconds": float(seconds)})
+    return rows
+
+
+def too_large() -> str:
+    """A program whose register tile is 128 by 128."""
+    row = ConstructionGraph("gemm(m=128, n=128, k=128)", MACHINE, "extended").initial().row.copy()
+    for level in range(MAX_LEVELS):
+        row[TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES][SPATIAL_SLOTS - 2 : SPATIAL_SLOTS] = 128
+    return str(Schedule(row))
+
+
+def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
+    correction, card = learn(made_up(30), MACHINE, "extended", Console(quiet=True))
+    assert card["rank_corrected"] > card["rank_model"] + 0.02 and card["lost_corrected"] <= card["lost_model"]
+    assert card["kernels"] == 8 * 30 and len(card["operators"]) == 8
+    correction.save(tmp_path / "c", card)
+    graph = ConstructionGraph("gemv(m=768, k=3072)", MACHINE, "extended")
+    schedules = [graph.random_schedule(np.random.default_rng(i)) for i in range(12)]
+    assert load_correction(str(tmp_path / "c")).log_ratio(graph, schedules) == pytest.approx(
+        correction.log_ratio(graph, schedules)
+    )
+    plain = get_strategy("corrected", proposer="greedy").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+    strategy = get_strategy("corrected", proposer="greedy", correction=str(tmp_path / "c"))
+    found = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+    assert set(found.schedules) == set(plain.schedules[:512]) and list(found.latencies) == sorted(found.latencies)
+    assert training_seconds(strategy, graph) is None  # of a proposer that learned nothing
+    first = [np.mean([s.row[UNROLL] for s in of.schedules[:20]]) for of in (found, plain)]
+    assert first[0] <= first[1]
+
+
+def test_what_no_correction_comes_of(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="learned on train alone"):
+        learn(made_up(1, ("train", "test"))[:2] + made_up(1, ("test",)), MACHINE, "extended", Console(quiet=True))
+    with pytest.raises(ValueError, match="expected at least 5 operators"):
+        learn(made_up(2)[:4], MACHINE, "extended", Console(quiet=True))
+    with pytest.raises(ValueError, match="1 kernels of .* do not fit zen5_1c in space extended: .*GENSOR_GYM_THREADS"):
+        learn([*made_up(2), {"operator": "gemm(m=128, n=128, k=128)", "schedule": too_large(), "seconds": 1.0}],
+              MACHINE, "extended", Console(quiet=True))  # fmt: skip
+    with pytest.raises(FileNotFoundError, match="learn_correction"):
+        load_correction(str(tmp_path / "none"))
+
+
+def test_means_of_operators_are_taken_away() -> None:
+    assert centred(np.array([1.0, 3.0, 10.0]), np.array([0, 0, 1])).tolist() == [-1.0, 1.0, 0.0]
+    graph = ConstructionGraph("gemv(m=768, k=3072)", MACHINE, "extended")
+    features = features_of(graph, [graph.initial(), graph.random_schedule(np.random.default_rng(0))])
+    labels = np.tile([0.0, 1.0], 20)
+    fitted = Correction.fit(np.tile(features, (20, 1)), labels + 5.0, np.zeros(40, dtype=np.int64))
+    assert np.diff(fitted.predict(features))[0] > 0.5
+    assert rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 9.0])) == pytest.approx(1.0)
+    assert rank_correlation(np.ones(3), np.arange(3.0)) == 0.0

@@ -1,0 +1,92 @@
+"""No strategy reaches the model past the counter: every call of it is counted, with the compiled code run as Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents import STRATEGIES
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALLER = {
+    "markov": {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1},
+    "markov_ext": {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1, "columns": 1},
+    "beam": {"width": 2, "patience": 2},
+    "mcts": {"simulations": 5, "walk": 3, "climb": 2},
+    "welder": {"limit": 20},
+    "droplet": {"starts": 1},
+    "markov_annealing": {
+        "walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1, "chains": 2, "chain_steps": 3,
+    },  # fmt: skip
+    "corrected": {"proposer": "greedy"},
+}
+"""So that Python gets through them."""
+
+AUDIT = """
+import importlib, json, sys
+from gensor_gym.cost import model
+
+calls = 0
+original = model.latency
+
+def counted(*arguments):
+    global calls
+    calls += 1
+    return original(*arguments)
+
+fill = model.fill_latencies
+
+def counted_fill(rows, *arguments):
+    global calls
+    calls += len(rows)  # one each, also where a row does not fit and is infinite without the model
+    return fill(rows, *arguments)
+
+model.fill_latencies = counted_fill
+
+from agents import STRATEGIES, get_strategy
+from agents.optimize import run
+from gensor_gym.measure.session import Budget, Session, Task
+
+name, parameters = sys.argv[1], json.loads(sys.argv[2])
+strategy = get_strategy(name, **parameters)
+for module in list(sys.modules.values()):
+    ours = module.__name__.split(".")[0] in ("gensor_gym", "agents") and module is not model
+    for attribute, value in list(vars(module).items()) if ours else ():
+        if value is original:
+            setattr(module, attribute, counted)
+task = Task.of("reduce_sum(m=16, k=65536)", "zen5_1c", "recorded", "compact")
+session = Session(task, Budget(trials=5))
+before = calls
+run(strategy, session, 0)
+print(json.dumps([calls - before, session.evaluations, session.graph.evaluations, session.trials]))
+"""
+
+
+LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing", "columns", "columns_annealing"}
+"""A policy's sight runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
+
+
+@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - LEARNED))
+def test_every_call_of_the_model_is_charged(name: str) -> None:
+    """On the recorded tier, where measuring asks no model."""
+    parameters = json.dumps({**SMALLER.get(name, {}), "space": "compact"})
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "GENSOR_GYM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", AUDIT, name, parameters]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-2000:]
+    calls, charged, counted, trials = json.loads(done.stdout.splitlines()[-1])
+    assert trials > 0
+    assert charged == counted == calls
+
+
+def test_only_walks_and_sights_run_the_model_as_compiled_code() -> None:
+    """Everything else goes through the graph, which counts; what a policy sees is counted by its sight."""
+    using = [path.name for path in (ROOT / "agents").glob("*.py") if "cost.model" in path.read_text()]
+    assert sorted(using) == ["sight.py", "walk.py"]
+    direct = [path.name for path in (ROOT / "agents").glob("*.py") if "successor_features" in path.read_text()]
+    assert direct == []

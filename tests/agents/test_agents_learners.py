@@ -1,0 +1,150 @@
+"""Learners beside PPO: they take legal actions alone, A2C's step is A2C's, and each learns; its policy serves as a strategy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("sb3_contrib")
+
+from hydra import compose, initialize_config_dir  # noqa: E402
+from omegaconf import OmegaConf  # noqa: E402
+from stable_baselines3 import A2C  # noqa: E402
+
+from agents.learners import masked_a2c, masked_q  # noqa: E402
+from agents.learners.masked_q import ILLEGAL, MaskedObservations, random_legal  # noqa: E402
+from agents.learners.registry import LEARNERS, get_learner  # noqa: E402
+from gensor_gym.env.sb3 import make_sb3  # noqa: E402
+from gensor_gym.graph.actions import NUM_ACTIONS  # noqa: E402
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+GEMM = "gemm(m=96, n=80, k=64)"
+SMALL_Q = {
+    "learning_rate": 1e-3, "buffer_size": 20000, "learning_starts": 500, "batch_size": 128, "train_freq": 1,
+    "gradient_steps": 2, "target_update_interval": 1000, "exploration_fraction": 0.5, "net_arch": [64], "n_quantiles": 8,
+}  # fmt: skip
+SMALL = {
+    "a2c": {"n_steps": 16, "learning_rate": 2e-3, "ent_coef": 0.01, "gae_lambda": 0.95, "net_arch": [32]},
+    "dqn": SMALL_Q,
+    "qrdqn": SMALL_Q,
+}
+
+
+def envs(count: int = 16, **arguments: Any) -> Any:
+    return make_sb3(count, operator=GEMM, hardware="h200", **arguments)
+
+
+def watched(env: Any) -> list[int]:
+    """Counts the illegal actions that the environments inside are asked for."""
+    illegal, step = [], env.step_async
+
+    def counting(actions: np.ndarray) -> None:
+        illegal.append(int((~env.envs.action_masks()[np.arange(len(actions)), actions]).sum()))
+        step(actions)
+
+    env.step_async = counting
+    return illegal
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_it_learns_and_never_asks_for_an_illegal_action(name: str) -> None:
+    env = envs()
+    illegal = watched(env)
+    model = get_learner(name).make(SMALL[name], env, 0)
+    model.learn(1600)
+    first = np.mean([episode["r"] for episode in model.ep_info_buffer])
+    model.learn(12800, reset_num_timesteps=False)
+    assert np.mean([episode["r"] for episode in model.ep_info_buffer]) > first + 0.3
+    assert len(illegal) >= 900 and sum(illegal) == 0
+
+
+@pytest.mark.parametrize("name", sorted(LEARNERS))
+def test_every_learner_has_its_settings_and_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("train", [f"agent={name}"])
+    assert cfg.agent.name == name
+    settings: Any = OmegaConf.to_container(cfg.agent, resolve=True)
+    learner = get_learner(name)
+    from agents.learners.seen import SeenVecEnv
+
+    env = SeenVecEnv(envs(2), learner.sight)
+    model = learner.make({**settings, "buffer_size": 10, "n_steps": 4, "batch_size": 8}, env, 1)
+    seen, masks = env.reset(), np.stack(env.env_method("action_masks"))
+    found = learner.logits(model, seen, masks)
+    assert found.shape == masks.shape and (np.isfinite(found) == masks).all()
+    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1.0, rtol=1e-5)
+    assert learner.values(model, seen).shape == (2,)
+    model.save(tmp_path / "policy.zip")
+    again = learner.load(tmp_path / "policy.zip", None)
+    assert np.array_equal(learner.logits(again, seen, masks), found)
+
+
+def test_without_masks_a_step_is_that_of_a2c() -> None:
+    """The same weights, states and actions give the same weights after the update."""
+
+    settings = {"n_steps": 8, "learning_rate": 7e-4, "ent_coef": 0.01, "vf_coef": 0.5, "gae_lambda": 0.9, "net_arch": [16]}
+    ours = masked_a2c.make(settings, envs(4, discount=0.9), 3)
+    same = {name: value for name, value in settings.items() if name != "net_arch"}
+    theirs = A2C("MlpPolicy", envs(4), gamma=0.9, policy_kwargs={"net_arch": [16]}, seed=3, device="cpu", **same)
+    before = {name: value.clone() for name, value in ours.policy.state_dict().items()}
+    theirs.policy.load_state_dict(before)
+    torch.manual_seed(0)
+    ours.learn(32, use_masking=False)
+    torch.manual_seed(0)
+    theirs.learn(32)
+    assert np.array_equal(ours.rollout_buffer.rewards, theirs.rollout_buffer.rewards)
+    after, expected = ours.policy.state_dict(), theirs.policy.state_dict()
+    assert any(not torch.equal(after[name], before[name]) for name in after)
+    for name in after:
+        assert torch.allclose(after[name], expected[name], atol=1e-6), name
+
+
+@pytest.mark.parametrize("name", ["dqn", "qrdqn"])
+def test_the_target_takes_the_best_legal_action(name: str) -> None:
+    """Where every value of the target is its action's number, the best is the highest legal number."""
+    env = envs(3)
+    model = get_learner(name).make(SMALL[name], env, 0)
+    target = model.q_net_target if name == "dqn" else model.quantile_net_target
+    last = (target.q_net if name == "dqn" else target.quantile_net)[-1]
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.copy_(torch.arange(len(last.bias)) % NUM_ACTIONS)
+    seen = model.env.reset()
+    tensors = {key: torch.as_tensor(value) for key, value in seen.items()}
+    values = target(tensors) if name == "dqn" else target(tensors).mean(dim=1)
+    best = values.max(dim=1).values.detach().numpy()
+    highest = NUM_ACTIONS - 1 - seen["mask"][:, ::-1].argmax(axis=1)
+    assert np.array_equal(best, highest) and (best < NUM_ACTIONS - 1).all()
+    assert values.min().item() == ILLEGAL
+
+
+def test_the_replay_buffer_holds_the_mask_of_the_next_state() -> None:
+    model = masked_q.make_dqn({**SMALL_Q, "learning_starts": 10**6}, envs(4), 0)
+    model.learn(400)
+    buffer = model.replay_buffer
+    before, after = buffer.observations["mask"][: buffer.pos], buffer.next_observations["mask"][: buffer.pos]
+    over = buffer.dones[: buffer.pos] > 0
+    assert over.any() and (after[over] == 1).all()
+    assert np.array_equal(after[:-1][~over[:-1]], before[1:][~over[:-1]])
+    actions = buffer.actions[: buffer.pos, :, 0]
+    assert np.take_along_axis(before, actions[..., None], axis=2).all()
+
+
+def test_exploration_is_uniform_over_legal_actions() -> None:
+    np.random.seed(0)
+    masks = np.zeros((6000, NUM_ACTIONS), dtype=np.int8)
+    masks[:, [0, 7, 70]] = 1
+    counts = np.bincount(random_legal(masks), minlength=NUM_ACTIONS)
+    assert set(np.flatnonzero(counts)) == {0, 7, 70} and counts[[0, 7, 70]].min() > 1850
+    assert random_legal(masks[0]) in (0, 7, 70)
+
+
+def test_actions_that_are_not_discrete_are_refused() -> None:
+    from stable_baselines3.common.env_util import make_vec_env
+
+    with pytest.raises(ValueError, match="has no masks"):
+        MaskedObservations(make_vec_env("Pendulum-v1"))

@@ -1,0 +1,175 @@
+"""Generated C: right for random schedules, every knob and every width, and refused where it should be."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from gensor_gym import operators
+from gensor_gym.codegen.c.codegen import generate_c
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.compile import CompileError, compile_c
+from gensor_gym.codegen.runtime.load import aligned, load, load_entry
+from gensor_gym.codegen.runtime.threads import load_runtime, pointers, runtime, time_calls
+from gensor_gym.operators.types import Operator
+from tests.support.c_cases import CPU_KNOBS, inputs_of, machine, program, random_program, worst_error
+
+GEMM = operators.gemm(m=61, n=83, k=70)
+GEMM_TILES = ((6, 32, 1), (12, 32, 16), (24, 64, 32))
+CONV = operators.conv2d(n=2, c=5, h=11, w=20, k=19, r=3, s=3, padding=1)
+CONV_TILES = ((1, 4, 1, 16, 1, 1, 3), (1, 8, 4, 32, 2, 3, 3), (1, 16, 8, 32, 4, 3, 3))
+
+
+def compiled(programs: list[Program]) -> list[Kernel]:
+    kernels = [generate_c(p) for p in programs]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(compile_c, kernels))
+    return kernels
+
+
+def assert_right(kernel: Kernel, threads: int) -> None:
+    op = kernel.operator
+    inputs = inputs_of(op)
+    assert worst_error(op, inputs, load(kernel, threads)(*inputs)) <= 1.0, f"{op} on {threads} threads\n{kernel.source}"
+
+
+def assert_all_right(seeds: range) -> None:
+    for kernel in compiled([random_program(seed) for seed in seeds]):
+        assert_right(kernel, 1)
+        assert_right(kernel, 2)
+
+
+def test_random_schedules() -> None:
+    assert_all_right(range(60))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_many_random_schedules(block: int) -> None:
+    assert_all_right(range(1000 + 100 * block, 1100 + 100 * block))
+
+
+@pytest.mark.parametrize(("op", "tiles"), [(GEMM, GEMM_TILES), (CONV, CONV_TILES)], ids=["gemm", "conv2d"])
+def test_every_value_of_every_knob(op: Operator, tiles: tuple[tuple[int, ...], ...]) -> None:
+    op = op.with_epilogue("bias", "gelu")
+    programs = [program(op, *tiles, **{name: value}) for name, values in CPU_KNOBS.items() for value in values]
+    kernels = compiled([p for p in programs if op.name == "conv2d" or p.knob("convolution") == 0])
+    assert len({kernel.digest for kernel in kernels}) >= 9
+    for kernel in kernels:
+        assert_right(kernel, 2)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_one_schedule_for_every_vector_width(lanes: int) -> None:
+    for op, tiles in ((GEMM, GEMM_TILES), (CONV, CONV_TILES)):
+        assert_right(compiled([program(op, *tiles, hw=machine(lanes), pack_a=1)])[0], 2)
+
+
+def test_extreme_tiles() -> None:
+    ones, whole = (1, 1, 1), (64, 128, 128)
+    programs = [program(GEMM, ones, ones, ones), program(GEMM, (4, 64, 1), whole, whole, pack_a=1, pack_b=1)]
+    one = operators.gemm(m=1, n=1, k=1)
+    programs += [program(one, ones, ones, ones), program(one, (4, 64, 2), (8, 64, 4), (8, 128, 8), thread_split=8)]
+    for kernel in compiled(programs):
+        assert_right(kernel, 2)
+
+
+def test_epilogues_in_their_order() -> None:
+    for names in (("bias", "relu"), ("relu", "bias"), ("scale", "residual", "gelu"), ("residual", "residual", "bias")):
+        op = GEMM.with_epilogue(*names)
+        for kernel in compiled([program(op, *GEMM_TILES), program(op, *GEMM_TILES, thread_split=4)]):
+            assert_right(kernel, 2)
+
+
+def test_functions_over_their_whole_range() -> None:
+    x = np.concatenate([np.linspace(-130, 87, 4001), np.linspace(-1e-3, 1e-3, 101), [-1e30, 0.0]]).astype(np.float32)
+    for name in ("gelu", "sigmoid", "tanh", "exp", "relu"):
+        op = operators.elementwise(name, x.size)
+        y = compiled([program(op, (16,), (64,), (1024,))])[0](x)
+        np.testing.assert_allclose(y, op.reference(x), rtol=6e-7, atol=6e-7, err_msg=name)
+
+
+def test_an_interior_tile_has_no_guards_and_an_exact_one_no_edge_variant() -> None:
+    exact = generate_c(program(operators.gemm(m=12, n=64, k=32), (6, 32, 1), (12, 32, 32), (12, 64, 32))).source
+    assert "register_tile_edge" not in exact and "masked" not in exact and "first" not in exact
+    ragged = generate_c(program(GEMM, *GEMM_TILES)).source
+    interior = ragged[ragged.index("static void register_tile(") : ragged.index("static void register_tile_edge(")]
+    assert "masked" not in interior and "if (m" not in interior
+
+
+def test_a_schedule_that_differs_in_unused_knobs_is_the_same_kernel() -> None:
+    op = operators.elementwise("relu", 100)
+    a, b = (generate_c(program(op, (16,), (32,), (64,), prefetch=value)) for value in (0, 8))
+    assert a.digest == b.digest
+
+
+def test_split_reduction_gives_the_same_bits_on_any_number_of_threads() -> None:
+    op = operators.gemv(m=33, k=5000)
+    kernel = compiled([program(op, (4, 32), (4, 64), (8, 320), thread_split=8)])[0]
+    inputs = inputs_of(op)
+    outputs = [load(kernel, threads)(*inputs) for threads in (1, 2, 2, 3)]
+    assert all(np.array_equal(outputs[0], output) for output in outputs[1:])
+
+
+def test_workspace_is_not_assumed_clear_or_aligned() -> None:
+    op = operators.gemm(m=40, n=50, k=60)
+    kernel = compiled([program(op, (6, 16, 1), (12, 32, 16), (24, 32, 32), pack_a=1, pack_b=1, thread_split=2)])[0]
+    inputs, entry, team = inputs_of(op), load_entry(kernel), runtime(2)
+    output = np.full(op.output.shape, np.nan, np.float32)
+    raw = np.full(kernel.workspace_bytes + 4, 0xFF, np.uint8)
+    entry(pointers(inputs), output.ctypes.data, raw[4:].ctypes.data, ctypes.byref(team))
+    assert worst_error(op, inputs, output) <= 1.0
+
+
+def test_inputs_are_checked_and_copied_where_they_are_not_contiguous() -> None:
+    kernel = compiled([program(GEMM, *GEMM_TILES)])[0]
+    a, b = inputs_of(GEMM)
+    np.testing.assert_array_equal(kernel(np.asfortranarray(a), b[:, ::-1][:, ::-1]), kernel(a, b))
+    with pytest.raises(ValueError, match="expected 2"):
+        kernel(a)
+    with pytest.raises(ValueError, match="input B is float64"):
+        kernel(a, b.astype(np.float64))
+    with pytest.raises(ValueError, match=r"input A is float32\[83, 70\]"):
+        kernel(b.T.copy(), b)
+
+
+def test_other_dtypes_and_other_hardware_are_refused() -> None:
+    with pytest.raises(ValueError, match="float16"):
+        generate_c(program(operators.gemm(m=4, n=4, k=4, dtype="float16"), (1, 1, 1), (1, 1, 1), (1, 1, 1)))
+    gpu = dataclasses.replace(machine(), kind="gpu")
+    with pytest.raises(ValueError, match="kind 'cpu'"):
+        generate_c(program(GEMM, *GEMM_TILES, hw=gpu))
+
+
+def test_a_source_that_does_not_compile_is_a_compile_error() -> None:
+    kernel = dataclasses.replace(generate_c(program(GEMM, *GEMM_TILES)), source="this is not C")
+    with pytest.raises(CompileError, match="error"):
+        compile_c(kernel)
+
+
+def test_pool_runs_every_index_once_whatever_the_count() -> None:
+    library, team = load_runtime(), runtime(3)
+    assert library is load_runtime()
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_long, ctypes.c_int)
+    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, prototype, ctypes.c_void_p, ctypes.c_long)(team.parallel)
+    for count in (0, 1, 2, 3, 100, 1001):
+        seen: list[tuple[int, int]] = []
+        task = prototype(lambda _, index, thread, seen=seen: seen.append((index, thread)))
+        parallel(ctypes.addressof(team), task, None, count)
+        assert sorted(index for index, _ in seen) == list(range(count))
+        assert {thread for _, thread in seen} <= {0, 1, 2}
+
+
+def test_timing_counts_every_call() -> None:
+    kernel = compiled([program(GEMM, *GEMM_TILES)])[0]
+    inputs, output = inputs_of(GEMM), aligned(GEMM.output.shape, np.dtype(np.float32))
+    workspace = aligned((kernel.workspace_bytes,), np.dtype(np.uint8))
+    entry = load_entry(kernel)
+    few, many = (min(time_calls(entry, inputs, output, workspace, 1, n) for _ in range(5)) for n in (10, 1000))
+    assert many > 20 * few > 0
+    assert worst_error(GEMM, inputs, output) <= 1.0

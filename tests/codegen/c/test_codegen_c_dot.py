@@ -1,0 +1,139 @@
+"""int8 products in groups of four: exact on every instruction set, at the ends of the range, whatever the remainders."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gensor_gym import operators
+from gensor_gym.codegen.c.codegen import generate_c
+from gensor_gym.codegen.c.plan import make_plan
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.compile import compile_c
+from gensor_gym.codegen.runtime.load import load
+from gensor_gym.hardware.compiler import find_compiler
+from gensor_gym.hardware.cpuinfo import cpu_info
+from gensor_gym.operators.types import Operator
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
+from tests.support.c_cases import inputs_of, machine, program
+
+ARCHES = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw", "native": ""}
+"""What the code is compiled for -> the flag that this machine must have to run it."""
+
+
+def gemm(m: int, n: int, k: int) -> Operator:
+    return operators.gemm(m=m, n=n, k=k, dtype="int8")
+
+
+def assert_exact(kernels: list[Kernel]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(compile_c, kernels))
+    for kernel in kernels:
+        op = kernel.operator
+        ends = [np.full(t.shape, -128, t.dtype) for t in op.inputs[:2]]
+        for inputs in (inputs_of(op), (*ends, *inputs_of(op)[2:])):
+            for threads in (1, 2):
+                np.testing.assert_array_equal(load(kernel, threads)(*inputs), op.reference(*inputs), str(op))
+
+
+@pytest.mark.parametrize("arch", list(ARCHES))
+def test_every_instruction_set_and_width(arch: str) -> None:
+    if ARCHES[arch] not in cpu_info().flags | {""}:
+        pytest.skip(f"this CPU does not run code for {arch}")
+    tiles = (6, 21, 3), (12, 42, 9), (24, 84, 18)  # chunks of 16, 4 and 1 lanes
+    cases = [program(gemm(61, 83, 71), *tiles, hw=machine(lanes, arch), pack_b=1, pack_a=lanes % 3 % 2)
+             for lanes in (16, 8, 4)]  # fmt: skip
+    assert_exact([generate_c(case) for case in cases])
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5, 8, 63, 257])
+def test_remainders_of_the_reduction(k: int) -> None:
+    tiles = (4, 16, 1), (8, 16, 6), (16, 32, 26)
+    assert_exact([generate_c(program(gemm(13, 35, k), *tiles, pack_b=1, pack_a=a)) for a in (0, 1)])
+
+
+def test_blocks_splits_batches_and_epilogues() -> None:
+    batched = operators.batched_gemm(3, 9, 20, 37, dtype="int8")
+    cases = [
+        program(gemm(40, 50, 200), (5, 24, 2), (10, 24, 20), (20, 48, 40), pack_b=1, thread_split=4, unroll=4),
+        program(gemm(40, 50, 200).with_epilogue("bias", "relu"), (5, 24, 2), (10, 48, 20), (20, 48, 40), pack_b=1),
+        program(batched, (2, 3, 16, 1), (2, 6, 32, 8), (4, 6, 32, 16), pack_b=1, prefetch=4),
+        program(batched, (1, 4, 8, 1), (3, 4, 8, 37), (3, 12, 24, 37), pack_b=1, pack_a=1, loop_order=1),
+    ]
+    assert_exact([generate_c(case) for case in cases])
+
+
+@pytest.mark.parametrize("m, shared", [(40, True), (12, False)])
+@pytest.mark.parametrize("k", [4, 20, 43])
+def test_copies_of_all_tasks_and_narrow_tiles(m: int, shared: bool, k: int) -> None:
+    """A shared panel's start is taken once over blocks, L1 tiles and chunks; the last columns go to a narrower tile."""
+    tiles = (3, 48, 2), (6, 48, 6), (12, 96, 12)
+    cases = [program(gemm(m, 112, k), *tiles, pack_b=1, pack_a=a, thread_split=s) for a, s in ((0, 1), (1, 1), (1, 2))]
+    kernels = [generate_c(case) for case in cases]
+    for case, kernel in zip(cases, kernels, strict=True):
+        packing = make_plan(case).reads[1].packing
+        assert packing is not None and packing.shared == shared
+        assert "register_tile_edge_16" in kernel.source and "dot_16(" in kernel.source
+    assert_exact(kernels)
+
+
+@pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
+def test_sanitizers_find_nothing_in_groups(tmp_path: Path) -> None:
+    tiles = (3, 48, 2), (6, 48, 6), (12, 96, 12)
+    cases = [program(gemm(m, 112, 43), *tiles, pack_b=1, pack_a=a) for m, a in ((40, 1), (12, 0), (12, 1))]
+    cases += [program(gemm(64, 33, 63), (4, 21, 1), (8, 21, 63), (64, 21, 63), hw=machine(4), pack_b=1, pack_a=1)]
+    sanitized(tmp_path, [generate_c(case) for case in cases])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
+@pytest.mark.parametrize("pack_b", [0, 1])
+def test_int8_between_guard_pages(pack_b: int) -> None:
+    script = f"from tests.codegen.c.test_codegen_c_dot import run_between_guard_pages as f; f({pack_b})"
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def run_between_guard_pages(pack_b: int) -> None:
+    """Carried sums at the end of the output, which gcc once loaded whole vectors of."""
+    arches = ["native", *(["haswell"] if "avx2" in cpu_info().flags else [])]
+    for arch in arches:
+        knobs = {"unroll": 8, "prefetch": 8, "pack_b": pack_b}
+        four, eight = machine(4, arch), machine(8, arch)
+        cases = [
+            program(gemm(5, 31, 17), (8, 16, 1), (8, 64, 3), (8, 64, 3), hw=four, loop_order=1, **knobs),
+            program(gemm(97, 3, 5), (1, 48, 1), (4, 96, 2), (16, 96, 2), hw=eight, **knobs),
+            program(gemm(40, 112, 43), (3, 48, 2), (6, 48, 6), (12, 96, 12), pack_a=1, **knobs),
+        ]
+        for case in cases:
+            run_kernel_between_guard_pages(generate_c(case))
+
+
+@pytest.mark.parametrize("convolution", [1, 2])
+@pytest.mark.parametrize("window", [1, 3])
+def test_convolutions_go_element_by_element(convolution: int, window: int) -> None:
+    op = operators.conv2d(n=1, c=8, h=7, w=9, k=20, r=window, s=window, padding=window // 2, dtype="int8")
+    tiles = [(1, 4, 2, 8, 1, 1, 1), (1, 4, 2, 8, 4, 1, 1), (1, 8, 4, 16, 8, window, window)]
+    case = program(op, *tiles, convolution=convolution, pack_a=1, pack_b=1)
+    assert make_plan(case).group == -1
+    assert_exact([generate_c(case)])
+
+
+def test_which_kernels_are_grouped() -> None:
+    tiles = (4, 16, 1), (4, 16, 8), (8, 16, 8)
+    grouped = program(gemm(16, 16, 16), *tiles, pack_b=1)
+    assert make_plan(grouped).group == 2
+    others = [
+        program(gemm(16, 16, 16), *tiles),  # not packed
+        program(gemm(16, 16, 1), *tiles, pack_b=1),  # nothing to group
+        program(operators.gemm(16, 16, 16), *tiles, pack_b=1),
+        program(operators.gemv(16, 16, dtype="int8"), (4, 16), (4, 16), (8, 16)),
+        program(operators.conv2d(n=1, c=4, h=8, w=8, k=16, r=3, s=3, dtype="int8"), *([(1, 16, 1, 4, 1, 1, 1)] * 3),
+                convolution=1, pack_b=1),
+    ]  # fmt: skip
+    assert [make_plan(other).group for other in others] == [-1] * len(others)

@@ -1,0 +1,262 @@
+"""The vector environment is single environments side by side, in every autoreset mode and on any number of threads."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import signal
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+
+from gensor_gym import operators
+from gensor_gym.env.construct import ConstructEnv
+from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from tests.support.env_backends import MadeUpBackend
+from tests.support.graph_walks import OPERATORS, choose
+
+ID = "gensor_gym/Construct-v0"
+GEMM = "gemm(m=64, n=48, k=40)"
+SEVERAL = list(OPERATORS[:6])
+
+
+def row_of(observations: Any, index: int) -> Any:
+    if isinstance(observations, dict):
+        return {name: values[index] for name, values in observations.items()}
+    return observations[index]
+
+
+def equal(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    return a.dtype == b.dtype and np.array_equal(a, b)
+
+
+def check_final(info: dict[str, Any], index: int, single: dict[str, Any]) -> None:
+    """What the vector's info says of an ended episode is what the single environment's says."""
+    for key in ("runtime_s", "status", "steps"):
+        assert info[f"_{key}"][index] and info[key][index] == single[key]
+
+
+@pytest.mark.parametrize("operator", [GEMM, SEVERAL], ids=["one", "several"])
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
+@pytest.mark.parametrize("arguments", [{}, {"backend": "made up"}, {"observation": "dict", "discount": 0.9}], ids=str)
+def test_each_environment_is_a_single_one(operator: Any, mode: AutoresetMode, arguments: dict[str, Any]) -> None:
+    """Observations, rewards, ends, masks, runtimes; environment i is seeded with seed + i."""
+    count, common = 5, {"operator": operator, "hardware": "h200", "space": "extended"}
+
+    def made(arguments: dict[str, Any] = arguments) -> dict[str, Any]:
+        return common | arguments | ({"backend": MadeUpBackend()} if "backend" in arguments else {})
+
+    envs = ConstructVectorEnv(count, autoreset_mode=mode, **made())
+    singles = [ConstructEnv(**made()) for _ in range(count)]
+    observations, info = envs.reset(seed=11)
+    for i, env in enumerate(singles):
+        observation, own = env.reset(seed=11 + i)
+        assert equal(row_of(observations, i), observation)
+        assert equal(info["action_mask"][i], own["action_mask"]) and info["_action_mask"][i]
+    rng, over, ended_in_all = np.random.default_rng(4), np.zeros(count, dtype=bool), 0
+    for _ in range(70):
+        if mode is AutoresetMode.DISABLED and over.any():
+            observations, info = envs.reset(options={"reset_mask": over})
+            assert (info["_action_mask"] == over).all()
+            for i in np.flatnonzero(over):
+                assert equal(row_of(observations, i), singles[i].reset()[0])
+            over[:] = False
+        assert (envs.action_masks() == np.stack([env.action_masks() for env in singles])).all()
+        actions = choose(envs.action_masks(), rng)
+        observations, rewards, ended, truncated, info = envs.step(actions)
+        assert rewards.dtype == np.float64 and ended.dtype == truncated.dtype == np.bool_ and not truncated.any()
+        for i, env in enumerate(singles):
+            if mode is AutoresetMode.NEXT_STEP and over[i]:
+                observation, reward, terminated = env.reset()[0], 0.0, False
+            else:
+                observation, reward, terminated, _, own = env.step(int(actions[i]))
+            if terminated and mode is not AutoresetMode.SAME_STEP:
+                check_final(info, i, own)
+            elif terminated:
+                assert info["_final_obs"][i] and info["_final_info"][i]
+                assert equal(info["final_obs"][i], observation)
+                check_final(info["final_info"], i, own)
+                assert equal(info["final_info"]["action_mask"][i], own["action_mask"])
+                observation = env.reset()[0]
+            assert equal(row_of(observations, i), observation)
+            assert rewards[i] == reward and ended[i] == terminated
+            assert equal(info["action_mask"][i], env.action_masks().astype(np.int8))
+            assert envs.schedules[i] == env.schedule and envs.remaining[i] == env.remaining
+            over[i] = terminated
+            ended_in_all += terminated
+    assert ended_in_all > 10
+
+
+def test_infos_of_episodes_that_go_on_are_marked_absent() -> None:
+    envs = ConstructVectorEnv(3, GEMM, "h200")
+    envs.reset(seed=0)
+    _, _, ended, _, info = envs.step(np.array([0, 4, 4]))
+    assert ended.tolist() == [True, False, False] == info["_runtime_s"].tolist()
+    _, rewards, ended, _, info = envs.step(np.array([4, 4, 0]))
+    assert rewards[0] == 0.0 and ended.tolist() == [False, False, True]
+    _, _, _, _, info = envs.step(np.array([4, 4, 4]))
+    assert "runtime_s" not in info and info["_action_mask"].all()
+
+
+def test_several_threads_are_one_thread() -> None:
+    """Bit for bit, over several operators."""
+    made = [ConstructVectorEnv(700, SEVERAL, "h200", space="extended", threads=threads) for threads in (1, 3)]
+    assert all(equal(*pair) for pair in zip(*[(envs.reset(seed=2)[0],) for envs in made], strict=True))
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        actions = choose(made[0].action_masks(), rng)
+        left, right = (envs.step(actions) for envs in made)
+        assert all(equal(a, b) for a, b in zip(left[:4], right[:4], strict=True))
+        assert equal(left[4]["action_mask"], right[4]["action_mask"])
+    assert made[1]._pool is not None and made[0]._pool is None
+    for envs in made:
+        envs.close()
+
+
+def test_seeds_may_be_a_list() -> None:
+    one, two = (ConstructVectorEnv(4, SEVERAL, "h200") for _ in range(2))
+    assert equal(one.reset(seed=7)[0], two.reset(seed=[7, 8, 9, 10])[0])
+    with pytest.raises(ValueError, match="2 seeds for 4 environments"):
+        one.reset(seed=[1, 2])
+
+
+def test_options_choose_operator_and_schedule_for_all() -> None:
+    envs = ConstructVectorEnv(3, GEMM, "h200")
+    gemv = operators.gemv(100, 333)
+    single = ConstructEnv(gemv, "h200")
+    schedule = single.graph.random_schedule(np.random.default_rng(0))
+    observations, _ = envs.reset(options={"operator": gemv, "schedule": schedule})
+    expected, _ = single.reset(options={"schedule": str(schedule)})
+    assert all(equal(row, expected) for row in observations)
+    assert envs.schedules == [schedule] * 3 and {str(g.operator) for g in envs.graphs} == {str(gemv)}
+
+
+def test_a_mask_resets_only_its_environments() -> None:
+    envs = ConstructVectorEnv(3, GEMM, "h200", autoreset_mode=AutoresetMode.DISABLED)
+    envs.reset(seed=0)
+    envs.step(np.array([4, 0, 4]))
+    moved = envs.schedules
+    with pytest.raises(ValueError, match=r"environments \[1\] have ended.*reset_mask"):
+        envs.step(np.array([4, 4, 4]))
+    envs.reset(options={"reset_mask": np.array([False, True, False])})
+    assert envs.schedules[0] == moved[0] != envs.graphs[0].initial()
+    envs.step(np.array([4, 4, 4]))
+    for wrong in ([True, False, False], np.zeros(3, dtype=bool), np.ones(2, dtype=bool), np.ones(3)):
+        with pytest.raises(ValueError, match=r"reset_mask must be a bool array of shape \(3,\)"):
+            envs.reset(options={"reset_mask": wrong})
+
+
+def test_bad_counts_are_named() -> None:
+    with pytest.raises(ValueError, match="num_envs is 0"):
+        ConstructVectorEnv(0, GEMM, "h200")
+    envs = ConstructVectorEnv(3, GEMM, "h200")
+    envs.reset()
+    with pytest.raises(ValueError, match=r"actions of shape \(2,\) for 3 environments"):
+        envs.step(np.array([1, 2]))
+    with pytest.raises(ValueError, match="AutoresetMode"):
+        ConstructVectorEnv(2, GEMM, "h200", autoreset_mode="sometimes")
+
+
+@pytest.mark.parametrize("mode", [None, "sync"])
+def test_make_vec(mode: str | None) -> None:
+    """The registered vector form, and single environments stepped in turn, agree."""
+    arguments = {"operator": SEVERAL, "hardware": "h200"}
+    envs = gymnasium.make_vec(ID, num_envs=4, vectorization_mode=mode, **arguments)
+    native = ConstructVectorEnv(4, **arguments)
+    assert envs.observation_space == native.observation_space and envs.action_space == native.action_space
+    left, right = envs.reset(seed=1), native.reset(seed=1)
+    assert equal(left[0], right[0]) and equal(left[1]["action_mask"], right[1]["action_mask"])
+    for _ in range(20):
+        actions = np.array([m.nonzero()[0][-1] for m in right[1]["action_mask"]])
+        left, right = envs.step(actions), native.step(actions)
+        assert equal(left[0], right[0]) and np.allclose(left[1], right[1], atol=0.0)
+        right = (right[0], right[4])
+    envs.close()
+    envs.close()
+
+
+def test_the_specification_round_trips_as_json() -> None:
+    envs = gymnasium.make_vec(ID, num_envs=2, operator=[operators.gemm(8, 8, 8), operators.gemv(8, 8)], hardware="t4")
+    text = envs.spec.to_json()
+    json.loads(text)
+    spec = EnvSpec.from_json(text)
+    again = gymnasium.make_vec(spec, num_envs=2)
+    assert equal(envs.reset(seed=3)[0], again.reset(seed=3)[0])
+    assert envs.discount == again.discount == 1.0
+
+
+def test_successors_of_a_batch_are_those_of_each() -> None:
+    arguments = {"operator": SEVERAL, "hardware": "h200", "observation": "successors"}
+    envs, singles = ConstructVectorEnv(4, **arguments), [ConstructEnv(**arguments) for _ in range(4)]
+    observations, _ = envs.reset(seed=5)
+    assert envs.observation_space.contains(observations)
+    assert all(equal(observations[i], env.reset(seed=5 + i)[0]) for i, env in enumerate(singles))
+
+
+def test_render_gives_a_frame_each() -> None:
+    envs = ConstructVectorEnv(2, [GEMM, "gemv(m=8, k=8)"], "h200", render_mode="ansi")
+    envs.reset(seed=0)
+    frames = envs.render()
+    assert len(frames) == 2 and all(str(g.operator) in frame for g, frame in zip(envs.graphs, frames, strict=True))
+    assert ConstructVectorEnv(2, GEMM, "h200").render() is None
+
+
+def test_copies_forks_and_closing_with_threads() -> None:
+    """Threads belong to one process and one object: copies, a fork and a closed environment start their own."""
+    envs = ConstructVectorEnv(256, GEMM, "h200", threads=2)
+    envs.reset(seed=0)
+    envs.step(np.full(256, 5))
+    copies = [copy.deepcopy(envs), pickle.loads(pickle.dumps(envs))]
+    expected = envs.step(np.full(256, 6))[1]
+    assert all(np.array_equal(other.step(np.full(256, 6))[1], expected) for other in copies)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # a child that waits for threads it does not have is ended, and fails
+        envs.step(np.full(256, 7))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    envs.close()
+    assert envs.reset(seed=0)[0].shape == envs.step(np.full(256, 5))[0].shape
+
+
+def test_step_before_reset_and_bad_counts() -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        ConstructVectorEnv(2, GEMM, "h200").step(np.zeros(2))
+    for count in (0, 1.5, "3"):
+        with pytest.raises(ValueError, match="num_envs is"):
+            ConstructVectorEnv(count, GEMM, "h200")
+    for threads in (0, "x"):
+        with pytest.raises(ValueError, match="threads is"):
+            ConstructVectorEnv(2, GEMM, "h200", threads=threads)
+
+
+@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_steps_are_transitions_by_their_definition(operator: str, machine: str) -> None:
+    """Rows, masks and rewards are the graph's, worked out from nothing, whatever the action: illegal and out of range too."""
+    envs = ConstructVectorEnv(8, operator, machine, space="extended", discount=0.97)
+    envs.reset(seed=0)
+    rng, graph = np.random.default_rng(3), envs.graphs[0]
+    start = graph.latency(graph.initial())
+    every = np.tile(np.arange(NUM_ACTIONS), 8)
+    for _ in range(30):
+        before = envs.rows.copy()
+        actions = choose(envs.action_masks(), rng)
+        actions[actions == STOP] = NUM_ACTIONS - 1
+        actions[0] = rng.choice([-1, NUM_ACTIONS])
+        after, _ = graph.transitions(before, actions)
+        _, rewards, ended, _, _ = envs.step(actions)
+        assert np.array_equal(envs.rows, after) and not ended.any()
+        potentials = [np.log(start / graph.latencies(rows)) for rows in (before, after)]
+        assert np.allclose(rewards, 0.97 * potentials[1] - potentials[0] - 0.001, rtol=0.0, atol=1e-12)
+        _, legal = graph.transitions(np.repeat(after, NUM_ACTIONS, axis=0), every)
+        assert np.array_equal(envs.action_masks(), legal.reshape(8, NUM_ACTIONS))

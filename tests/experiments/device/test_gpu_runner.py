@@ -1,0 +1,335 @@
+"""`make gpu` without a GPU: isolation of stages, the time budget, what survives, arguments, wheels, and the fit."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.common.settings import ROOT
+from experiments.device import gpu, table, wheels
+from experiments.device.context import Context, Journal, read_rows
+from experiments.device.report import write_summary
+from experiments.device.runner import Outcome, Stage, run_stages
+from experiments.device.stages import refit
+from experiments.device.stages.families import covering, features
+from experiments.device.work import trials
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.terms import TERMS
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables import COEFFICIENT
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.workers.requests import Built
+
+HW = hardware.get("h200")
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(str(tmp_path / "out"), str(tmp_path / "scratch"), "run1", 100.0)
+
+
+def fake(name: str, weight: float = 1.0, least: float = 0.1) -> Stage:
+    return Stage(name, f"tests.support.gpu_stage_fakes:{name}", weight, least)
+
+
+def run(stages: list[Stage], context: Context, budget: float) -> dict[str, Outcome]:
+    """Outcomes by stage; a summary is written after each."""
+    seen: list[int] = []
+
+    def ended(outcomes: list[Outcome]) -> None:
+        seen.append(len(outcomes))
+        write_summary(context, {"gpu": {}}, stages, outcomes)
+
+    outcomes = run_stages(stages, context, budget, ended)
+    assert seen == list(range(1, len(stages) + 1))
+    return {outcome.stage: outcome for outcome in outcomes}
+
+
+def test_stages_do_not_take_one_another_down(context: Context) -> None:
+    """An error and a death are recorded, with what was done before; what died is left out and the rest is done."""
+    found = run([fake("raises"), fake("dies_at_one"), fake("good")], context, 60.0)
+    assert found["raises"].status == "failed"
+    assert "attempt of run1 goes wrong" in found["raises"].error
+    assert found["raises"].attempts == 3
+    assert found["dies_at_one"].status == "done"
+    assert found["dies_at_one"].attempts == 2
+    assert found["dies_at_one"].result == {"rows": ["0", "1", "3", "4"]}
+    assert found["good"].result["hardware"] == "h200"
+    summary = json.loads(context.path("summary.json").read_text())
+    assert summary["complete"] is True
+    assert [stage["status"] for stage in summary["stages"].values()] == ["failed", "done", "done"]
+    text = context.path("summary.md").read_text()
+    assert "goes wrong" in text
+    assert "| dies_at_one | done |" in text
+
+
+def test_a_hanging_stage_is_killed_and_its_rows_count(context: Context) -> None:
+    """Within the budget; the stages after it run, and its summary is made of what it had written."""
+    begin = time.monotonic()
+    found = run([fake("hangs"), fake("waits"), fake("good")], context, 10.0)
+    assert time.monotonic() - begin < 10.5
+    assert found["hangs"].status == "timeout"
+    assert 1.0 < found["hangs"].seconds < 4.0
+    assert found["waits"].status == found["good"].status == "done"
+    assert found["waits"].result["done"] > 3
+    summary = json.loads(context.path("summary.json").read_text())
+    assert summary["stages"]["hangs"]["result"] == {"rows": ["a", "b"]}
+    pid = int(context.path("pid").read_text())
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z"  # its child died with it
+
+
+def test_time_goes_to_those_that_are_left(context: Context) -> None:
+    """Time that a stage does not use is the later ones'; a stage with too little left is skipped and says so."""
+    found = run([fake("good", weight=8.0), fake("waits", weight=1.0), fake("good", 1.0, least=100.0)], context, 8.0)
+    assert found["waits"].seconds > 0.9  # of 8 - 4 seconds a fixed tenth would be 0.4
+    skipped = found["good"]
+    assert (skipped.status, skipped.attempts) == ("skipped", 0)
+    assert "it needs 100" in skipped.error
+
+
+def test_journal_bears_half_lines_and_other_runs(tmp_path: Path) -> None:
+    path, begun = tmp_path / "rows.jsonl", tmp_path / "begun"
+    Journal(path, "old", begun).put("a", {"value": 1})
+    with path.open("a") as file:
+        file.write('{"key": "b", "val')
+    journal = Journal(path, "new", begun)
+    assert journal.pending("a")
+    assert not Journal(path, "new", begun, keep=True).pending("a")
+    journal.begin("c")
+    journal.put("d", {"value": float("inf")})
+    again = Journal(path, "new", begun)
+    assert again.crashed == {"c"}
+    assert not again.pending("c")
+    assert [row["key"] for row in read_rows(path)] == ["a", "d"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("budget", "expected key=value with a key of budget_s, prepare_s, out"),
+        ("speed=3", "expected key=value"),
+        ("stages=correctness,nothing", r"stages \['nothing'\]: expected some of correctness"),
+        ("budget_s=fast", "budget_s=fast: expected a number"),
+        ("budget_s=-1", "above 0"),
+        ("selfcheck=yes", "expected true or false"),
+    ],
+)
+def test_bad_arguments_are_named(argument: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        gpu.read_arguments([argument])
+
+
+def test_arguments() -> None:
+    found = gpu.read_arguments(["budget_s=60", "stages=[tables,refit]", "selfcheck=true", "out=x/y", "seed=3"])
+    assert found == gpu.Settings(60.0, 120.0, "x/y", ("tables", "refit"), "auto", "", True, 3)
+    assert gpu.read_arguments(["stages="]).stages == ()
+    default = gpu.read_arguments([])
+    assert default.budget_s < 540 and default.stages[-2:] == ("compare", "policies")
+    weights = {stage.name: stage.weight for stage in gpu.STAGES}
+    assert set(default.stages) == set(weights) - set(gpu.ASKED_FOR)
+    assert sum(weights[name] for name in default.stages) <= default.budget_s  # weights read as seconds of a whole run
+
+
+def test_without_a_device_it_says_what_is_missing(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(gpu, "gpu_state", dict)
+    monkeypatch.setattr(gpu, "use_wheels", lambda: None)
+    monkeypatch.setattr(wheels, "_found", lambda name: name not in ("cupy", "gymnasium"))
+    out = tmp_path / "none"
+    assert gpu.main([f"out={out}"]) == 2
+    said = capsys.readouterr().err
+    for words in ("nvidia-smi", "Python modules gymnasium: see experiments/gpu_wheels.txt", "Python modules cupy"):
+        assert words in said
+    assert not out.exists()
+
+
+def test_recorded_tables_are_continued_and_other_files_begun_anew(tmp_path: Path) -> None:
+    """Also packed ones, whose rows have no keys; rows of another device are left out."""
+    before, out = tmp_path / "before", tmp_path / "out"
+    for folder in (before, out):
+        folder.mkdir()
+    row = {"operator": "op", "schedule": "s", "digest": "d", "device": "H100"}
+    lines = [row, {**row, "device": "A100"}]
+    (before / "recorded.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+    for name in ("results.jsonl", "policies.jsonl", "fits.json"):
+        (out / name).write_text("old")
+    settings = gpu.Settings(stages=("tables", "compare", "policies"), previous=str(before))
+    assert gpu.start_afresh(settings, out, "H100") == {}
+    assert sorted(path.name for path in out.iterdir()) == ["fits.json", "recorded.jsonl"]
+    assert read_rows(out / "recorded.jsonl") == [{"key": "op s d", **row}]
+    gpu.start_afresh(settings, out, "A100")
+    assert len(read_rows(out / "recorded.jsonl")) == 1  # what is there stays
+
+
+def test_a_whole_run_is_continued_in_every_stage(tmp_path: Path) -> None:
+    """Under its name, with its rows; its summary keeps the stages that are not run again."""
+    before, out = tmp_path / "before", tmp_path / "out"
+    before.mkdir()
+    (before / "operators.jsonl").write_text('{"key": "gemm", "run": "run7"}\n')
+    (before / "summary.json").write_text(json.dumps({"run": "run7", "stages": {"good": {"status": "done"}}}))
+    summary = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=str(before)), out)
+    assert summary["run"] == "run7"
+    again = Context(str(out), str(tmp_path / "scratch"), summary["run"], 100.0)
+    assert not again.journal("operators.jsonl").pending("gemm")
+    line = {"status": "done", "seconds": 1.0, "attempts": 1, "error": "", "result": {}}
+    text = write_summary(again, {"gpu": {}}, [], [], {"good": line})
+    assert list(text["stages"]) == ["good"]  # type: ignore[call-overload]
+    kept = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=str(out), out=str(out)), out)
+    assert kept["run"] == "run7" and (out / "operators.jsonl").exists()
+
+
+def test_wheels_are_unpacked_behind_what_the_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "first")
+    assert wheels.use_wheels(tmp_path) is None
+    with zipfile.ZipFile(tmp_path / "brought_along-1-py3-none-any.whl", "w") as archive:
+        archive.writestr("brought_along/__init__.py", "VALUE = 7\n")
+        archive.writestr("json.py", "raise ImportError('shadowed')\n")
+    assert wheels.missing(["brought_along", "brought_along.sub", "json"]) == ["brought_along", "brought_along.sub"]
+    site = wheels.use_wheels(tmp_path)
+    assert wheels.use_wheels(tmp_path) == site
+    assert sys.path.count(str(site)) == 1
+    assert os.environ["PYTHONPATH"] == f"first{os.pathsep}{site}"
+    assert __import__("brought_along").VALUE == 7
+    assert wheels.missing(["brought_along", "json"]) == []
+
+
+def test_the_list_of_wheels_is_pinned() -> None:
+    lines = (ROOT / "experiments" / "gpu_wheels.txt").read_text().splitlines()
+    names = {line.split("==")[0] for line in lines if line and not line.startswith("#")}
+    assert {"gymnasium", "farama-notifications", "stable-baselines3", "sb3-contrib", "omegaconf"} <= names
+    constraints = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
+    pinned = [line for line in lines if line and not line.startswith("#")]
+    assert [line for line in pinned if line.lower() not in constraints] == []
+
+
+def test_what_is_timed_is_sound() -> None:
+    found = table.read_table()
+    assert len(found.operators) >= 16
+    assert {op.name for op in found.operators.values()} == set(operators.names())
+    assert found.compare.trials > 0
+
+
+def test_a_fit_never_sees_the_test_part(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.yaml"
+    file.write_text("operators: {}\ntables: ['gemm(m=2048, n=2048, k=2048)']\ncompare: []\nstrategies: []\ntrials: 1\n")
+    with pytest.raises(ValueError, match="of the test part"):
+        table.read_table(file)
+
+
+def test_families_use_every_value_of_every_knob() -> None:
+    """Between matrix products on both kinds of cores and a long reduction, whatever can be generated is."""
+    seen: set[str] = set()
+    products = ("gemm(m=257, n=129, k=65)", "gemm(m=512, n=384, k=1000)", "gemm(m=512, n=384, k=1024, dtype='bfloat16')")
+    for text in (*products, "reduce_sum(m=100, k=4097)"):
+        found = list(covering(operators.parse(text), HW, 0, 30))
+        assert len({schedule for schedule, _ in found}) == len(found) == 30
+        assert all(isinstance(made, Kernel) for _, made in found)
+        seen |= set().union(*(features(schedule, made) for schedule, made in found))
+    expected = {f"{k.name}={v}" for k in KNOBS if k.kind == "gpu" for v in k.available}
+    assert expected <= seen
+    assert {"shared=none", "shared=some", "shared=opt-in", "launches=1", "launches=2", "odd threads=True"} <= seen
+
+
+class FakeBackend:
+    """Compiles and times at once, and says what it was asked for."""
+
+    def __init__(self) -> None:
+        self.compiled: list[int] = []
+
+    def compile(self, kernels: list[Kernel]) -> list[Built]:
+        self.compiled.append(len(kernels))
+        return [Built(kernel, "") for kernel in kernels]
+
+    def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
+        return built if isinstance(built, Measurement) else Measurement(Status.OK, (1.0,), digest=built.kernel.digest)
+
+
+def work(count: int) -> Iterator[tuple[int, Kernel | Measurement]]:
+    for number in range(count):
+        kernel = Kernel(operators.gemm(4, 4, 4), "cuda", "sm_90", f"// {number}", (), 0)
+        yield number, Measurement(Status.ILLEGAL) if number == 3 else kernel
+
+
+def test_trials_come_as_they_are_ready_and_stop_in_time() -> None:
+    backend = FakeBackend()
+    found = list(trials.run_trials(backend, HW, work(200), lambda: True))
+    assert sorted(number for number, _ in found) == list(range(200))
+    assert [m.status for _, m in found].count(Status.ILLEGAL) == 1
+    assert backend.compiled == [1] * 199
+    left = iter([True] * 6)
+    some = list(trials.run_trials(FakeBackend(), HW, work(1000), lambda: next(left, False)))
+    assert 0 < len(some) <= 6
+    assert list(trials.run_trials(FakeBackend(), HW, work(0), lambda: True)) == []
+
+
+def test_an_error_of_the_compiler_itself_costs_one_trial() -> None:
+    class Broken(FakeBackend):
+        def compile(self, kernels: list[Kernel]) -> list[Built]:
+            if kernels[0].source == "// 5":
+                raise OSError("no space left")
+            return super().compile(kernels)
+
+    found = dict(trials.run_trials(Broken(), HW, work(10), lambda: True))
+    assert len(found) == 10
+    assert found[5].status is Status.COMPILE_ERROR and "no space left" in found[5].error
+
+
+def record(context: Context, text: str, coefficients: dict[str, float], count: int, device: str = "H200") -> None:
+    """Rows as the device would have left them, were the model right with these coefficients."""
+    graph = ConstructionGraph(text, HW, "compact", calibrated=False)
+    rows = np.concatenate(list(graph.enumerate()))
+    rows = rows[np.random.default_rng(1).permutation(len(rows))[:count]]
+    for name, value in coefficients.items():
+        graph.tables.floats[COEFFICIENT + TERMS.index(name)] = value
+    journal = context.journal("recorded.jsonl")
+    for row, seconds in zip(rows, graph.latencies(rows), strict=True):
+        schedule = str(Schedule(row))
+        values = {"operator": str(graph.operator), "schedule": schedule, "device": device, "samples": [seconds] * 3}
+        journal.put(schedule + text, {**values, "status": "OK"})
+
+
+def test_refit_finds_coefficients_and_says_how_much_better(context: Context) -> None:
+    wrong = {"arithmetic": 1.5, "cache": 2.5, "launch": 2.0, "exposed": 0.6}
+    for text in ("gemm(m=1024, n=1024, k=1024)", "reduce_sum(m=2048, k=768)", "gemv(m=1024, k=1024)"):
+        record(context, text, wrong, 60)
+    found = refit.run(context)
+    assert found["schedules"] == 180
+    assert found["spearman_after"] > 0.98
+    assert found["spearman_after"] >= found["spearman_before"]
+    assert found["spearman_left_out"] > 0.9
+    entry = json.loads(context.path("fits.json").read_text())["h200"]
+    assert len(entry["coefficients"]) == len(TERMS)
+    assert entry["device"] == "H200"
+    assert entry["loss_after"] < 0.1 * entry["loss_before"]
+    assert found == refit.digest(Path(context.out), "run1")
+    for name in ("times", "regret"):
+        assert context.path(f"sim_to_real_{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_refit_refuses_the_test_part_and_mixed_devices(context: Context) -> None:
+    with pytest.raises(ValueError, match="tables of two operators"):
+        refit.run(context)
+    record(context, "gemv(m=1024, k=1024)", {}, 21)
+    record(context, "reduce_sum(m=2048, k=768)", {}, 21, "A100")
+    with pytest.raises(ValueError, match="mixes devices"):
+        refit.run(context)
+    context.path("recorded.jsonl").unlink()
+    record(context, "gemv(m=4096, k=4096)", {}, 21)
+    with pytest.raises(ValueError, match="of the test part"):
+        refit.run(context)

@@ -1,0 +1,337 @@
+"""The stages of `make gpu` from end to end over a device that answers at once: rows, resumption, faults, summaries."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents import Strategy, get_strategy
+from agents.policies.learned import Learned, read_card
+from agents.policies.training_tasks import is_current
+from experiments.common.arguments import compose
+from experiments.common.settings import settings_of
+from experiments.device.context import Context, read_rows
+from experiments.device.report import markdown
+from experiments.device.stages import contests, correctness, libraries, policies, recording, refit, strategies
+from experiments.device.stages.standings import standings
+from experiments.device.table import Contest, Table, read_experiment
+from experiments.device.work import turns
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.measure.session import Budget, Session
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.pool import LocalPool
+from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.requests import Built, Trial
+
+HW = hardware.get("h200")
+GEMM, SUM = operators.gemm(1024, 1024, 1024), operators.reduce_sum(2048, 768)
+HALF, HELD_OUT = operators.parse("gemm(m=512, n=512, k=512, dtype='float16')"), operators.gemv(4096, 4096)
+SMALL_WALKS = {"walkers": 4, "steps": 32, "refiners": 2, "refine_steps": 8, "descents": 2}
+GIVEN = read_experiment()
+POLICIES = Contest(
+    (operators.gemv(96, 64), operators.reduce_sum(64, 96)),
+    {
+        "markov": ("markov", {**SMALL_WALKS, "space": "gensor"}),
+        "columns": ("columns", {**GIVEN.strategies["columns"][1], "episodes": 8}),
+        "ppo": ("ppo", {**GIVEN.strategies["ppo"][1], "episodes": 2}),
+        "random": GIVEN.strategies["random"],
+    },
+    3,
+    (0, 1),
+)
+"""The shipped experiment over small operators, with two seeds."""
+
+
+class InstantDevice(NativeBackend):
+    """Real schedules and kernels; a kernel's time is a number made of its digest, torch takes one microsecond."""
+
+    fail: str = ""
+    """What torch's side of a comparison raises."""
+    broken: int = 0
+    """Every so manieth kernel gives a wrong answer, 0 for none."""
+    trials = 0
+
+    def __init__(self, rules: TimingRules) -> None:
+        super().__init__("cuda", instant, lambda hw: "NVIDIA H200", rules, pool=InstantPool(self))
+
+    def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
+        if isinstance(built, Measurement):
+            return built
+        InstantDevice.trials += 1
+        digest = built.kernel.digest
+        if self.broken and int(digest[:4], 16) % self.broken == 0:
+            return Measurement(Status.WRONG_ANSWER, error="first at (0, 0)", digest=digest)
+        return Measurement(Status.OK, (seconds_of(built.kernel),) * 5, {"clock": 1980}, "", digest)
+
+    def compare(
+        self, kernels: dict[str, Kernel], hw: Hardware, rounds: int = 20, torch: bool = False, seed: int = 0,
+        torch_compile: bool = False,
+    ) -> dict[str, list[float]]:  # fmt: skip
+        if torch and self.fail:
+            raise RuntimeError(self.fail)
+        names = (["torch"] if torch else []) + (["torch.compile"] if torch_compile else [])
+        return {n: [seconds_of(k)] * rounds for n, k in kernels.items()} | {n: [1e-6] * rounds for n in names}
+
+
+def instant(kernel: Kernel) -> Built:
+    return Built(kernel, "")
+
+
+class InstantPool(LocalPool):
+    """Asks the device above instead of a worker."""
+
+    def __init__(self, device: InstantDevice) -> None:
+        super().__init__(instant, [WorkerProcess("cuda")])
+        self.device = device
+
+    def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
+        return self.device.trial(built, HW)
+
+
+def seconds_of(kernel: Kernel) -> float:
+    return (1 + int(kernel.digest[:6], 16) / 2**24) * 1e-6
+
+
+def threads() -> Executor:
+    """Makers in this process, where what is patched holds."""
+    return ThreadPoolExecutor(2)
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
+    return fake_device(monkeypatch)
+
+
+def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
+    """Stages over small operators and a device that answers at once."""
+    strategy = {"markov": ("markov", SMALL_WALKS), "none": ("none", {})}
+    contest = Contest((operators.gemv(1024, 1024),), strategy, 3)
+    small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), contest, (HALF,), 24, (HELD_OUT,), 24)
+    for module in (correctness, libraries, recording, contests):
+        monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
+    for module in (libraries, recording, strategies):
+        monkeypatch.setattr(module, "read_table", lambda: small)
+    monkeypatch.setattr(policies, "read_experiment", lambda: POLICIES)
+    for module in (correctness, libraries, recording):
+        monkeypatch.setattr(module, "open_makers", threads)
+    monkeypatch.setattr(correctness, "FAMILIES", ("gemm(m=13, n=11, k=7)", "gemv(m=7, k=99)"))
+    monkeypatch.setattr(InstantDevice, "fail", "")
+    monkeypatch.setattr(InstantDevice, "broken", 0)
+    return InstantDevice
+
+
+def at(folder: Path, run: str = "run1", seconds: float = 600.0) -> Context:
+    return Context(str(folder), str(folder / f"scratch of {run}"), run, seconds)
+
+
+def stage(name: str, result: dict) -> str:
+    """The summary's text of one stage."""
+    line = {"status": "done", "seconds": 1.0, "attempts": 1, "error": "", "result": result}
+    return markdown({"hardware": "h200", "machine": {"gpu": {}}, "stages": {name: line}})
+
+
+def test_correctness_counts_and_shows_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = correctness.run(at(tmp_path))
+    assert found["checked"] == found["right"] == 2 * correctness.PER_OPERATOR
+    assert found["failures"] == []
+    monkeypatch.setattr(InstantDevice, "broken", 2)
+    found = correctness.run(at(tmp_path, "run2"))
+    assert 0 < found["right"] < found["checked"] == 2 * correctness.PER_OPERATOR
+    assert found["statuses"]["WRONG_ANSWER"] == found["checked"] - found["right"]
+    failed = [row for row in read_rows(tmp_path / "correctness.jsonl") if row["status"] == "WRONG_ANSWER"]
+    assert all("__global__" in row["source"] and row["samples"] == [] for row in failed)
+    assert "first at (0, 0)" in stage("correctness", found)
+
+
+def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = libraries.run(at(tmp_path))
+    assert found["errors"] == {}
+    rows = {row["key"]: row for row in reversed(read_rows(tmp_path / "operators.jsonl"))}
+    assert set(rows) == {"gemm", "sum", "gemm torch.compile", "sum torch.compile"}
+    row = rows["gemm"]
+    assert row["rounds"] == 1
+    best = min(trial["seconds"] for trial in row["trials"])
+    assert row["seconds"]["gensor_gym"]["median"] == pytest.approx(best)
+    assert row["speedup_over"]["torch"]["median"] == pytest.approx(1e-6 / best)
+    assert row["tflops"]["torch"] == pytest.approx(GEMM.flops / 1e-6 / 1e12)
+    assert len(row["samples"]["torch"]) == libraries.ROUNDS
+    assert len(row["trials"]) >= turns.ROUND
+    last = [row for row in read_rows(tmp_path / "operators.jsonl") if row["key"] == "gemm"][-1]
+    assert last["rounds"] > 1 and len(last["trials"]) > len(row["trials"])  # there was time for every candidate
+    assert "| gemm |" in stage("operators", found)
+    monkeypatch.setattr(InstantDevice, "fail", "No module named 'torch'")
+    found = libraries.run(at(tmp_path, "run2"))
+    assert found["timed"] == 2  # without torch our own times stand, and why stands beside them
+    assert found["geomean_over_torch"] is None
+    assert "No module named 'torch'" in stage("operators", found)
+
+
+def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InstantDevice, "trials", 0)
+    monkeypatch.setattr(Context, "left", property(lambda self: 75.0 - InstantDevice.trials))
+    recording.run(at(tmp_path))
+    first = InstantDevice.trials
+    assert first == 75
+    both = [row["operator"] for row in read_rows(tmp_path / "recorded.jsonl")]
+    assert min(both.count(str(op)) for op in (GEMM, SUM)) >= recording.FIRST / 2
+    monkeypatch.setattr(Context, "left", property(lambda self: 1.0))
+    found = recording.run(at(tmp_path, "run2"))
+    table = RecordedBackend(tmp_path / "recorded.jsonl")
+    assert InstantDevice.trials == found["rows"]  # nothing was timed twice
+    whole = found["operators"][f"{recording.FILE}: {GEMM}"]
+    assert whole["rows"] - whole["this_run"] > 0
+    others = (recording.TENSOR_FILE, recording.TEST_FILE)
+    assert len(table) + sum(len(read_rows(tmp_path / file)) for file in others) == found["rows"]
+    assert len(table) > 1000
+    assert table.device(HW) == "h200"  # the product's name where there is a device
+
+
+def test_programs_on_tensor_cores_and_the_test_part_have_files_of_their_own(tmp_path: Path) -> None:
+    """Half of the programs are random, all on tensor cores where the operator has them; a fit refuses the test part."""
+    found = recording.run(at(tmp_path))
+    tensor, test = (read_rows(tmp_path / file) for file in (recording.TENSOR_FILE, recording.TEST_FILE))
+    assert {row["operator"] for row in tensor} == {str(HALF)} and len(tensor) == 24
+    assert all(Schedule.parse(row["schedule"]).knob("tensor_core") for row in tensor)
+    assert {row["operator"] for row in test} == {str(HELD_OUT)} and operators.part_of(HELD_OUT) == "test"
+    assert found["rows"] == sum(len(read_rows(tmp_path / file)) for file in recording.FILES)
+    with pytest.raises(ValueError, match="of the test part"):
+        refit.recorded_samples(tmp_path / recording.TEST_FILE, HW, 0)
+
+
+def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path) -> None:
+    found = strategies.run(at(tmp_path))
+    assert found["trials"] == 3
+    assert "no strategy 'none'" in found["not_run"]["none"]
+    assert found["winners_of_the_means"] == {"markov": 1}
+    assert found["over_first"] == {}  # one operator says nothing about others
+    rows = read_rows(tmp_path / "results.jsonl")
+    trials = [row for row in rows if row["kind"] == "trial"]
+    names = {
+        "operator",
+        "hardware",
+        "backend",
+        "strategy",
+        "seed",
+        "trial",
+        "elapsed_s",
+        "schedule",
+        "seconds",
+        "status",
+    }
+    assert all(names <= set(row) for row in trials)
+    (together,) = (row for row in rows if row["kind"] == "together")
+    assert set(together["samples"]) == {"markov", "torch"}
+    assert "none did not run" in stage("compare", found)
+
+
+def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Path) -> None:
+    """The shipped policy, every seed, and ratios that are those of the winners' times."""
+    context = at(tmp_path)
+    found = policies.run(context)
+    assert found["not_run"] == {} and found["cut_short"] == [] and found["trials"] == 4 * 3 * 2 * 2
+    rows = read_rows(tmp_path / policies.FILE)
+    searches = [row for row in rows if row["kind"] == "search"]
+    assert {(row["strategy"], row["seed"], row["label"]) for row in searches} == {
+        (name, seed, f"{name}/{seed}") for name in POLICIES.strategies for seed in POLICIES.seeds
+    }
+    assert {row["space"] for row in searches} == {"gensor"} and {row["trials"] for row in searches} == {3}
+    together = {row["operator"]: row["samples"] for row in rows if row["kind"] == "together"}
+    assert set(together) == set(map(str, POLICIES.operators))
+    first = found["over_first"]
+    assert (first["reference"], first["operators"], first["pairs"]) == ("markov", 2, 4)
+    for name, line in first["strategies"].items():
+        logs = [np.log(s[f"{name}/{i}"][0] / s[f"markov/{i}"][0]) for s in together.values() for i in POLICIES.seeds]
+        assert line["ratio"] == pytest.approx(np.exp(np.mean(logs)))
+        assert line["low"] <= line["ratio"] <= line["high"]
+    text = stage("policies", found)
+    assert "markov/1" in text and "Over markov: 4 pairs on 2 operators" in text
+    assert policies.digest(tmp_path, context.run) == found  # what a stage that was killed had written says the same
+
+
+def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt repeats nothing; searches that the time cut short are named and not compared."""
+    begun: list[str] = []
+    given = contests.get_strategy
+
+    def until_two_are_done(name: str, **parameters: object) -> Strategy:
+        begun.append(name)
+        if len(begun) > 2:
+            raise SystemExit("the process dies")
+        return given(name, **parameters)
+
+    monkeypatch.setattr(contests, "get_strategy", until_two_are_done)
+    with pytest.raises(SystemExit):
+        policies.run(at(tmp_path))
+    before = [row["key"] for row in read_rows(tmp_path / policies.FILE)]
+    monkeypatch.setattr(contests, "get_strategy", given)
+    found = policies.run(at(tmp_path))
+    keys = [row["key"] for row in read_rows(tmp_path / policies.FILE)]
+    assert len(before) == 8 and keys[:8] == before and len(set(keys)) == len(keys)
+    assert found["over_first"]["pairs"] == 4
+    path = tmp_path / policies.FILE
+    rows = read_rows(path)
+    cut = next(row for row in rows if row["kind"] == "search" and row["label"] == "random/1")
+    cut["cut"] = True
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = standings(path, "run1", list(POLICIES.strategies))
+    assert found["cut_short"] == [f"random/1: {cut['operator']}"] and found["over_first"]["pairs"] == 3
+    monkeypatch.setattr(Context, "left", property(lambda self: 0.0))
+    assert policies.run(at(tmp_path, "run2"))["trials"] == 0
+
+
+def test_the_stage_runs_what_the_experiment_says() -> None:
+    """Without Hydra it reads from the file what Hydra composes, and none of its operators was trained on."""
+    settings = settings_of(compose(["experiment=gpu_policies", "backend=analytic"]))
+    expected = {job.strategy: get_strategy(job.of, **job.hyperparameters) for job in settings.jobs}
+    found = {name: get_strategy(of, **parameters) for name, (of, parameters) in GIVEN.strategies.items()}
+    assert found == expected and list(found) == list(expected) == ["markov", "columns", "ppo", "random"]
+    assert {strategy.space for strategy in found.values()} == {"gensor"}
+    assert GIVEN.operators == tuple(dict.fromkeys(job.operator for job in settings.jobs))
+    assert GIVEN.seeds == tuple(dict.fromkeys(job.seed for job in settings.jobs))
+    assert {job.budget for job in settings.jobs} == {Budget(trials=GIVEN.trials)}
+    assert len(GIVEN.operators) >= 6 and {operators.part_of(op) for op in GIVEN.operators} == {"test"}
+    for name in ("columns", "ppo"):
+        card = read_card(Path(found[name].checkpoint))
+        assert card["config"]["env"]["space"] == "gensor" and card["config"]["env"]["hardware"] == "h200"
+        assert card["operators"] == "split/v1/train" and is_current(card)
+
+
+def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share one model, which would mix up the questions of two threads."""
+    asking: list[str] = []
+    asked: list[int] = []
+    measuring = threading.Barrier(2, timeout=60.0)
+
+    def ask() -> None:
+        asking.append("")
+        time.sleep(0.02)
+        asked.append(len(asking))
+        asking.pop()
+
+    def watched(strategy: Strategy, session: Session, seed: int) -> None:
+        if isinstance(strategy, Learned):
+            ask()
+            session.measure([session.graph.initial()])
+            ask()
+
+    def trial(self: InstantDevice, built: Built | Measurement, hw: Hardware) -> Measurement:
+        measuring.wait()  # the other one has to come
+        return Measurement(Status.OK, (1e-6,) * 5)
+
+    monkeypatch.setattr(contests, "search", watched)
+    monkeypatch.setattr(InstantDevice, "trial", trial)
+    found = policies.run(at(tmp_path))
+    searches = 2 * len(POLICIES.operators) * len(POLICIES.seeds)
+    assert found["trials"] == searches and asked == [1] * 2 * searches

@@ -1,0 +1,219 @@
+"""Studies: complete, continued where they stopped, the same however many processes search; and what they state."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from experiments.common.arguments import CONF, compose
+from experiments.common.jobs import Jobs
+from experiments.common.pool import attempts
+from experiments.common.settings import settings_of
+from experiments.studies.search import scores as study_scores
+from experiments.studies.search.figures import at_seconds
+from experiments.studies.search.study import Plan, plan_of, study
+from experiments.studies.search.truth import Truth
+from gensor_gym import hardware, operators
+from gensor_gym.hardware.described import RECORDINGS
+from gensor_gym.measure.records.backend import open_recorded
+from gensor_gym.measure.records.tables import read_table
+
+SHAPES = 'operator=[reduce_sum(m=16, k=65536),elementwise(name="exp", shape=(192, 128, 128))]'
+SMALL = [
+    "experiment=recorded", SHAPES, "strategy=[random_walk,local_search,exhaustive]", "seed=[0,1]", "budget.trials=12",
+    "study.checkpoints=[4,12]", "study.resamples=50", "study.reference=random_walk",
+]  # fmt: skip
+
+
+def _plan(folder: Path, *more: str) -> Plan:
+    return plan_of(compose([*SMALL, f"output={folder}", *more], name="study"))
+
+
+def _run(plan: Plan) -> dict:
+    return study(plan, Jobs(plan.settings.backend, plan.settings.store, plan.settings.output), Console(quiet=True))[1]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, dict]:
+    plan = _plan(tmp_path_factory.mktemp("study") / "out")
+    return plan, _run(plan)
+
+
+def test_everything_is_written(done: tuple[Plan, dict]) -> None:
+    plan, summary = done
+    folder = plan.settings.output
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 * 2 * 2 * 12
+    values = [json.loads(line) for line in (folder / "study_values.jsonl").read_text().splitlines()]
+    assert len(values) == 3 * 2 * 2
+    assert all(value["log_ratio"] == [0.0, 0.0] for value in values if value["strategy"] == "random_walk")
+    assert all(0.0 <= value["regret"][1] <= value["regret"][0] for value in values)
+    for name in ("regret_by_trials", "regret_by_seconds", "profiles", "improvement"):
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    text = (folder / "summary.md").read_text()
+    assert "reduce_sum" in text and "drawing at random" in text and "Against random_walk" in text
+    lines = summary["strategies"]
+    assert set(lines) == {"random_walk", "local_search", "exhaustive"} and summary["broken"] == {}
+    assert all(line["trials"] == 12 and line["overhead_s"] > 0 for line in lines.values())
+    assert lines["random_walk"]["evaluations"] == 0 < lines["exhaustive"]["evaluations"]
+    for value in lines["exhaustive"]["over"]["random_walk"]:
+        assert value["low"] <= value["mean"] <= value["high"] and value["p"] <= value["p_holm"] <= 1.0
+
+
+def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, summary = done
+    before = (plan.settings.output / "results.jsonl").read_bytes()
+    victim = plan.settings.jobs[3]
+    (plan.settings.output / "jobs" / f"{victim.key}.json").unlink()  # as if the run had been stopped before its end
+    searched = []
+
+    def watched(jobs: list, *rest: object) -> object:
+        searched.extend(jobs)
+        return attempts(jobs, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("experiments.studies.search.study.attempts", watched)
+    again = _run(plan)
+    assert searched == [victim]
+    assert (plan.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process
+    assert again["strategies"]["exhaustive"]["regret"] == summary["strategies"]["exhaustive"]["regret"]
+    assert again["strategies"]["random_walk"]["over"] == summary["strategies"]["random_walk"]["over"]
+
+
+def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
+    """No process is left behind, and the second run does what the first did not."""
+    command = [sys.executable, "-m", "experiments.study", *SMALL, f"output={tmp_path}", "figures=false", "seed=[0,1,2,3,4,5]"]
+    process = subprocess.Popen(command, cwd=CONF.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 100
+    while len(list((tmp_path / "jobs").glob("*.json"))) < 2 and time.monotonic() < deadline:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    children = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if _parent(path) == process.pid]
+    process.kill()
+    process.wait()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
+    assert 2 <= len(before) < 36 and children
+    while any(_parent(Path(f"/proc/{child}/stat")) is not None for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert all(_parent(Path(f"/proc/{child}/stat")) is None for child in children)
+    subprocess.run(command, cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
+    assert len(after) == 36 and {path: after[path] for path in before} == before
+
+
+def _parent(stat: Path) -> int | None:
+    """The parent of a living process."""
+    try:
+        state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else int(parent)
+
+
+def test_one_process_and_two_say_the_same(done: tuple[Plan, dict], tmp_path: Path) -> None:
+    _, summary = done
+    alone = _run(_plan(tmp_path, "study.workers=1", "figures=false"))
+    for name, line in summary["strategies"].items():
+        assert alone["strategies"][name]["regret"] == line["regret"]
+        assert alone["strategies"][name]["evaluations"] == line["evaluations"]
+
+
+def test_a_strategy_that_cannot_run_is_left_out_and_said(tmp_path: Path) -> None:
+    more = ("strategy=[random_walk,ppo]", "strategies.ppo.checkpoint=/nowhere", "figures=false")
+    summary = _run(_plan(tmp_path, *more))
+    assert list(summary["strategies"]) == ["random_walk"]
+    assert "experiments.train" in summary["broken"]["ppo"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("backend=emulated hardware=h200", "recorded tables"),
+        ("budget.trials=null", "budget.trials"),
+        ("study.reference=nobody", "study.reference"),
+        ("study.checkpoints=[0]", "study.checkpoints"),
+        ("study.workers=0", "study.workers"),
+    ],
+)
+def test_a_bad_plan_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _plan(tmp_path, *override.split())
+
+
+def test_truth_of_a_recorded_task() -> None:
+    hw, op = hardware.get("zen5_1c"), operators.parse("reduce_sum(m=16, k=65536)")
+    backend = open_recorded("recorded", hw)
+    truth = Truth(op, hw, "compact", backend)
+    assert truth.kernels == 168
+    assert truth.random[-1] == 0.0 and (np.diff(truth.random) <= 1e-12).all()
+    assert truth.curve([], 3).tolist() == [truth.worst] * 3
+    with pytest.raises(ValueError, match="does not hold all"):
+        Truth(op, hw, "extended", backend)
+
+
+def test_uniform_draws_meet_the_zero_line() -> None:
+    """The mean over many random orders of the kernels is the expectation."""
+    hw, op = hardware.get("zen5_1c"), operators.parse("reduce_sum(m=16, k=65536)")
+    backend = open_recorded("recorded", hw)
+    truth = Truth(op, hw, "compact", backend)
+    first: dict[str, str] = {}
+    for batch in truth._graph.enumerate():
+        for schedule in map(truth._graph.schedule, batch):
+            first.setdefault(backend.digest(op, schedule, hw), str(schedule))
+    texts, rng = list(first.values()), np.random.default_rng(0)
+    curves = np.array([truth.curve([texts[i] for i in rng.permutation(len(texts))[:32]], 32) for _ in range(600)])
+    error = curves.std(axis=0) / math.sqrt(len(curves))
+    assert (np.abs(curves.mean(axis=0) - truth.chance(32)) <= 4 * error + 1e-12).all()
+
+
+def test_all_shipped_tables_are_in_the_list() -> None:
+    shipped: dict[str, set[str]] = {"compact": set(), "medium": set()}
+    for path in (RECORDINGS / "zen5_1c").glob("*.parquet"):
+        about = read_table(path).about
+        shipped[about["space"]].add(about["operator"])
+    for experiment, space in (("recorded", "compact"), ("medium", "medium")):
+        for name in (experiment, f"{experiment}_small"):
+            config = compose([f"experiment={name}"], name="study")
+            assert config.space == space
+            assert sorted(str(operators.resolve_one(text)) for text in config.operators) == sorted(shipped[space])
+
+
+def test_variants_and_settings() -> None:
+    plan = plan_of(compose(["experiment=ablation", "strategies.markov.walkers=5"], name="study"))
+    jobs = {job.strategy: job for job in plan.settings.jobs}
+    assert {job.of for job in jobs.values()} == {"markov"} and jobs["tree"].hyperparameters["backtracking"] is False
+    assert jobs["markov"].hyperparameters["walkers"] == 5 and jobs["one_walker"].hyperparameters["walkers"] == 1
+    assert all(job.hyperparameters["space"] == "compact" for job in jobs.values())
+    assert set(plan.hypotheses) == set(jobs) - {"markov"}
+    assert all(said["direction"] in study_scores.DIRECTIONS for said in plan.hypotheses.values())
+    small = settings_of(compose(["experiment=recorded_small"], name="study"))
+    assert small.jobs[0].budget.trials == 64
+
+
+def test_hypotheses_are_judged_by_significance() -> None:
+    def verdict(mean: float, p: float, direction: str, least: float = 0.001) -> str:
+        line = {"over": {"all": [{"mean": mean, "p_holm": p, "p_least": least}]}}
+        return study_scores._verdicts(line, "all", direction)[0]
+
+    assert verdict(0.1, 0.01, "worse") == "as expected"
+    assert verdict(-0.1, 0.01, "worse") == "the opposite"
+    assert verdict(0.1, 0.2, "worse") == "not told apart"
+    assert verdict(0.1, 0.01, "same") == "worse"
+    assert verdict(0.1, 0.25, "worse", least=0.25) == "too few tasks"
+    with pytest.raises(ValueError, match="direction|expected one of"):
+        verdict(0.1, 0.01, "faster")
+
+
+def test_regret_at_seconds() -> None:
+    regret, elapsed = np.array([[[0.5, 0.2, 0.1]]]), np.array([[[1.0, 2.0, 4.0]]])
+    curves = study_scores.Curves(regret, regret, elapsed, ())
+    assert at_seconds(curves, np.array([0.5, 1.0, 3.0, 9.0])).tolist() == [[[0.5, 0.5, 0.2, 0.1]]]
+    assert dataclasses.is_dataclass(curves)

@@ -1,0 +1,110 @@
+"""The report on model and measurement, on tables whose times are known functions of the model's."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from experiments.tables.recorded import read_folder, regret_of_first, regret_of_random, regrets
+from experiments.tables.reproduce import reproduce
+from gensor_gym import ConstructionGraph, hardware, operators
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.store import Record
+from gensor_gym.measure.records.tables import file_name, write_table
+
+TRAIN, TEST = "gemv(m=16, k=64)", "depthwise_conv2d(n=1, c=4, h=8, w=8, r=3, s=3, stride=1, padding=1)"
+
+
+def _write(folder: Path, text: str, factor: float, complete: bool = True, shuffled: bool = False) -> None:
+    """A table of space compact with `factor` times the model's seconds, in an order of chance where `shuffled`."""
+    op, hw = operators.parse(text), hardware.get("cascade_lake")
+    graph = ConstructionGraph(op, hw, "compact", calibrated=False)
+    schedules = [Schedule(row) for batch in graph.enumerate() for row in batch]
+    seconds = factor * np.array([graph.latency(s) for s in schedules])
+    if shuffled:
+        seconds = np.random.default_rng(0).permutation(seconds)
+    records = []
+    for i, (schedule, t) in enumerate(zip(schedules, seconds, strict=True)):
+        samples = tuple(t * (1 + 1e-6 * j) for j in range(6))
+        found = Measurement(Status.OK, samples, {"passes": [1, 1, 1, 2, 2, 2]}, "", f"{i:016x}")
+        records.append(Record("somewhere", str(op), str(schedule), found, 0.0))
+    about = {"operator": str(op), "space": "compact", "complete": complete, "hardware": hardware.to_json(hw)}
+    write_table(folder / f"{file_name(op)}.parquet", records, about)
+
+
+def _report(out: Path, folders: list[Path]) -> list:
+    config = {"table": "sim_to_real", "output": str(out), "limit": None, "recordings": [str(f) for f in folders], "figures": True}
+    config["space"] = "compact"
+    return reproduce(OmegaConf.create(config))
+
+
+def test_a_model_that_is_right_up_to_a_factor(tmp_path: Path) -> None:
+    assert (operators.part_of(operators.parse(TRAIN)), operators.part_of(operators.parse(TEST))) == ("train", "test")
+    folder = tmp_path / "made_up"
+    folder.mkdir()
+    _write(folder, TRAIN, 2.0)
+    _write(folder, TEST, 3.0)
+    tables = _report(tmp_path / "out", [folder])
+    titles = ("classes of operators", "ranking and realised regret", "calibration")
+    assert [t.title for t in tables] == [f"made_up: {title}" for title in titles]
+    (machine,) = json.loads((tmp_path / "out" / "sim_to_real_values.json").read_text())["machines"]
+    by_name = {row["operator"]: row for row in machine["tables"]}
+    train, test = by_name[str(operators.parse(TRAIN))], by_name[str(operators.parse(TEST))]
+    for row, factor in ((train, 2.0), (test, 3.0)):
+        assert row["before"]["spearman"] == pytest.approx(1.0) and row["again"] == pytest.approx(1.0)
+        assert row["before"]["regrets"] == [0.0, 0.0, 0.0]
+        assert row["before"]["ratio"] == pytest.approx([factor] * 3, rel=1e-4)
+    # the fit has seen the train table alone: it comes near 1 there, and leaves what the other differs by
+    assert train["after"]["ratio"][0] == pytest.approx(1.0, abs=0.15)
+    assert test["after"]["ratio"][0] > 1.2
+    for name in ("times", "regret"):
+        assert (tmp_path / "out" / f"sim_to_real_made_up_{name}.png").stat().st_size > 10_000
+
+
+def test_a_model_that_knows_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "made_up"
+    folder.mkdir()
+    _write(folder, TRAIN, 1.0, shuffled=True)
+    (table,) = read_folder(folder, "compact")
+    predicted = table.sample.predicted()
+    curve, chance = regret_of_first(table, predicted), regret_of_random(table)
+    assert curve[0] == regrets(table)[np.argmin(predicted)] and curve[-1] == chance[-1] == 0.0
+    assert (np.diff(curve) <= 0).all() and (np.diff(chance) <= 1e-12).all()
+    assert chance[0] == pytest.approx(regrets(table).mean())
+    pairs = [min(a, b) for a, b in itertools.combinations(regrets(table), 2)]
+    assert chance[1] == pytest.approx(math.fsum(pairs) / len(pairs))
+
+
+def test_what_the_stages_of_a_gpu_recorded_is_read(tmp_path: Path) -> None:
+    op, folder = operators.parse(TRAIN), tmp_path / "h200"
+    folder.mkdir()
+    graph = ConstructionGraph(op, "h200", "compact", calibrated=False)
+    schedules = [Schedule(row) for batch in graph.enumerate() for row in batch][:40]
+    records = [
+        Record("H200", TRAIN, str(s), Measurement(Status.OK, (2 * graph.latency(s),) * 6, {}, "", f"{i:016x}"), 0.0)
+        for i, s in enumerate(schedules)
+    ]
+    write_table(folder / "recorded.jsonl", records)
+    (folder / "summary.json").write_text('{"hardware": "h200"}')
+    (table,) = read_folder(folder, "compact")
+    assert (table.machine, table.complete, len(table.measured)) == ("h200", False, 40)
+    ranking = _report(tmp_path / "out", [folder])[1]
+    assert ranking.title.startswith("h200") and ranking.rows[0][2] == "40 (part)" and str(ranking.rows[0][3]).startswith("1.00")
+
+
+def test_tables_that_do_not_serve_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "made_up"
+    folder.mkdir()
+    _write(folder, TRAIN, 1.0, complete=False)
+    with pytest.raises(ValueError, match="no complete recorded table"):
+        _report(tmp_path / "out", [folder])
+    _write(folder, TEST, 1.0)
+    with pytest.raises(ValueError, match="train part"):
+        _report(tmp_path / "out", [folder])

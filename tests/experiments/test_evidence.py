@@ -1,0 +1,187 @@
+"""What an H100 said, as it is shipped: tables and pages made again from the raw files, and an episode on real times."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import gensor_gym  # noqa: F401  registers the environment
+from agents import optimize
+from experiments.device.context import read_rows
+from experiments.evidence import __main__ as command
+from experiments.evidence import libraries_figure, model, searches
+from experiments.evidence.facts import RAW, read_facts
+from experiments.evidence.libraries import FILE as LIBRARIES
+from experiments.evidence.libraries import best
+from experiments.evidence.pack import main as pack
+from experiments.evidence.profile import FILE as PROFILE
+from experiments.evidence.profile import read_profile
+from experiments.evidence.tables import OPERATORS, drift_of, twice_timed
+from gensor_gym import ConstructionGraph, hardware
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.described import FILE, RECORDINGS
+from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.devices import presence as cuda_presence
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.records.backend import open_recorded
+from gensor_gym.measure.records.tables import read_table
+
+SHIPPED, TABLES = command.FOLDER, RECORDINGS / "h100"
+GEMM = "gemm(m=1024, n=1024, k=1024)"
+PLACE = {"hardware": "h100", "space": "compact", "backend": "recorded"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(results, recordings) made by the command from copies of the raw files and of the machine's description alone.
+
+    The model has other rates for the machine than it had: what was recorded, and what was said of it then, stays as it is.
+    """
+    results, recordings = (tmp_path_factory.mktemp(name) for name in ("results", "recordings"))
+    shutil.copytree(SHIPPED / RAW, results / RAW)
+    (recordings / "h100").mkdir()
+    shutil.copy(TABLES / FILE, recordings / "h100")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(hardware._KNOWN, "h100", with_other_rates(hardware.get("h100")))
+        assert command.main([str(results), "--recordings", str(recordings)]) == 0
+    return results, recordings
+
+
+def with_other_rates(hw: hardware.Hardware) -> hardware.Hardware:
+    """The machine as a calibration might leave it."""
+    memory = tuple(dataclasses.replace(level, bandwidth=level.bandwidth / 2, latency=0.0) for level in hw.memory)
+    return dataclasses.replace(hw, clock=1e9, memory=memory, tensor_sustained=0.5, peak=(("float32", 1e12),))
+
+
+def files(folder: Path) -> set[str]:
+    """Names of all files below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_pages_are_made_again_byte_for_byte(made: tuple[Path, Path]) -> None:
+    results, _ = made
+    assert files(results) == files(SHIPPED)
+    pages = [name for name in files(SHIPPED) if name.endswith(".md")]
+    assert len(pages) == 6
+    for name in pages:
+        assert (results / name).read_bytes() == (SHIPPED / name).read_bytes(), name
+
+
+def test_tables_are_made_again_byte_for_byte(made: tuple[Path, Path]) -> None:
+    """Under another release of pyarrow, which puts its name into the file, what the tables say."""
+    _, recordings = made
+    assert files(recordings / "h100") == files(TABLES)
+    for name in files(TABLES):
+        one, other = recordings / "h100" / name, TABLES / name
+        if name.endswith(".parquet") and len({pyarrow.parquet.read_metadata(path).created_by for path in (one, other)}) > 1:
+            assert read_table(one) == read_table(other)
+        else:
+            assert one.read_bytes() == other.read_bytes(), name
+
+
+def test_figures_do_not_vary(made: tuple[Path, Path], tmp_path: Path) -> None:
+    results, _ = made
+    libraries_figure.draw(read_rows(SHIPPED / RAW / LIBRARIES), tmp_path / "again.png")
+    assert (tmp_path / "again.png").read_bytes() == (results / "libraries.png").read_bytes()
+    assert b"Matplotlib" not in (results / "libraries.png").read_bytes()
+
+
+def test_an_episode_ends_in_a_regret_on_real_times() -> None:
+    env = gymnasium.make("gensor_gym/Construct-v0", operator=GEMM, **PLACE)
+    records = read_table(TABLES / "gemm_m1024_n1024_k1024.parquet").records
+    times = {record.measurement.seconds for record in records}
+    for seed in range(3):
+        _, info = env.reset(seed=seed)
+        rng, ended = np.random.default_rng(seed), False
+        while not ended:
+            _, _, ended, _, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+        apart = np.log(info["runtime_s"] / min(times))
+        assert info["runtime_s"] in times and info["regret"] in (0.0, pytest.approx(apart))
+        assert info["status"] == ("OK" if np.isfinite(info["runtime_s"]) else "COMPILE_ERROR")
+
+
+def test_what_the_model_ranks_first_is_measured_first() -> None:
+    result = optimize(GEMM, "h100", "exhaustive", trials=3, backend="recorded", space="compact")
+    regret = open_recorded("recorded", hardware.get("h100")).regret(result.task.graph(), result.schedule)
+    assert regret is not None and 0.0 <= regret < 0.5 and result.seconds > 7e-5
+
+
+def test_tables_answer_for_the_machine_and_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The H200 has the same limits; rates of the H100's model may change, its limits may not."""
+    assert "h100" in hardware.recorded_names() and "h100" in hardware.names()
+    h100, backend = hardware.get("h100"), open_recorded("recorded:h100", hardware.get("h100"))
+    graph = ConstructionGraph(GEMM, h100, "compact")
+    first = Schedule(next(graph.enumerate())[0])
+    known = backend.measure(graph.operator, [first], h100)
+    assert known[0].status is not Status.NOT_RECORDED
+    assert backend.measure(graph.operator, [first], with_other_rates(h100)) == known
+    for other in (hardware.get("h200"), dataclasses.replace(h100, registers_per_unit=32768), hardware.get("a100")):
+        with pytest.raises(ValueError, match="recorded on h100, whose figures are not those of"):
+            backend.measure(graph.operator, [first], other)
+    monkeypatch.setattr(cuda_presence, "absence", lambda _: "made up")
+    with pytest.raises(ValueError, match="h100 cannot be timed here: made up; choose backend analytic, recorded"):
+        get_backend("auto", h100)
+    with pytest.raises(ValueError, match="there are tables of: h100, zen5_1c"):
+        open_recorded("recorded", hardware.get("h200"))
+    with pytest.raises(ValueError, match="accepted: ") as caught:
+        hardware.get("h300")
+    assert str(caught.value).count("h100") == 1
+
+
+def test_the_drift_is_that_of_kernels_timed_in_two_runs() -> None:
+    rows = read_rows(SHIPPED / RAW / OPERATORS)
+    ratios = twice_timed(rows)
+    assert len(ratios) == 16 and np.abs(ratios).max() < 0.012
+    about = read_table(TABLES / "gemv_m16384_k1000.parquet").about
+    assert about["drift"] == drift_of(rows) == pytest.approx(np.sqrt(np.mean(ratios**2) / 2)) and about["passes"] == 1
+    assert "There was one pass" in (TABLES / "gemv_m16384_k1000.md").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="no kernel of stage `operators` was timed in two runs"):
+        drift_of([row for row in rows if row["run"] == rows[0]["run"]])
+
+
+def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([str(tmp_path)]) == 2 and "conditions.json: expected the raw files of runs" in capsys.readouterr().err
+    (tmp_path / RAW).mkdir()
+    (tmp_path / RAW / "conditions.json").write_text('{"machine": "h100"}')
+    assert command.main([str(tmp_path)]) == 2 and "does not describe runs" in capsys.readouterr().err
+    shutil.copytree(SHIPPED / RAW, tmp_path / RAW, dirs_exist_ok=True)
+    (tmp_path / "h100").mkdir()
+    assert command.main([str(tmp_path), "--recordings", str(tmp_path)]) == 2 and FILE in capsys.readouterr().err
+    with pytest.raises(ValueError, match="no study in"):
+        searches.pack(tmp_path, tmp_path)
+    (tmp_path / RAW / model.PREDICTED).unlink()
+    with pytest.raises(ValueError, match=r"predicted.jsonl.gz lacks 14 programs of elementwise"):
+        model.told(tmp_path, read_facts(SHIPPED))
+    with pytest.raises(ValueError, match="no candidate of x ran"):
+        best({"operator": "x", "rows": [["s", "pruned", None]]})
+
+
+def test_packing_keeps_rows_and_drops_what_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"key": "op s", "operator": "op", "schedule": "s", "status": "WRONG_ANSWER", "source": "wrong"},
+        {"key": "short", "operator": "op", "schedule": "tile", "status": "CRASHED", "source": "right"},
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("one.jsonl.gz", "two.jsonl.gz"):
+        assert pack([str(tmp_path / "a.jsonl"), str(tmp_path / name)]) == 0
+    assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
+    kept = [{k: v for k, v in row.items() if k != gone} for row, gone in zip(rows, ("key", "source"), strict=True)]
+    assert read_rows(tmp_path / "one.jsonl.gz") == kept
+    for names, words in ((("none.jsonl", "x.jsonl.gz"), "no file of rows"), (("a.jsonl", "x.txt"), "ends in .jsonl.gz")):
+        assert pack([str(tmp_path / name) for name in names]) == 2 and words in capsys.readouterr().err
+
+
+def test_a_profile_gives_the_figures_of_every_kernel() -> None:
+    ours, theirs = read_profile(gzip.decompress((SHIPPED / RAW / PROFILE).read_bytes()).decode()).values()
+    assert (ours["Registers Per Thread"], theirs["Registers Per Thread"]) == ("205", "254")
+    assert (ours["Duration"], ours["No Eligible"]) == ("2.93 ms", "20.03 %")
+    with pytest.raises(ValueError, match="no kernel in this profile"):
+        read_profile("==PROF== Disconnected\n")

@@ -1,0 +1,272 @@
+"""Benchmarks: every suite runs on tiny arguments; the numbers in it mean what they say."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from experiments.benches.bench import SUITES, bench
+from experiments.benches.best_known import BestKnown, descend, enumerated, search
+from experiments.benches.fitting.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
+from experiments.benches.fitting.ranks import spearman, top_k_regret
+from experiments.common.arguments import CONF, compose
+from gensor_gym import operators
+from gensor_gym.codegen.cuda import nvrtc, sass
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.constants import CPU_CONSTANTS
+from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
+from gensor_gym.fingerprint import fingerprint
+
+TINY = {
+    "env": [
+        "env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]",
+        "env.hardware=[h200]", "env.learning.operator=gemm(m=64, n=48, k=40)", "env.learning.num_envs=8",
+        "env.learning.steps=32", "env.learning.batch_size=16", "env.learning.rounds=2",
+    ],  # fmt: skip
+    "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
+    "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
+    "calls": ["calls.operators=[gemv(m=32, k=24)]", "calls.trials=2", "calls.rounds=3", "calls.calls=5"],
+    "measure": [
+        "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
+        "measure.compile.operators=[gemv(m=64, k=48)]",
+    ],  # fmt: skip
+    "repeatability": [
+        "repeatability.kernels=3", "repeatability.tries=2", "repeatability.rounds=5",
+        "repeatability.operator=gemm(m=16, n=24, k=20)",
+    ],  # fmt: skip
+    "replay": ["replay.trials=3", "replay.strategies=[random_walk]", "replay.operators=[gemv(m=512, k=512)]"],
+    "static": [],
+    "model": [
+        "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
+        "model.constructed=2", "fit=coefficients",
+    ],  # fmt: skip
+}
+
+
+def _run(suite: str, folder: Path, *more: str) -> list[dict]:
+    places = [f"output={folder}", f"construct.best_known={folder}/best.json", f"model.fits={folder}/fits.json"]
+    lines = bench(compose([f"suite={suite}", *TINY[suite], *places, *more], "bench"))[suite]
+    rows = [json.loads(line) for line in lines.path.read_text().splitlines()]
+    assert all(row["suite"] == suite for row in rows)
+    assert rows[0]["kind"] == "machine" and rows[0]["code"]
+    return rows[1:]
+
+
+def test_all_suites_have_arguments() -> None:
+    config = compose(["suite=all"], "bench")
+    assert set(SUITES) <= set(config) and set(TINY) == set(SUITES)
+    with pytest.raises(ValueError, match="nothing"):
+        bench(compose(["suite=nothing"], "bench"))
+
+
+def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = _run("env", tmp_path)
+    forms = [("single", 1), ("vector", 8), ("parts", 8)] * 2 + [("learning", 8)] * 2
+    assert [(row["kind"], row["num_envs"]) for row in rows] == forms
+    for row in (row for row in rows if row["kind"] != "parts"):
+        assert row["steps"] > 0 and 0 <= row["stolen"] <= 1 and row["calibration_loop_per_second"]["low"] > 1e5
+        for what in ("steps_per_second", "cpu_us_per_step"):
+            assert 0 < row[what]["low"] <= row[what]["median"] <= row[what]["high"]
+    assert [row["policy"] for row in rows[-2:]] == ["MlpPolicy", "MaskedPolicy"]
+    assert all(0 < row["environment_share"] < 1 for row in rows[-2:])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-11].startswith("form") and "MaskedPolicy x8" in shown[-5]
+    assert shown[-4] == "" and shown[-3].startswith("parts of a step") and shown[-1].startswith("us, one thread")
+
+
+def test_construct(tmp_path: Path) -> None:
+    rows = _run("construct", tmp_path)
+    assert [row["kind"] for row in rows] == ["shape", "shape", "all"]
+    for row in rows[:2]:
+        assert row["certified"] and row["markov"]["over_best_known"] >= 1.0
+        assert row["markov"]["visited_per_walk"] < row["markov"]["visited"]
+        assert 1.0 <= row["descents_48"]["over_best_known"] <= row["descents_12"]["over_best_known"]
+    regrets = [math.log(row["descents_12"]["over_best_known"]) for row in rows[:2]]
+    assert rows[2]["descents_12"]["iqm_regret"] == pytest.approx(sum(regrets) / 2)
+    again = _run("construct", tmp_path)
+    assert all(row["best_known_search_s"] == 0.0 for row in again[:2])
+
+
+def test_kernels(tmp_path: Path) -> None:
+    shape, whole = _run("kernels", tmp_path)
+    assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
+    assert shape["kernel"]["median"] > shape["roofline_s"]
+    assert (tmp_path / "kernels.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_calls(tmp_path: Path) -> None:
+    (row,) = _run("calls", tmp_path)
+    assert row["operator"] == "gemv(m=32, k=24)" and row["measured"]["median"] > 0
+    assert row["added"]["low"] <= row["added"]["median"] <= row["added"]["high"]
+    assert row["added"]["median"] == pytest.approx(row["called"]["median"] - row["measured"]["median"], abs=1e-3)
+
+
+def test_measure(tmp_path: Path) -> None:
+    random, ranked, compiled, compiled_all = _run("measure", tmp_path)
+    assert (random["schedules"], ranked["schedules"]) == ("random", "ranked")
+    for rate in (random, ranked):
+        assert rate["trials"] == 3 and rate["trials_per_second"] == pytest.approx(3 / rate["wall_s"])
+        assert 0 < rate["sampling_share"] < 1
+        # A compilation takes longer than finding a kernel in the cache does.
+        assert 0.01 < rate["compile_s"]["median"] <= rate["compile_s"]["largest"] < rate["wall_s"]
+    assert compiled["kernels"] + compiled["failed"] <= 2 and compiled["kernels"] == compiled_all["kernels"]
+    assert compiled["largest_s"] == compiled_all["largest_s"] >= compiled_all["median_s"] > 0.01
+    assert compiled_all["over_limit"] == 0
+
+
+@pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
+def test_static(tmp_path: Path) -> None:
+    names = ("fp32_128x128x8", "bf16_wgmma_128x256x64", "gemv")
+    families = {name: family for name, family in OmegaConf.load(CONF / "bench" / "static.yaml").families.items() if name in names}
+    config = compose(["suite=static", f"output={tmp_path}"], "bench")
+    config.static.families = {name: {**family, "machines": ["h200"]} for name, family in families.items()}
+    _, *kernels, whole = [json.loads(line) for line in bench(config)["static"].path.read_text().splitlines()]
+    simt, wgmma, gemv = kernels
+    assert whole["kernels"] == 3 and whole["with_loss"] == 0
+    assert simt["registers"] <= 128 and simt["spill_bytes"] == 0 and wgmma["arch"] == "sm_90a" and wgmma["warnings"] == []
+    if sass.is_available():
+        assert simt["kept"] and simt["multiply_add_share"] >= 0.85 and gemv["kept"] is None
+        assert wgmma["operations"]["HGMMA"] >= 4 and wgmma["operations"]["UTMALDG"] >= 2
+    OmegaConf.update(config, "static.families.gemv", {"register": [3, 1], "block": [4, 1], "knobs": {}}, force_add=True)
+    with pytest.raises(ValueError, match="is not legal"):
+        bench(config)
+
+
+def test_replay(tmp_path: Path) -> None:
+    search, whole = _run("replay", tmp_path)
+    assert search["trials"] == search["recorded_trials"] == 3 and search["recorded_s"] < search["live_s"]
+    assert whole["live_over_recorded"] == pytest.approx(search["live_s"] / search["recorded_s"])
+    with pytest.raises(ValueError, match="nothing_1c"):
+        _run("replay", tmp_path, "replay.machine=nothing_1c")
+
+
+def test_repeatability(tmp_path: Path) -> None:
+    *pairs, whole = _run("repeatability", tmp_path)
+    kinds = [row["kind"] for row in pairs]
+    assert kinds == ["same"] * 3 + ["longer", "longer_same_run"] * 2
+    for row in pairs:
+        for way in ("quiet", "paired", "anchored"):
+            assert 0 < row[way]["low"] <= row[way]["ratio"] <= row[way]["high"]
+            assert row[way]["verdict"] in ("FASTER", "SLOWER", "SAME", "AMBIGUOUS")
+    # Within a run the anchor of a round divides both sides.
+    assert all(row["paired"]["ratio"] == pytest.approx(row["anchored"]["ratio"]) for row in pairs if "run" in row["kind"])
+    assert (whole["same"]["of"], whole["longer"]["of"], whole["longer_same_run"]["of"]) == (3, 2, 2)
+    assert whole["same"]["target"] == 3 and sum(whole["same"]["all"]["quiet"].values()) == 3
+
+
+def test_model_and_its_fit(tmp_path: Path) -> None:
+    rows = _run("model", tmp_path)
+    each = [(kind, model) for model in ("model", "fitted") for _ in range(2) for kind in ("operator", "all")]
+    assert [(row["kind"], row.get("model")) for row in rows] == [*each, ("fit", None)]
+    assert [row["group"] for row in rows if row["kind"] == "all"] == ["fitted on", "held out"] * 2
+    written = json.loads((tmp_path / "fits.json").read_text())["host"]
+    assert len(written["coefficients"]) == NUM_TERMS and written["terms"] == list(TERMS)
+    assert written["loss_after"] <= written["loss_before"]
+
+
+def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path) -> None:
+    _run("model", tmp_path)
+    timings = tmp_path / "model_timings.jsonl"
+    before = timings.read_text()
+    _run("model", tmp_path, "fit=constants")
+    assert timings.read_text() == before
+    written = json.loads((tmp_path / "fits.json").read_text())
+    assert list(written["values"]) == [constant.name for constant in CPU_CONSTANTS]
+    assert all(c.low <= written["values"][c.name] <= c.high for c in CPU_CONSTANTS)
+    assert written["operators"] == ["gemm(m=72, n=56, k=40)"] and written["loss_after"] <= written["loss_before"]
+
+
+def test_ranking_goes_on_where_it_was(tmp_path: Path) -> None:
+    few = ["ranking=true", "model.ranking.operators=gemm(m=72, n=56, k=40)", "model.ranking.random=5", "model.ranking.top=2",
+           "model.ranking.programs=10", "model.ranking.repeated=4", "model.ranking.trials=2",
+           "model.ranking.strategies=[markov]"]  # fmt: skip
+    line, whole = _run("model", tmp_path, *few)
+    timings = tmp_path / "ranking_timings.jsonl"
+    before = timings.read_text().splitlines()
+    assert line["random"] == 5 and line["top_over_best"] >= 1.0 and set(line["best_by_source_s"]) >= {"random", "markov"}
+    assert line["best_s"] == min(line["best_by_source_s"].values()) and whole["operators"] == 1
+    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
+    again, _ = _run("model", tmp_path, *few)
+    assert timings.read_text().splitlines() == before and again["spearman"] == line["spearman"]
+    timings.write_text("\n".join(before[:-3]) + "\n")
+    _run("model", tmp_path, *few)
+    assert timings.read_text().splitlines()[: len(before) - 3] == before[:-3]
+
+
+def test_a_fit_refuses_the_test_part(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="test part"):
+        _run("model", tmp_path, "model.operators=gemv(m=1000, k=2048)")
+
+
+def test_a_fit_finds_the_coefficient_that_made_the_times() -> None:
+    rng = np.random.default_rng(0)
+    samples = []
+    for text in ("gemm(m=512, n=384, k=1000)", "gemv(m=1024, k=1024)"):
+        graph = ConstructionGraph(text, "cascade_lake", "extended", calibrated=False)
+        rows = graph.stack([graph.random_schedule(rng) for _ in range(60)])
+        truth = np.ones(NUM_TERMS)
+        truth[ISSUE] = 3.0
+        samples.append(Sample(graph, rows, Sample(graph, rows, np.ones(60), (COEFFICIENTS, truth)).predicted()))
+    found = fit(samples)
+    assert found[ISSUE] == pytest.approx(3.0, rel=0.2)
+    assert loss([s.with_values(COEFFICIENTS, found) for s in samples]) < 0.1 * loss(samples)
+    assert np.all(np.abs(np.log(found)) <= LARGEST + 1e-9)
+
+
+def test_spearman_and_regret() -> None:
+    measured = np.array([3.0, 1.0, 2.0, 5.0])
+    assert spearman(measured**3, measured) == pytest.approx(1.0)
+    assert spearman(-measured, measured) == pytest.approx(-1.0)
+    assert spearman(np.array([1.0, 1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0])) == pytest.approx(2 / 5**0.5)
+    assert np.isnan(spearman(np.ones(4), measured))
+    model = np.array([1.0, 3.0, 2.0, 4.0])
+    assert top_k_regret(model, measured, 1) == pytest.approx(np.log(3.0))
+    assert top_k_regret(model, measured, 2) == pytest.approx(np.log(2.0))
+    assert top_k_regret(model, measured, 3) == 0.0
+
+
+def test_descent_comes_near_the_enumerated_optimum() -> None:
+    graph = ConstructionGraph("gemm(m=64, n=48, k=32)", "h200", "gensor")
+    optimum = graph.latency(enumerated(graph))
+    rng = np.random.default_rng(0)
+    assert optimum <= graph.latency(descend(graph, [graph.random_schedule(rng) for _ in range(8)])) <= 1.05 * optimum
+    assert search(graph, 10**9, 1, rng)[1] and not search(graph, 1, 1, rng)[1]
+
+
+def test_the_best_known_only_gets_better(tmp_path: Path) -> None:
+    graph = ConstructionGraph("gemv(m=64, k=48)", "h200", "gensor")
+    known = BestKnown(tmp_path / "best.json")
+    best, first = enumerated(graph), graph.initial()
+    known.offer(graph, first)
+    assert known.entry(graph)["seconds"] == graph.latency(first)
+    known.offer(graph, best, certified=True)
+    known.offer(graph, first)
+    known.save()
+    assert BestKnown(tmp_path / "best.json").entry(graph) == {
+        "seconds": graph.latency(best), "schedule": str(best), "certified": True, "fingerprint": fingerprint(graph),
+    }  # fmt: skip
+
+
+def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
+    shape, whole = _run("kernels", tmp_path, 'kernels.shapes=gemm(m=32, n=24, k=16, dtype="int8")+bias', "figures=false")
+    assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
+    assert shape["over_float32"]["low"] <= shape["over_float32"]["median"] == pytest.approx(whole["over_float32"])
+    assert 'dtype="int8"' in shape["operator"] and shape["float32"]["median"] > 0
+
+
+def test_prepacked_kernels_have_lines_of_their_own(tmp_path: Path) -> None:
+    (line,) = _run("kernels", tmp_path, "kernels.prepacked=true")
+    assert line["kind"] == "prepacked" and line["prepacked"] and "over_torch" not in line
+    assert line["over_prepacked_torch"]["low"] <= line["over_prepacked_torch"]["high"] and "pack_b=1" in line["schedule"]
+
+
+@pytest.mark.parametrize("name", ["kernels_int8", "kernels_prepacked"])
+def test_sets_of_shapes_can_be_chosen(name: str) -> None:
+    chosen, default = compose([f"+bench={name}"], "bench").kernels, compose([], "bench").kernels
+    assert set(chosen) == set(default) and list(chosen.shapes) != list(default.shapes)
+    assert chosen.prepacked == (name == "kernels_prepacked") and len(operators.resolve(list(chosen.shapes))) >= 4

@@ -1,0 +1,256 @@
+"""Compare: complete on tiny shapes, continues after any death, runs nothing twice."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from agents.baselines.random_walk import RandomWalk
+from experiments.common.arguments import CONF, compose
+from experiments.common.jobs import Jobs
+from experiments.common.paired import against
+from experiments.common.results import FIELDS, Results
+from experiments.common.settings import Settings, settings_of
+from experiments.comparison.compare import compare
+from experiments.comparison.wording import show
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.measure.records.store import Store
+from gensor_gym.measure.session import Session, TraceRow
+
+SHAPES = "operator=[gemm(m=24, n=20, k=28),gemv(m=20, k=12)]"
+TINY = ["strategy=random_walk", SHAPES, "backend=analytic", "hardware=h200", "budget.trials=5", "wandb.mode=disabled"]
+WITH_PPO = [*TINY[1:], "strategy=[random_walk,ppo]", "strategies.ppo.checkpoint=/nowhere", "seed=[0,1]"]
+FIGURES = ("best_by_trials.png", "best_by_seconds.png", "speedup.png")
+
+
+def _compare(settings: Settings) -> dict:
+    return compare(settings, Jobs(settings.backend, settings.store, settings.output), Console(quiet=True))
+
+
+def _rows(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def model_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, dict]:
+    settings = settings_of(compose([*WITH_PPO, f"output={tmp_path_factory.mktemp('model') / 'out'}"]))
+    return settings, _compare(settings)
+
+
+def test_results_have_their_schema(model_run: tuple[Settings, dict]) -> None:
+    settings, _ = model_run
+    rows = _rows(settings.output)
+    assert len(rows) == 2 * 2 * 5  # operators, seeds, trials; ppo has no policy
+    for row in rows:
+        assert tuple(row) == FIELDS
+        assert row["fingerprint"] == fingerprint(ConstructionGraph(row["operator"], "h200", "extended"))
+        assert (row["seconds"] is None) == (row["status"] != "OK")
+    assert len({(row["job"], row["trial"]) for row in rows}) == len(rows)
+
+
+def test_a_missing_policy_is_a_row_and_the_run_goes_on(model_run: tuple[Settings, dict]) -> None:
+    _, summary = model_run
+    ppo = [row for row in summary["rows"] if row["strategy"] == "ppo"]
+    assert {row["status"] for row in ppo} == {"NOT_RUN"}
+    assert all("experiments.train" in row["error"] for row in ppo)
+    walk = [row for row in summary["rows"] if row["strategy"] == "random_walk"]
+    assert all(row["status"] == "DONE" and row["retimed"]["median"] > 0 for row in walk)
+    assert all(row["over_torch"] is None for row in walk)  # nothing was timed
+    assert min(row["gap_to_best"]["median"] for row in walk) == 1.0
+
+
+def test_strategies_are_paired_by_task_and_seed(tmp_path: Path) -> None:
+    words = [*TINY[1:], "strategy=[random_walk,roller,ppo]", "strategies.ppo.checkpoint=/nowhere", "seed=[0,1]"]
+    summary = _compare(settings_of(compose([*words, f"output={tmp_path}", "figures=false"])))
+    beside = summary["paired"]
+    assert (beside["reference"], beside["tasks"], beside["seeds"]) == ("random_walk", 2, 2)
+    assert set(beside["strategies"]) == {"roller"}  # ppo has no policy
+    gaps = {row["label"] + row["operator"]: math.log(row["gap_to_best"]["median"]) for row in summary["rows"] if row["retimed"]}
+    pairs = [(f"roller/{seed}{op}", f"random_walk/{seed}{op}") for op in summary["operators"] for seed in (0, 1)]
+    line = beside["strategies"]["roller"]
+    assert line["mean"] == pytest.approx(sum(gaps[a] - gaps[b] for a, b in pairs) / 4)
+    assert line["low"] <= line["mean"] <= line["high"]
+    assert f"| roller | {math.exp(line['mean']):.3f} [" in (tmp_path / "summary.md").read_text()
+
+
+def test_one_task_or_one_strategy_is_not_paired(tmp_path: Path) -> None:
+    one = settings_of(compose([*TINY[1:], "strategy=[random_walk]", f"output={tmp_path}", "figures=false"]))
+    assert _compare(one)["paired"] is None
+
+
+def test_differences_by_hand() -> None:
+    score = np.array([[[3.0], [5.0]], [[1.0], [1.0]]])
+    found = against({"worse": score + 1, "same": score, "mixed": score + [[[2.0]], [[-1.0]]]}, score, resamples=200)
+    assert [found[name][0]["mean"] for name in found] == [1.0, 0.0, 0.5]
+    assert (found["worse"][0]["low"], found["worse"][0]["high"]) == (1.0, 1.0)
+    assert found["mixed"][0]["low"] < 0 < found["mixed"][0]["high"]
+    # two tasks: four combinations of signs, of which two are as far from zero as (1, 1); Holm multiplies by three
+    assert found["worse"][0]["p"] == 0.5 and found["worse"][0]["p_holm"] == found["worse"][0]["p_least"] == 1.0
+    assert found["same"][0]["improves"] == pytest.approx((0.5 + 0.5) / 2)
+
+
+def test_a_strategy_that_breaks_is_a_row_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: RandomWalk, session: Session, rng: object) -> None:
+        session.measure([session.graph.initial()])
+        raise ArithmeticError("first line\nsecond line")
+
+    settings = settings_of(compose([*TINY, "strategy=[random_walk,roller]", f"output={tmp_path}", "figures=false"][1:]))
+    with monkeypatch.context() as patch:
+        patch.setattr(RandomWalk, "search", broken)
+        rows = _compare(settings)["rows"]
+    assert [(row["status"], row["trials"]) for row in rows if row["strategy"] == "random_walk"] == [("FAILED", 1)] * 2
+    assert rows[0]["error"].startswith("ArithmeticError: first line (more in ")
+    assert all(row["status"] == "DONE" for row in rows if row["strategy"] == "roller")
+    walks = [row for row in _compare(settings)["rows"] if row["strategy"] == "random_walk"]
+    assert [(row["status"], row["trials"]) for row in walks] == [("DONE", 5), ("DONE", 5)]
+
+
+def test_summary_and_figures_are_written(model_run: tuple[Settings, dict]) -> None:
+    settings, summary = model_run
+    text = (settings.output / "summary.md").read_text()
+    assert "gemv(m=20, k=12)" in text and "NOT_RUN" in text and summary["fingerprint"] in text
+    assert json.loads((settings.output / "summary.json").read_text())["rows"] == summary["rows"]
+    for name in FIGURES:
+        assert (settings.output / name).read_bytes().startswith(b"\x89PNG")
+    console = Console(record=True, width=200, file=io.StringIO())
+    show(console, summary)
+    assert "random_walk/1" in console.export_text()
+
+
+def test_the_same_command_does_nothing_once_it_is_done(tmp_path: Path) -> None:
+    settings = settings_of(compose([*TINY, f"output={tmp_path}"]))
+    summary = _compare(settings)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
+    assert _compare(settings)["date"] == summary["date"]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == before
+
+
+def test_other_hyperparameters_take_the_place_of_the_old_rows(tmp_path: Path) -> None:
+    settings = settings_of(compose([*TINY, f"output={tmp_path}"]))
+    _compare(settings)
+    other = [*TINY, "strategies.random_walk.batch=2", f"output={tmp_path}"]
+    _compare(settings_of(compose(other)))
+    rows = _rows(tmp_path)
+    assert len(rows) == 10
+    assert {row["job"] for row in rows}.isdisjoint({job.key for job in settings.jobs})
+
+
+def test_two_processes_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    settings = settings_of(compose([*TINY, f"output={tmp_path}"]))
+    held = Jobs(settings.backend, settings.store, settings.output)
+    with pytest.raises(ValueError, match="another process"):
+        Jobs(settings.backend, settings.store, settings.output)
+    assert held.results.rows(settings.jobs[0]) == []
+
+
+def test_results_keep_what_is_there_and_replace_what_changed(tmp_path: Path) -> None:
+    job = settings_of(compose([*TINY, f"output={tmp_path}"])).jobs[0]
+    path = tmp_path / "results.jsonl"
+    results = Results(path)
+    for trial in range(3):
+        results.put(job, TraceRow(trial, 0.1, f"s{trial}", 1.0, "OK", 0))
+    with path.open("a") as file:
+        file.write('{"operator": "torn')  # what a kill in the middle of a write could leave
+    again = Results(path)
+    before = path.read_text()
+    again.put(job, TraceRow(1, 9.9, "s1", 2.0, "OK", 0))
+    assert path.read_text() == before  # the acknowledged row stays
+    again.put(job, TraceRow(1, 9.9, "s1", float("inf"), "TIMEOUT", 0))
+    assert [(row["trial"], row["status"], row["seconds"]) for row in _rows(tmp_path)] == [
+        (0, "OK", 1.0), (1, "TIMEOUT", None),
+    ]  # fmt: skip
+
+
+def test_results_of_another_fingerprint_are_refused(tmp_path: Path) -> None:
+    job = settings_of(compose([*TINY, f"output={tmp_path}"])).jobs[0]
+    Results(tmp_path / "results.jsonl").put(job, TraceRow(0, 0.1, "s", 1.0, "OK", 0))
+    text = (tmp_path / "results.jsonl").read_text()
+    (tmp_path / "results.jsonl").write_text(text.replace(job.fingerprint, "0" * 16))
+    with pytest.raises(ValueError, match="do not compare"):
+        Results(tmp_path / "results.jsonl").check(job)
+
+
+def test_wandb_offline_leaves_a_run(tmp_path: Path) -> None:
+    overrides = [*TINY, "wandb.mode=offline", "budget.trials=2", f"output={tmp_path}"]
+    summary = _compare(settings_of(compose(overrides)))
+    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
+    (path,) = (tmp_path / "wandb").glob("offline-run-*/files/media/table/summary*.json")
+    table = json.loads(path.read_text())
+    rows = [dict(zip(table["columns"], values, strict=True)) for values in table["data"]]
+    for row, wanted in zip(rows, summary["rows"], strict=True):
+        same = ("operator", "strategy", "seed", "status", "construction_s", "evaluations")
+        assert [row[name] for name in same] == [wanted[name] for name in same]
+        assert row["seconds"] == wanted["retimed"]["median"] and row["over_torch"] is None
+
+
+REAL = [
+    "strategy=random_walk", "operator=gemm(m=24, n=20, k=28)", "budget.trials=6", "strategies.random_walk.batch=2",
+    "rounds=3", "wandb.mode=disabled",
+]  # fmt: skip
+
+
+def _command(tmp_path: Path) -> list[str]:
+    places = [f"output={tmp_path / 'out'}", f"store={tmp_path / 'db'}"]
+    return [sys.executable, "-m", "experiments.compare", *REAL, *places]
+
+
+def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
+    """No acknowledged trial is timed again and none is lost; then real kernels are compared with torch."""
+    results = tmp_path / "out" / "results.jsonl"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(_command(tmp_path), cwd=CONF.parent, **quiet)
+    deadline = time.monotonic() + 100
+    while (not results.exists() or results.read_text().count("\n") < 2) and time.monotonic() < deadline:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = _rows(tmp_path / "out")
+    stored = {record.schedule: record.created for record in Store(tmp_path / "db").records()}
+    assert 2 <= len(before) < 6
+    assert {row["schedule"] for row in before} <= set(stored)
+
+    subprocess.run(_command(tmp_path), cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    after = _rows(tmp_path / "out")
+    assert after[: len(before)] == before
+    assert [row["trial"] for row in after] == list(range(6))
+    later = {record.schedule: record.created for record in Store(tmp_path / "db").records()}
+    assert {schedule: later[schedule] for schedule in stored} == stored
+    assert len(later) == 6
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    row = summary["rows"][0]
+    assert row["over_torch"]["low"] <= row["over_torch"]["median"] <= row["over_torch"]["high"]
+    samples = json.loads(next((tmp_path / "out" / "comparisons").iterdir()).read_text())["samples"]
+    assert {name: len(values) for name, values in samples.items()} == {"random_walk": 3, "torch": 3}
+
+
+def test_a_sweep_over_seeds(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.compare", "--multirun", *TINY, "seed=0,1"]
+    more = [f"output={tmp_path}/${{seed}}", f"hydra.sweep.dir={tmp_path}/sweep", "figures=false"]
+    subprocess.run([*command, *more], cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    assert len(_rows(tmp_path / "0")) == len(_rows(tmp_path / "1")) == 10
+
+
+def test_a_bad_argument_ends_with_a_message(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.compare", "operator=nothing/X", "strategy=random_walk"]
+    done = subprocess.run(command, cwd=CONF.parent, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    assert "nothing/X" in done.stdout and "Traceback" not in done.stderr
+
+
+def test_a_comparison_without_any_search_does_not_succeed(tmp_path: Path) -> None:
+    words = [*TINY[1:], "strategy=ppo", "strategies.ppo.checkpoint=/nowhere", "figures=false", f"output={tmp_path}"]
+    done = subprocess.run([sys.executable, "-m", "experiments.compare", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "No search was done" in done.stdout and (tmp_path / "summary.md").exists()

@@ -1,0 +1,150 @@
+"""Configuration: every file composes, operators may be written as text, bad values are named."""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from agents import STRATEGIES, get_strategy
+from experiments.common.arguments import CONF, compose, quoted, readable
+from experiments.common.settings import settings_of
+from gensor_gym import hardware, operators
+from gensor_gym.measure.backend import BACKENDS
+from gensor_gym.measure.records.tables import read_table, write_table
+
+GROUPS = ("operator", "strategy", "hardware", "backend", "budget", "experiment")
+FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+@pytest.mark.parametrize(("group", "name"), FILES, ids=[f"{group}/{name}" for group, name in FILES])
+def test_every_file_composes(group: str, name: str) -> None:
+    config = compose([f"{group}={name}"])
+    assert set(config) - {"study", "tasks"} == {
+        "operators", "strategies", "hardware", "backend", "budget", "seed", "rounds", "output", "store", "recording",
+        "figures", "wandb", "measure", "space",
+    }  # fmt: skip
+    assert operators.resolve(_plain(config.operators))
+    assert hardware.get(config.hardware)
+    for key, values in config.strategies.items():
+        hyperparameters = dict(values)
+        name = hyperparameters.pop("of", key)  # an entry may be another strategy's variant
+        assert name == "ppo" or get_strategy(name, **hyperparameters)
+
+
+@pytest.mark.parametrize("name", ["config", "record", "reproduce"])
+def test_hardware_is_chosen_by_name(name: str) -> None:
+    assert compose(["hardware=rtx4090"], name).hardware == "rtx4090" and compose([], name).hardware == "host"
+
+
+def test_there_is_a_file_for_everything_registered() -> None:
+    assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == {*hardware.names(), *hardware.recorded_names()}
+    assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", "recorded", *BACKENDS}
+    assert {path.stem for path in (CONF / "strategy").glob("*.yaml")} == set(STRATEGIES)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_hyperparameters_on_the_command_line_are_those_of_the_class(name: str) -> None:
+    module, _, attribute = STRATEGIES[name].partition(":")
+    fields = {field.name: field.default for field in dataclasses.fields(getattr(import_module(module), attribute))}
+    assert OmegaConf.to_container(compose([f"strategy={name}"]).strategies[name]) == fields
+
+
+def test_values_and_groups_on_the_command_line() -> None:
+    arguments = ["strategy=[markov,random_walk]", "operator=gemm(m=512, n=384, k=1000)", "strategies.markov.walkers=64"]
+    config = compose([*arguments, "budget.trials=7", "seed=[0,3]", "hardware=h200", "backend=analytic"])
+    assert config.operators == "gemm(m=512, n=384, k=1000)"
+    assert list(config.strategies) == ["markov", "random_walk"]
+    assert config.strategies.markov.walkers == 64
+    settings = settings_of(config)
+    assert [(job.seed, job.strategy) for job in settings.jobs] == [
+        (0, "markov"), (0, "random_walk"), (3, "markov"), (3, "random_walk"),
+    ]  # fmt: skip
+    assert settings.jobs[0].budget.trials == 7
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        ("gemm(m=8, n=8, k=8)+bias+relu", 1),
+        ("[gemm(m=8, n=8, k=8), roller/C0]", 2),
+        ("['gemm(m=8, n=8, k=8)','gemv(m=4, k=4)']", 2),
+        ("elementwise(name=gelu, shape=(7, 9))", None),
+        ("roller/C1", 1),
+        ("roller/C1*", 11),
+        ("smoke", 4),
+    ],
+)
+def test_operators_as_values(value: str, count: int | None) -> None:
+    if count is None:
+        with pytest.raises(ValueError, match="literal"):
+            operators.resolve(_plain(compose([f"operator={value}"]).operators))
+        return
+    assert len(operators.resolve(_plain(compose([f"operator={value}"]).operators))) == count
+
+
+def test_sweeps_over_operators_stay_sweeps() -> None:
+    assert readable(["operator=default,smoke"]) == ["operator=default,smoke"]
+    assert readable(["operator=gemm(m=1, n=2, k=3),gemv(m=1, k=2)"]) == [
+        "operators='gemm(m=1, n=2, k=3)','gemv(m=1, k=2)'"
+    ]
+    assert quoted("[roller/C0,gemv(m=1, k=2)+relu]") == "[roller/C0,'gemv(m=1, k=2)+relu']"
+    for mark in "'\"":  # the text of an operator may hold quotes
+        text = f"gemm(m=1, n=2, k=3, dtype={mark}int8{mark})+bias"
+        assert compose([f"operator={text}"]).operators == 'gemm(m=1, n=2, k=3, dtype="int8")+bias'
+    assert quoted("""['gemm(m=1, n=2, k=3, dtype="int8")',gemv(1, 2)]""").endswith("""dtype="int8")','gemv(1, 2)']""")
+    with pytest.raises(ValueError, match="not closed"):
+        quoted("gemm(m=1")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (["operator=nothing/C1"], "nothing/C1"),
+        (["seed=-1"], "seed -1"),
+        (["seed=[]"], "seed"),
+        (["rounds=0"], "rounds 0"),
+        (["budget.trials=0"], "budget trials"),
+        (["hardware=h200", "backend=cpu"], "cannot run"),
+        (["backend=recorded", "hardware=h200"], "no table of h200"),
+        (["wandb.mode=loud"], "wandb.mode"),
+    ],
+)
+def test_bad_values_are_named(overrides: list[str], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        settings_of(compose(["strategy=random_walk", *overrides]))
+
+
+def test_the_output_folder_follows_from_the_configuration() -> None:
+    base = ["strategy=random_walk", "backend=analytic", "hardware=h200"]
+    first, again, other = (settings_of(compose([*base, f"seed={seed}"])) for seed in (0, 0, 1))
+    assert first.output == again.output != other.output
+    assert first.store == first.output.parent / "trials.sqlite"
+    assert settings_of(compose([*base, "output=/x/y"])).output == Path("/x/y")
+
+
+def _plain(value: object) -> object:
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+
+
+def test_another_recording_is_another_experiment(tmp_path: Path) -> None:
+    table = Path(__file__).parents[1] / "golden" / "recorded" / "gemv_m16_k64.parquet"
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes(table.read_bytes())
+    base = ["backend=recorded", 'operator="gemv(m=16, k=64)"', "strategy=[random_walk]", "hardware=cascade_lake"]
+    first = settings_of(compose([*base, f"recording={table}"]))
+    assert settings_of(compose([*base, f"recording={copy}"])).output == first.output  # its content counts, not its place
+    records = read_table(table)
+    write_table(copy, records.records[:-1], records.about)
+    for other in (f"recording={copy}", f"recording={table}?resample=5", f"recording={table}?resample=5&seed=1"):
+        settings = settings_of(compose([*base, f"recording='{other.removeprefix('recording=')}'"]))
+        assert settings.output != first.output and settings.jobs[0].key != first.jobs[0].key
+
+
+def test_default_operators_are_of_the_test_part() -> None:
+    """Policies were trained on another part."""
+    default = _plain(compose([]).operators)
+    assert {operators.part_of(op) for op in operators.resolve(default)} == {"test"}

@@ -1,0 +1,59 @@
+"""The one command line: every command is found by both ways in, and says what it does."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from experiments import entry
+from experiments.common.settings import ROOT
+
+
+@pytest.mark.parametrize("name", sorted(entry.COMMANDS))
+def test_a_command_has_a_target_a_module_and_two_examples(name: str) -> None:
+    command = entry.COMMANDS[name]
+    module, _, function = command.target.partition(":")
+    assert callable(getattr(import_module(module), function))
+    assert (ROOT / "experiments" / f"{name}.py").is_file() or (ROOT / "experiments" / name / "__main__.py").is_file()
+    assert len(set(command.examples)) == 2
+    assert all(words in entry.help_of(name) for words in command.examples)
+
+
+def test_every_module_beside_the_rooms_is_a_way_in() -> None:
+    """A line of a docstring, an import and a call: nothing lives outside a room."""
+    found = {path.stem for path in (ROOT / "experiments").glob("*.py")} - {"__init__", "entry"}
+    rooms = {path.parent.name for path in (ROOT / "experiments").glob("*/__main__.py")}
+    assert found | rooms == set(entry.COMMANDS) and not found & rooms
+    for name in found:
+        assert len(ast.parse((ROOT / "experiments" / f"{name}.py").read_text()).body) == 3
+
+
+def test_imports_of_a_way_in_run_nothing() -> None:
+    assert import_module("experiments.compare").run_as_main is entry.run_as_main
+
+
+def test_an_unknown_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["gensor", "comapre"])
+    with pytest.raises(SystemExit, match="no command 'comapre'; commands are compare, study"):
+        entry.main()
+
+
+WAYS_IN = (["-m", "experiments.certify"], ["-c", "from experiments.entry import main; main()", "certify"])
+
+
+@pytest.mark.parametrize("words", WAYS_IN)
+def test_both_ways_lead_to_the_command(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, *words, "--help"], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "gensor certify: certify optima" in done.stdout and "--space" in done.stdout
+
+
+def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["gensor", "--help"])
+    entry.main()
+    said = capsys.readouterr().out
+    assert all(f"  {name} " in said for name in entry.COMMANDS)
+    assert "usage: gensor COMMAND" in said

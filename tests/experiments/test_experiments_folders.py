@@ -1,0 +1,65 @@
+"""A folder of results that cannot be written ends every program of `experiments` with one line, before any work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from experiments.benches.bench import bench
+from experiments.common.arguments import CONF, compose
+from experiments.common.folders import make_folder
+from experiments.common.jobs import Jobs
+from experiments.device import gpu
+from experiments.tables.reproduce import reproduce
+from gensor_gym.measure.analytic import AnalyticBackend
+from gensor_gym.measure.native import cpu_backend
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Path:
+    """A path below a file: not even root can make it a folder."""
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file" / "below"
+
+
+def test_folders_are_made(tmp_path: Path, nowhere: Path) -> None:
+    assert make_folder(str(tmp_path / "a" / "b")) == make_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+    for wrong in (nowhere, nowhere.parent):
+        with pytest.raises(ValueError, match=f"^folder {wrong} cannot be written: .*; name another one$"):
+            make_folder(wrong)
+
+
+def test_every_program_names_the_folder(tmp_path: Path, nowhere: Path) -> None:
+    store = tmp_path / "trials.sqlite"
+    settings = gpu.read_arguments([f"out={nowhere}"])
+    for call in (
+        lambda: Jobs(AnalyticBackend(), store, nowhere),
+        lambda: Jobs(cpu_backend(), nowhere / "trials.sqlite", tmp_path / "out"),
+        lambda: reproduce(OmegaConf.create({"table": "gensor_operators", "output": str(nowhere)})),
+        lambda: bench(compose(["suite=env", f"output={nowhere}"], "bench")),
+        lambda: gpu.start_afresh(settings, nowhere),
+    ):
+        with pytest.raises(ValueError, match=f"folder {nowhere} cannot be written"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "strategy=random_walk", "operator=smoke/gemm", "hardware=h200", "backend=analytic"],
+        ["reproduce"],
+        ["bench", "suite=env"],
+        ["train"],
+        ["tune"],
+    ],
+)
+def test_the_command_line_says_so_in_one_line(words: list[str], nowhere: Path) -> None:
+    command = [sys.executable, "-m", f"experiments.{words[0]}", *words[1:], f"output={nowhere}"]
+    done = subprocess.run(command, cwd=CONF.parent, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode in (1, 2)
+    assert (done.stdout + done.stderr).splitlines() == [f"folder {nowhere} cannot be written: Not a directory; name another one"]

@@ -1,0 +1,173 @@
+"""Training of a policy that writes programs column by column, by the command that trains every policy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sb3_contrib")
+
+import torch  # noqa: E402
+from hydra import compose, initialize_config_dir  # noqa: E402
+from rich.console import Console  # noqa: E402
+
+from agents import get_strategy  # noqa: E402
+from agents.columns.learner import ColumnLearner  # noqa: E402
+from experiments.common import jobs
+from experiments.common.parent import PARENT  # noqa: E402
+from experiments.training import columns as train_columns
+from experiments.training import (
+    train,
+    trainings,  # noqa: E402
+)
+from experiments.training.curves import read_run  # noqa: E402
+from experiments.training.watch import read_rows  # noqa: E402
+from gensor_gym import hardware as machines  # noqa: E402
+from gensor_gym.construction import ConstructionGraph  # noqa: E402
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+TINY = [
+    "agent=columns", "agent.width=8", "agent.tasks=2", "agent.programs=16", "steps=640", "curve_every=64", "checkpoint_every=160",
+    "eval_every=320", "eval_episodes=4", "env.hardware=h200", "env.space=gensor", "wandb.mode=disabled", "tensorboard=false",
+    "torch_threads=1",
+]  # fmt: skip
+QUIET = Console(quiet=True)
+
+
+def configuration(*overrides: str) -> dict[str, Any]:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = train.settings_of(compose("train", [*TINY, *overrides]))
+    return config | {
+        "operators": ["gemm(m=96, n=80, k=64)", "gemv(m=80, k=64)"], "eval_operators": ["gemm(m=64, n=48, k=40)"],
+    }  # fmt: skip
+
+
+def curves(folder: Path) -> tuple[str, str]:
+    return (folder / "curve.jsonl").read_text(), (folder / "validation.jsonl").read_text()
+
+
+def test_a_run_is_repeated_number_for_number_stopped_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration()
+    for name in ("whole", "part"):
+        (tmp_path / name).mkdir()
+    whole, _, resumed = train_columns.learn(config, tmp_path / "whole", QUIET)
+    assert not resumed and [row["steps"] for row in read_rows(tmp_path / "whole" / "validation.jsonl")] == [320, 640]
+    advance = ColumnLearner.advance
+
+    def stop(self: ColumnLearner) -> float:
+        if self.num_timesteps >= 256:
+            raise KeyboardInterrupt
+        return advance(self)
+
+    monkeypatch.setattr(ColumnLearner, "advance", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_columns.learn(config, tmp_path / "part", QUIET)
+    assert read_rows(tmp_path / "part" / "curve.jsonl")[-1]["steps"] > 160, "written after the last checkpoint"
+    monkeypatch.setattr(ColumnLearner, "advance", advance)
+    other, _, resumed = train_columns.learn(config, tmp_path / "part", QUIET)
+    assert resumed and curves(tmp_path / "part") == curves(tmp_path / "whole")
+    for mine, theirs in zip(whole.network.parameters(), other.network.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    with pytest.raises(ValueError, match="another seed"):
+        train_columns.learn(configuration("seed=1"), tmp_path / "part", QUIET)
+
+
+def test_a_run_leaves_policy_card_and_curve(tmp_path: Path) -> None:
+    config = configuration()
+    scores = train.run(config, tmp_path, QUIET)
+    card = json.loads((tmp_path / "card.json").read_text())
+    assert card["agent"] == "columns" and card["training_steps"] == 640 and card["evaluation"] == scores
+    assert not (tmp_path / "last.zip").exists() and train.finished(tmp_path, config)
+    assert len(read_run(tmp_path).steps) == 10
+    strategy: Any = get_strategy("columns", space="gensor", checkpoint=str(tmp_path), episodes=5)
+    found = strategy.construct(ConstructionGraph("gemm(m=64, n=48, k=40)", "h200"), np.random.default_rng(0))
+    assert len(found.schedules) == 5
+
+
+def test_another_evaluation_is_made_without_training_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration()
+    train.run(config, tmp_path, QUIET)
+    weights = (tmp_path / "policy.zip").read_bytes()
+    other = config | {"eval_episodes": config["eval_episodes"] + 3}
+    assert train.trained(tmp_path, other) and not train.finished(tmp_path, other)
+    monkeypatch.setattr(ColumnLearner, "advance", lambda _self: pytest.fail("trained again"))
+    train.run(other, tmp_path, QUIET)
+    assert train.finished(tmp_path, other) and (tmp_path / "policy.zip").read_bytes() == weights
+
+
+def test_a_policy_that_sees_something_else_is_trained_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration()
+    train.run(config, tmp_path, QUIET)
+    monkeypatch.setitem(trainings.OTHERS, "columns", dataclasses.replace(trainings.training_of("columns"), sees=99))
+    assert not train.trained(tmp_path, config)
+
+
+def test_two_trainings_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    holder = jobs.locked(tmp_path)
+    words = ["agent=columns", f"output={tmp_path}", "wandb.mode=disabled", "tensorboard=false"]
+    command = [sys.executable, "-m", "experiments.train", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    holder.close()
+    assert done.returncode == 1 and "another process is writing to" in done.stderr and not (tmp_path / "curve.jsonl").exists()
+
+
+def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    inner = "from experiments.common.parent import end_with_parent; end_with_parent(); import time; time.sleep(100)"
+    outer = (
+        "import os, subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {inner!r}], env={{**os.environ, {PARENT!r}: str(os.getpid())}})\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", outer], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    time.sleep(2.0)
+    assert Path(f"/proc/{child}").exists()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists():
+            break
+        time.sleep(0.2)
+    assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("eval_episodes=0", "eval_episodes is 0"),
+        ("eval_operators=['elementwise(name=\"exp\", shape=(64, 64))']", "expected one at least that such a policy is for"),
+    ],
+)
+def test_what_could_not_be_evaluated_is_refused_before_training(changed: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        configuration(changed)
+
+
+def test_figures_of_the_host_are_part_of_what_is_trained() -> None:
+    assert configuration("env.hardware=host")["machine"] == machines.get("host").digest
+    assert "machine" not in configuration()
+
+
+def test_a_teacher_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="clone is 'optimum'"):
+        train_columns.learn(configuration("clone=optimum"), tmp_path, QUIET)
+
+
+def test_training_on_another_part_is_said(tmp_path: Path) -> None:
+    words = [*TINY, "steps=64", "eval_every=0", f"output={tmp_path}", 'eval_operators="gemm(m=64, n=48, k=40)"']
+    command = [sys.executable, "-m", "experiments.train", *words, 'operators="gemm(m=128, n=3072, k=768)"']
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "operators of the part test: to this policy that part is not unseen" in done.stdout.replace("\n", " ")
+    assert json.loads((tmp_path / "card.json").read_text())["split"] == "v1 test"

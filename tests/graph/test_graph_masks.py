@@ -1,0 +1,172 @@
+"""The mask of a row against its definition, `transition` of every action, on many rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gensor_gym import ConstructionGraph, hardware
+from gensor_gym.graph import limits, resources, rules, tables
+from gensor_gym.graph.actions import KNOB_UP, NUM_ACTIONS, STOP
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.structure import tensor_core_choices
+from gensor_gym.hardware.types import Hardware
+from tests.support.graph_walks import OPERATORS, SPACES, TENSOR, graph_of, tensor_start
+
+WIDE_WINDOWS = (
+    "conv2d(n=1, c=4, h=16, w=16, k=8, r=3, s=3, padding=1)",
+    "avg_pool2d(n=1, c=2, h=16, w=16, r=2, s=3, stride=1, padding=1)",
+    "conv2d(n=1, c=4, h=16, w=16, k=8, r=5, s=5, padding=0, stride=2)",
+)
+"""Rows of their windows are copied in loads of four, which the tiles decide: a smaller tile may take more shared memory."""
+WALKERS = 48
+STEPS = 60
+
+
+def tight(machine: str, rng: np.random.Generator) -> Hardware:
+    """The machine with some limits so small, at random, that these operators meet them, and no others."""
+    hw = hardware.get(machine)
+    size = lambda low, high: int(2.0 ** rng.uniform(low, high)) if rng.random() < 0.6 else 1 << 32  # noqa: E731
+    if hw.kind == "cpu":
+        capacity = {"l2": size(9, 17), "l3": size(9, 19) * hw.units}
+        memory = tuple(replace(m, capacity=capacity.get(m.name, m.capacity)) for m in hw.memory)
+        return replace(hw, name="tight", memory=memory, vector_registers=size(3, 5))
+    return replace(
+        hw,
+        name="tight",
+        threads_per_block=size(5, 10),
+        registers_per_thread=size(5.5, 8),
+        registers_per_unit=size(12, 16),
+        shared_per_block=size(9, 16),
+    )
+
+
+def refused(graph: ConstructionGraph, rng: np.random.Generator, start: Schedule | None = None) -> int:
+    """Compare along random walks, each with a taste of its own in actions; the number of moves that limits forbade."""
+    tastes = rng.gumbel(size=(WALKERS, NUM_ACTIONS)) * rng.uniform(0.5, 3.0, size=(WALKERS, 1))
+    tastes[:, KNOB_UP:] -= 1.0
+    rows = graph.stack([start or graph.initial()] * WALKERS)
+    every = np.tile(np.arange(NUM_ACTIONS), WALKERS)
+    forbidden = 0
+    for _ in range(STEPS):
+        _, legal = graph.transitions(np.repeat(rows, NUM_ACTIONS, axis=0), every)
+        legal = legal.reshape(WALKERS, NUM_ACTIONS)
+        masks = graph.action_masks(rows)
+        differ = np.argwhere(masks != legal)
+        assert len(differ) == 0, [(graph.actions[a], rows[w].tolist()) for w, a in differ[:3]]
+        chances = np.where(legal, tastes + rng.gumbel(size=legal.shape), -np.inf)
+        chances[:, STOP] = -1e9
+        rows, _ = graph.transitions(rows, chances.argmax(axis=1))
+        forbidden += int(np.count_nonzero(~legal))
+    return forbidden
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+def test_masks_are_the_definition(operator: str, machine: str) -> None:
+    rng = np.random.default_rng(21)
+    for space in SPACES:
+        assert refused(graph_of(operator, machine, space), rng) > 0
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("machine", ["t4", "cascade_lake"])
+def test_masks_are_the_definition_where_every_limit_binds(operator: str, machine: str) -> None:
+    rng = np.random.default_rng(22)
+    graphs = [ConstructionGraph(operator, tight(machine, rng), space="extended") for _ in range(8)]
+    assert all(refused(graph, rng) > 0 for graph in graphs if graph.is_legal(graph.initial()))
+    assert any(graph.is_legal(graph.initial()) for graph in graphs)
+
+
+@pytest.mark.parametrize("operator", TENSOR)
+@pytest.mark.parametrize("machine", ["h200", "a100", "t4"])
+def test_masks_are_the_definition_on_tensor_cores(operator: str, machine: str) -> None:
+    rng = np.random.default_rng(24)
+    graph = graph_of(operator, machine, "extended")
+    if graph.operator.dtype in ("bfloat16", "tf32") and machine == "t4":
+        assert tensor_core_choices(graph.operator, graph.hardware) == (0,)  # Turing has neither
+        return
+    assert refused(graph, rng, tensor_start(graph)) > 0
+
+
+def exactly_met(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
+    """Tables of a machine that has not a byte, thread or register more than the program takes."""
+    ints = ints.copy()
+    if ints[tables.IS_CPU]:
+        ints[tables.VECTOR_REGS] = resources.accumulators_of(row, ints) + resources.vectors_along(row, ints) + 1
+        ints[tables.L2_BYTES] = resources.tile_bytes(row, 1, ints)
+        ints[tables.L3_BYTES] = resources.tile_bytes(row, 2, ints) * ints[tables.UNITS]
+    else:
+        ints[tables.THREADS_BLOCK] = resources.threads_of(row, ints)
+        ints[tables.REGS_THREAD] = resources.registers_of(row, ints)
+        ints[tables.SHARED_BLOCK] = resources.shared_bytes_of(row, ints)
+    return ints
+
+
+@pytest.mark.parametrize("operator", [*OPERATORS, *WIDE_WINDOWS])
+@pytest.mark.parametrize("machine", ["t4", "h200", "cascade_lake"])
+def test_masks_are_the_definition_where_a_program_takes_all_there_is(operator: str, machine: str) -> None:
+    """Whatever a move takes more is refused here: so a limit that a move may break, and the mask does not look at, shows."""
+    rng = np.random.default_rng(25)
+    graph = graph_of(operator, machine, "extended")
+    every, legal = np.arange(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=bool)
+    for _ in range(30):
+        rows = graph.stack([graph.initial()])
+        taste = 2.0 * rng.gumbel(size=NUM_ACTIONS) - (every >= KNOB_UP)
+        for _ in range(80):
+            ints = exactly_met(rows[0], graph.tables.ints)
+            successors = np.empty((NUM_ACTIONS, rows.shape[1]), dtype=np.int32)
+            mask = np.zeros((1, NUM_ACTIONS), dtype=np.int8)
+            rules.transitions(np.repeat(rows, NUM_ACTIONS, axis=0), every, ints, graph.tables.sizes, successors, legal)
+            rules.fill_masks(rows, ints, graph.tables.sizes, mask)
+            assert (mask[0] == legal).all(), [(graph.actions[a], rows[0].tolist()) for a in every[mask[0] != legal]]
+            chances = np.where(graph.action_masks(rows)[0], taste + rng.gumbel(size=NUM_ACTIONS), -np.inf)
+            chances[STOP] = -1e9
+            rows, _ = graph.transitions(rows, chances.argmax(keepdims=True))
+
+
+def test_all_limits_together_are_each_of_them() -> None:
+    """A row fits exactly when it keeps every single limit, so that looking at a set of them is enough."""
+    rng = np.random.default_rng(23)
+    names = ("REGISTERS", "CODE", "SHARED", "REDUCE_SHARES", "L1_TILE", "TASK_TILE", "PACKING", "SPLIT")
+    names += ("MATRIX", "WARPS")
+    kept = [getattr(limits, name) for name in names]
+    assert sum(kept) == limits.EVERY and len(set(kept)) == len(kept)
+    broken = np.zeros(len(kept), dtype=int)
+    for operator in OPERATORS:
+        for machine, fits in (("t4", limits.fits_gpu), ("cascade_lake", limits.fits_cpu)):
+            graph = ConstructionGraph(operator, tight(machine, rng), space="extended")
+            for _ in range(150):
+                row = rough_row(graph, rng)
+                verdicts = [bool(fits(row, graph.tables.ints, limit)) for limit in kept]
+                assert bool(fits(row, graph.tables.ints)) == all(verdicts)
+                broken += ~np.array(verdicts)
+    assert (broken > 0).all(), dict(zip(names, broken, strict=True))
+
+
+def rough_row(graph: ConstructionGraph, rng: np.random.Generator) -> np.ndarray:
+    """A row of primitives applied blindly, growing ones more often: well formed, but it may take more than there is."""
+    row = graph.initial().row.copy()
+    chances = np.array([4.0 if a.primitive in ("tile", "raise") else 1.0 for a in graph.actions])
+    for action in rng.choice(NUM_ACTIONS, rng.integers(20, 400), p=chances / chances.sum()):
+        rules.apply(row, action, graph.tables.ints, graph.tables.sizes)
+    return row
+
+
+@pytest.mark.parametrize(("limit", "legal"), [(512, True), (511, False)])
+def test_the_exchange_of_reduction_threads_can_be_what_does_not_fit(limit: int, legal: bool) -> None:
+    """Only with room in all other limits, so random walks do not come here: 64 x 64 threads exchange 512 bytes."""
+    room = {"threads_per_block": 1 << 32, "registers_per_thread": 1 << 32, "registers_per_unit": 1 << 32}
+    machine = replace(hardware.get("t4"), name="tight", shared_per_block=limit, **room)
+    graph = ConstructionGraph("reduce_sum(m=64, k=4000)", machine, space="extended")
+    place = {str(action): i for i, action in enumerate(graph.actions)}
+    schedule = graph.transition(graph.initial(), place["cache"])
+    for action, times in (("tile[4]", 64), ("tile[5]", 64), ("raise[reduce_threads]", 5)):
+        for _ in range(times):
+            schedule = graph.transition(schedule, place[action])
+    assert schedule.tile[1][4] == 64 and schedule.knob("reduce_threads") == 32
+    raised = place["raise[reduce_threads]"]
+    assert graph.action_mask(schedule)[raised] == legal
+    assert (graph.transition(schedule, raised) != schedule) == legal

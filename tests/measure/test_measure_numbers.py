@@ -1,0 +1,252 @@
+"""Intervals, timing rules, floor, buffers and error bounds: the arithmetic of measurement."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gensor_gym import hardware, operators
+from gensor_gym.measure.answers.expectation import ExpectationCache, decode, make_draws
+from gensor_gym.measure.devices.buffers import ALIGN, GuardedBuffer
+from gensor_gym.measure.stats.floor import warm_floor
+from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
+from gensor_gym.measure.stats.timing import TimingRules, calls_per_sample, take_samples
+from gensor_gym.operators.inputs import to_bfloat16
+from gensor_gym.operators.types import ARRAY_DTYPE
+
+
+def test_median_interval_of_few_is_the_range() -> None:
+    assert median_interval([3.0]) == (3.0, 3.0)
+    assert median_interval([1.0, 5.0, 2.0, 9.0, 3.0]) == (1.0, 9.0)
+    with pytest.raises(ValueError, match="at least one"):
+        median_interval([])
+
+
+@pytest.mark.parametrize(("count", "low"), [(6, 1), (9, 2), (20, 6), (100, 40)])
+def test_median_interval_agrees_with_tables(count: int, low: int) -> None:
+    """Ranks of the 95 percent interval as printed in tables of the sign test, counted from 1."""
+    values = np.arange(1.0, count + 1)
+    assert median_interval(values) == (low, count + 1 - low)
+
+
+def test_median_interval_covers() -> None:
+    rng = np.random.default_rng(0)
+    hits = sum(
+        low <= 1.0 <= high for low, high in (median_interval(rng.exponential(1 / np.log(2), 25)) for _ in range(2000))
+    )
+    assert 0.945 < hits / 2000 < 0.985
+    low, high = median_interval(rng.normal(size=5000))
+    assert -0.06 < low < 0 < high < 0.06
+
+
+def test_ratio_interval_cancels_drift() -> None:
+    rng = np.random.default_rng(1)
+    drift = np.linspace(1.0, 2.0, 60)
+    ratio, low, high = ratio_interval(1.1 * drift * rng.lognormal(0, 0.01, 60), drift * rng.lognormal(0, 0.01, 60))
+    assert low < 1.1 < high
+    assert low < ratio < high
+    assert high - low < 0.03
+    with pytest.raises(ValueError, match="equally long"):
+        ratio_interval([1.0], [1.0, 2.0])
+
+
+class FakeClock:
+    """A timer with a known latency and noise; counts calls."""
+
+    def __init__(self, seconds: float, noise: float = 0.0) -> None:
+        self.seconds, self.noise, self.calls = seconds, noise, 0
+        self.rng = np.random.default_rng(0)
+
+    def __call__(self, calls: int) -> float:
+        self.calls += calls
+        return calls * self.seconds * (1.0 + self.noise * self.rng.standard_exponential())
+
+
+def test_short_kernels_are_batched() -> None:
+    samples, calls = take_samples(FakeClock(1e-6), TimingRules())
+    assert calls in (2000, 2001)
+    assert samples == pytest.approx([1e-6] * 6)  # six samples reach 95 percent and are all alike
+    assert calls_per_sample(5e-3, TimingRules()) == 1
+
+
+def test_noise_is_sampled_longer() -> None:
+    rules = TimingRules(budget=1.0)
+    assert len(take_samples(FakeClock(1e-3, 0.001), rules)[0]) == 6
+    assert len(take_samples(FakeClock(1e-3, 0.2), rules)[0]) > 20
+
+
+def test_call_longer_than_the_budget_is_sampled_once() -> None:
+    clock = FakeClock(3.0)
+    assert take_samples(clock, TimingRules())[0] == [3.0]
+    assert clock.calls == 2
+
+
+@pytest.mark.parametrize("change", [{"budget": 0.0}, {"least": 0}, {"least": 9, "most": 3}, {"sample": -1.0}])
+def test_bad_rules_are_refused(change: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="timing rules"):
+        TimingRules(**change)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 16, 1000, 1024, 1040, 100_000, 3 << 20])
+def test_buffer_guards(size: int) -> None:
+    buffer = GuardedBuffer((size,), np.float32)
+    assert buffer.address % ALIGN == 0
+    assert buffer.array.ctypes.data == buffer.address or size == 0
+    buffer.array[:] = 1.0
+    assert buffer.intact()
+    buffer.poison()
+    assert np.isnan(buffer.array).all()
+    assert buffer.intact()
+    buffer._bytes[buffer._start - 1] = 0
+    assert not buffer.intact()
+    buffer.guard()
+    assert buffer.intact()
+    if size % 16:
+        buffer._bytes[buffer._start + 4 * size] = 0
+        assert not buffer.intact()
+
+
+def test_floor_counts_what_caches_cannot_hold() -> None:
+    """Three cases by hand on a machine of known figures."""
+    hw = hardware.get("cascade_lake")
+    compute = operators.gemm(m=512, n=512, k=512)
+    assert warm_floor(compute, hw) == pytest.approx(2 * 512**3 / hw.peak_of("float32"))
+    small = operators.elementwise("relu", 64, 1024)  # 512 KiB: more than the L1 caches hold, less than the L2 caches
+    surplus = (2 * 64 * 1024 * 4 - 2 * 32 * 1024) / hw.level("l2").bandwidth
+    assert warm_floor(small, hw) == pytest.approx(max(surplus, 2 * 64 * 1024 * 4 / hw.level("l1").bandwidth))
+    large = operators.elementwise("relu", 1 << 26)
+    surplus = 2 * (1 << 28) - hw.level("l3").capacity
+    assert warm_floor(large, hw) == pytest.approx(surplus / hw.level("dram").bandwidth)
+
+
+def computed(op: operators.Operator, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
+    """A plain kernel: float32 throughout, sums in sequence, the output rounded to its dtype."""
+    values = [decode(a, t.dtype).astype(np.float32) for a, t in zip(inputs, op.inputs, strict=True)]
+    a, b = values[:2]
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for k in range(a.shape[1]):
+        total += a[:, k : k + 1] * b[k]
+    for stage, operand in zip((s for s in op.epilogue if s.access is not None), values[2:], strict=True):
+        total = total * operand if stage.name == "scale" else total + operand
+    if op.output.dtype == "bfloat16":
+        return decode(to_bfloat16(total), "bfloat16")
+    return total.astype(ARRAY_DTYPE[op.output.dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("k", [1, 7, 300, 4000])
+def test_bound_accepts_sequential_sums_and_rejects_a_dropped_term(dtype: str, k: int) -> None:
+    op = operators.gemm(m=9, n=11, k=k, dtype=dtype).with_epilogue("bias", "scale", "residual")
+    draws = make_draws(op, 3)
+    for draw in draws:
+        output = computed(op, draw.inputs)
+        assert draw.fault(output) == ""
+        output[3, 4] = np.nan
+        assert "1 of 99 elements wrong; first at (3, 4)" in draw.fault(output)
+    if dtype == "float32" and k > 1:
+        a = draws[0].inputs[0].copy()
+        a[:, 1] = 0  # a term that the kernel forgot
+        assert draws[0].fault(computed(op, (a, *draws[0].inputs[1:]))) != ""
+        half = tuple(x.astype(np.float16).astype(np.float32) for x in draws[0].inputs)
+        assert draws[0].fault(computed(op, half)) != ""
+
+
+def rounded(x: np.ndarray, bits: int) -> np.ndarray:
+    """float32 values with that many bits of mantissa, rounded to nearest, ties away from zero."""
+    drop = 23 - bits
+    return ((x.view(np.uint32) + np.uint32(1 << (drop - 1))) >> np.uint32(drop) << np.uint32(drop)).view(np.float32)
+
+
+@pytest.mark.parametrize("k", [1, 7, 300, 4000])
+def test_bound_of_tf32_is_of_its_rounding(k: int) -> None:
+    """tf32's ten bits pass, bfloat16's seven do not once there are enough elements, nor does a dropped term."""
+    op = operators.gemm(m=40, n=50, k=k, dtype="tf32").with_epilogue("bias", "scale", "residual")
+    for draw in make_draws(op, 3):
+        operands = draw.inputs[2:]
+        assert draw.fault(computed(op, draw.inputs)) == ""
+        assert draw.fault(computed(op, (*(rounded(x, 10) for x in draw.inputs[:2]), *operands))) == ""
+        assert draw.fault(computed(op, (*(rounded(x, 7) for x in draw.inputs[:2]), *operands))) != ""
+        a = draw.inputs[0].copy()
+        a[:, 0] = 0
+        assert draw.fault(computed(op, (a, *draw.inputs[1:]))) != ""
+        exact = draw.reference.astype(np.float32)
+        fine = operators.gemm(m=40, n=50, k=k, dtype="tf32x3").with_epilogue("bias", "scale", "residual")
+        rough = computed(op, (*(rounded(x, 10) for x in draw.inputs[:2]), *operands))
+        (again, *_) = make_draws(fine, 3)
+        assert np.array_equal(again.inputs[0], make_draws(op, 3)[0].inputs[0])
+        assert (np.abs(rough - exact) > again.bound).any()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_pool2d(n=1, c=2, h=9, w=9, r=3, s=3, stride=2, padding=1)",
+        'elementwise("gelu", 5, 7)',
+        "gemm(m=4, n=4, k=9)+gelu",
+    ],
+)
+def test_bound_accepts_rounding(text: str) -> None:
+    op = operators.parse(text)
+    draw = make_draws(op, 0)[0]
+    assert draw.fault(draw.reference.astype(np.float32)) == ""
+    assert draw.fault(draw.reference.astype(np.float32) * np.float32(1.001) + np.float32(1e-4)) != ""
+
+
+def test_integers_are_exact() -> None:
+    op = operators.gemm(m=4, n=5, k=6, dtype="int8")
+    draw = make_draws(op, 0)[0]
+    exact = draw.reference.astype(np.int32)
+    assert draw.fault(exact) == ""
+    exact[2, 2] += 1
+    assert draw.fault(exact) != ""
+
+
+def test_draws_differ_and_repeat() -> None:
+    op = operators.gemm(m=4, n=5, k=6)
+    first, again, other = make_draws(op, 0), make_draws(op, 0), make_draws(op, 1)
+    assert np.array_equal(first[0].inputs[0], again[0].inputs[0])
+    assert not np.array_equal(first[0].inputs[0], first[1].inputs[0])
+    assert not np.array_equal(first[0].inputs[0], other[0].inputs[0])
+
+
+def test_cache_of_references_is_bounded() -> None:
+    cache = ExpectationCache(limit=1)
+    small, large = operators.gemm(m=4, n=5, k=6), operators.gemm(m=40, n=50, k=60)
+    draws = cache.get(small, 0)
+    assert cache.get(small, 0) is draws
+    cache.get(large, 0)
+    assert (small, 0) not in cache
+    assert (large, 0) in cache
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gemm(m=20, n=30, k=9)+bias+relu",
+        'batched_gemm(b=2, m=9, n=7, k=5, dtype="bfloat16")+residual',
+        'gemm(m=9, n=7, k=90, dtype="tf32")+bias+gelu',
+        "gemv(m=33, k=20)+scale",
+        "reduce_sum(m=12, k=9)",
+        "conv2d(n=2, c=4, h=9, w=8, k=6, r=3, s=2, stride=2, padding=1, groups=2)+bias+gelu",
+        "depthwise_conv2d(n=1, c=5, h=9, w=9, r=3, s=3, stride=1, padding=1)+scale",
+        "avg_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
+        "max_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
+        'elementwise("mul", 30, 4)+bias',
+        'elementwise("tanh", 30, 4)',
+    ],
+)
+def test_sampled_reference_agrees_with_the_whole_one(text: str) -> None:
+    op = operators.parse(text)
+    for whole, part in zip(make_draws(op, 5), make_draws(op, 5, full_flops=0), strict=True):
+        assert part.index is not None
+        assert {0, op.output.size - 1} <= set(part.index.tolist())
+        assert np.allclose(whole.reference.reshape(-1)[part.index], part.reference, rtol=1e-12, atol=1e-12)
+        assert np.allclose(whole.bound.reshape(-1)[part.index], part.bound, rtol=1e-12)
+        output = whole.reference.astype(np.float32)
+        if op.output.dtype == "float32":
+            assert part.fault(output) == ""
+        place = np.unravel_index(int(part.index[3]), output.shape)
+        output[place] += 1.0
+        assert "1 of" in part.fault(output)
+        output[place] = np.nan
+        assert "elements are NaN" in part.fault(output)

@@ -1,0 +1,116 @@
+"""Prepacked weights: a variant with a label, right for the weights that its first entry packed, compared with its like only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gensor_gym import codegen, hardware, operators
+from gensor_gym.codegen.c.codegen import ENTRY, PREPACKED, generate_c
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.load import load
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.answers.expectation import make_draws
+from gensor_gym.measure.baselines.torch import TorchBaseline
+from gensor_gym.measure.devices.cpu import CpuDevice
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.native import cpu_backend
+from gensor_gym.measure.workers.builders import build_c
+from gensor_gym.measure.workers.requests import Built
+from gensor_gym.measure.workers.trial import check
+from gensor_gym.operators.types import Operator
+from tests.support.c_cases import inputs_of, machine, program
+
+GEMM = operators.gemm(m=40, n=112, k=43)
+CONV = operators.conv2d(n=2, c=6, h=9, w=11, k=20, r=3, s=3, padding=1)
+TILES = (3, 48, 1), (6, 48, 6), (12, 96, 12)
+WINDOW = [(1, 4, 2, 16, 1, 1, 1), (1, 4, 2, 16, 2, 3, 3), (1, 8, 4, 16, 6, 3, 3)]
+
+
+def _kernels() -> list[Kernel]:
+    one_task = (3, 48, 1), (6, 48, 6), (42, 96, 12)
+    cases = [program(op, *tiles, pack_a=a, pack_b=1, thread_split=s)
+             for op in (GEMM, operators.gemm(m=40, n=112, k=43, dtype="int8"), GEMM.with_epilogue("bias", "relu"))
+             for tiles, a, s in ((TILES, 0, 1), (TILES, 1, 1), (TILES, 1, 2), (one_task, 0, 1))]  # fmt: skip
+    channels = [(1, 16, 2, 3, 1, 1, 1), (1, 16, 2, 3, 2, 3, 3), (1, 32, 4, 6, 6, 3, 3)]
+    cases += [program(CONV, *tiles, convolution=c, pack_a=1, pack_b=1) for c, tiles in ((1, channels), (2, WINDOW))]
+    return [generate_c(case, prepacked=True) for case in cases]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_values_are_right_with_what_the_first_entry_packed(threads: int) -> None:
+    device = CpuDevice()
+    for kernel in _kernels():
+        assert (kernel.prepares, kernel.launches[0].entry, kernel.prepacked) == (ENTRY, PREPACKED, True)
+        path = build_c(kernel).path
+        loaded = device.load(Built(kernel, path), threads)
+        for draw in make_draws(kernel.operator, 0):
+            loaded.write(draw)
+            assert np.isnan(loaded.read()).all() or kernel.operator.dtype == "int8"
+            loaded.time(3)
+            assert check(loaded, draw) == "", str(kernel.operator)
+        loaded.close()
+
+
+def test_the_weights_are_those_of_the_packing_call_and_no_later_ones() -> None:
+    kernel = generate_c(program(GEMM, *TILES, pack_b=1), prepacked=True)
+    loaded = CpuDevice().load(Built(kernel, build_c(kernel).path), 1)
+    first, second = make_draws(GEMM, 0)[:2]
+    loaded.write(first)
+    for buffer, array in zip(loaded._inputs, (second.inputs[0], second.inputs[1]), strict=True):
+        buffer.array[...] = array
+    loaded.time(1)
+    np.testing.assert_allclose(loaded.read(), second.inputs[0] @ first.inputs[1], rtol=1e-4, atol=1e-4)
+    loaded.close()
+
+
+def test_a_prepacked_kernel_is_another_kernel_and_says_so() -> None:
+    case = program(GEMM, *TILES, pack_b=1)
+    plain, packed = generate_c(case), generate_c(case, prepacked=True)
+    assert plain.digest != packed.digest and not plain.prepacked
+    inputs = inputs_of(GEMM)
+    np.testing.assert_array_equal(load(packed, 1)(*inputs), load(plain, 1)(*inputs))
+
+
+@pytest.mark.parametrize("op, knobs", [(GEMM, {"pack_b": 0}), (operators.batched_gemm(3, 40, 112, 43), {"pack_b": 1})])
+def test_where_no_weights_are_kept(op: Operator, knobs: dict[str, int]) -> None:
+    tiles = TILES if op is GEMM else [(1, *tile) for tile in TILES]
+    with pytest.raises(ValueError, match="no packed copy"):
+        generate_c(program(op, *tiles, **knobs), prepacked=True)
+    row = ConstructionGraph("gemm(m=64, n=64, k=64)", "h200").initial()
+    with pytest.raises(ValueError, match="generated for CPUs"):
+        codegen.generate("gemm(m=64, n=64, k=64)", row, "h200", prepacked=True)
+
+
+@pytest.mark.parametrize("text", [
+    "gemm(m=9, n=20, k=31)", "gemm(m=9, n=20, k=31)+bias+gelu",
+    "conv2d(n=2, c=6, h=9, w=11, k=20, r=3, s=3, stride=2, padding=1)+bias+relu",
+    "conv2d(n=1, c=8, h=9, w=9, k=4, r=3, s=3, padding=(2, 1), dilation=2, groups=2)+relu",
+])  # fmt: skip
+def test_prepacked_onednn_gives_the_reference(text: str) -> None:
+    op = operators.parse(text)
+    draw = make_draws(op, 0)[0]
+    assert TorchBaseline(op, draw.inputs, 1, prepacked=True).fault(draw) == ""
+
+
+@pytest.mark.parametrize("text", ["gemv(m=9, k=20)", "gemm(m=9, n=20, k=31)+relu+bias", 'gemm(m=4, n=4, k=4, dtype="int8")'])
+def test_what_onednn_has_no_prepacked_call_for(text: str) -> None:
+    op = operators.parse(text)
+    with pytest.raises(ValueError, match="no prepacked torch baseline"):
+        TorchBaseline(op, make_draws(op, 0)[0].inputs, 1, prepacked=True)
+
+
+def test_it_is_compared_with_prepacked_onednn_and_never_with_a_plain_kernel() -> None:
+    hw, backend = hardware.get("host"), cpu_backend()
+    case = program(GEMM, *TILES, hw=machine(hw.lanes), pack_b=1)
+    plain, packed = generate_c(case), generate_c(case, prepacked=True)
+    try:
+        samples = backend.compare({"ours": packed}, hw, rounds=2, torch=True)
+        assert set(samples) == {"ours", "torch.prepacked"} and all(len(times) == 2 for times in samples.values())
+        with pytest.raises((ValueError, RuntimeError), match="never with plain kernels"):
+            backend.compare({"ours": packed, "plain": plain}, hw, rounds=2)
+        measured = [backend.trial(backend.compile([kernel])[0], hw) for kernel in (packed, plain)]
+    finally:
+        backend.close()
+    assert [m.status for m in measured] == [Status.OK, Status.OK]
+    assert [m.conditions.get("prepacked") for m in measured] == [True, None]

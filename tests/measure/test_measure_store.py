@@ -1,0 +1,124 @@
+"""The store: nothing acknowledged is lost, whoever writes at the same time and however a writer dies."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.store import Selection, Store
+from gensor_gym.measure.records.tables import read_table, write_table
+
+OK = Measurement(Status.OK, (1e-3, 2e-3, 1.5e-3), {"device": "d", "threads": 2}, "", "abc")
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    store = Store(tmp_path / "deep" / "store.db")
+    store.put("cpu", "gemm(m=1)", "tile[..]", OK)
+    assert store.get("abc", "cpu") == OK
+    assert store.get("abc", "gpu") is None
+    assert store.get("abc", "cpu", protocol=99) is None
+    assert Store(store.path).get("abc", "cpu") == OK
+    crash = Measurement(Status.CRASHED, error="SIGSEGV", digest="def")
+    store.put("cpu", "gemm(m=1)", "tile[2]", crash)
+    assert [r.measurement for r in store.records()] == [OK, crash]
+    assert [r.schedule for r in store.records(Selection(operator="gemm(m=1)", device="cpu"))] == ["tile[..]", "tile[2]"]
+    assert list(store.records(Selection("other"))) == []
+    assert len(store) == 2
+
+
+def test_without_digest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="digest"):
+        Store(tmp_path / "s.db").put("cpu", "op", "s", Measurement(Status.OK, (1.0,)))
+
+
+def test_other_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    Store(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = '999'")
+    with pytest.raises(ValueError, match="schema 999"):
+        Store(path)
+
+
+WRITER = """
+import sys
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.store import Store
+store = Store(sys.argv[1])
+for i in range(10**9):
+    digest = f"{sys.argv[2]}-{i}"
+    store.put("cpu", "op", "s", Measurement(Status.OK, (i + 1.0,), {}, "", digest))
+    print(digest, flush=True)
+"""
+
+
+def test_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """A writer is killed in the middle of its work again and again; every digest it printed is there."""
+    path = tmp_path / "store.db"
+    acknowledged: list[str] = []
+    for round_number in range(4):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), str(round_number)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        acknowledged += [writer.stdout.readline().strip() for _ in range(20 + 17 * round_number)]
+        os.kill(writer.pid, signal.SIGKILL)
+        acknowledged += [line.strip() for line in writer.stdout if line.endswith("\n")]
+        writer.wait()
+        writer.stdout.close()
+        store = Store(path)
+        assert all(store.get(digest, "cpu") is not None for digest in acknowledged)
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        store.close()
+    assert len(acknowledged) >= 180
+
+
+def _write_many(path: Path, name: int) -> None:
+    store = Store(path)
+    for i in range(50):
+        store.put("cpu", "op", "s", Measurement(Status.OK, (1.0,), {}, "", f"{name}-{i}"))
+
+
+def test_parallel_writers(tmp_path: Path) -> None:
+    """Processes that open and write one new file at once lose nothing."""
+    path = tmp_path / "store.db"
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_many, args=(path, name)) for name in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    assert len(Store(path)) == 200
+
+
+def test_forked_child_uses_its_own_connection(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    child = multiprocessing.get_context("fork").Process(target=store.put, args=("cpu", "op", "s", OK))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert store.get("abc", "cpu") == OK
+
+
+def test_records_as_json_lines(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    store.put("cpu", "op", "s", OK)
+    assert write_table(tmp_path / "t.jsonl", store.records()) == 1
+    (record,) = read_table(tmp_path / "t.jsonl").records
+    assert (record.device, record.operator, record.schedule) == ("cpu", "op", "s")
+    assert record.measurement.samples == OK.samples
+    (tmp_path / "bad.jsonl").write_text('{"operator": "x"}\n')
+    with pytest.raises(ValueError, match="line 1"):
+        read_table(tmp_path / "bad.jsonl")

@@ -1,0 +1,159 @@
+"""Rules of tensor-core programs as the design states them, written a second time; see `tests/support/oracle.py`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+if TYPE_CHECKING:
+    from tests.support.oracle import Oracle, State
+
+ITEM = {"float16": 2, "bfloat16": 2, "int8": 1, "tf32": 4, "tf32x3": 4}
+
+
+def roles(op: Operator) -> tuple[int, int, int, int, int] | None:
+    """(read A, read B, axis m, axis n, axis k) of a gemm, batched_gemm or conv2d; None for other operators."""
+    names = [axis.name for axis in op.axes]
+    if op.name in ("gemm", "batched_gemm"):
+        return 0, 1, names.index("m"), names.index("n"), names.index("k")
+    if op.name == "conv2d":
+        return 1, 0, names.index("k"), names.index("q"), names.index("c")
+    return None
+
+
+def names_of(op: Operator) -> list[str]:
+    """Names of the axes."""
+    return [axis.name for axis in op.axes]
+
+
+def instruction(op: Operator, hw: Hardware) -> int:
+    """Elements of axis k in one instruction; 0 where the hardware has none for the data type."""
+    if hw.kind == "cpu" or hw.arch == "sm_70":
+        return 0
+    if hw.arch == "sm_75":
+        return {"float16": 8, "int8": 16}.get(op.dtype, 0)
+    return {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32}.get(op.dtype, 0)
+
+
+def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
+    """Values of knob tensor_core."""
+    found, step = roles(op), instruction(op, hw)
+    if found is None or step == 0:
+        return (0,)
+
+    def longest(axis: int) -> int:
+        extent = op.axes[axis].extent
+        return 2 ** math.ceil(math.log2(extent)) if extent < 8 else math.ceil(extent / 8) * 8
+
+    _, _, m, n, k = found
+    if longest(m) < 16 or longest(n) < 8 or longest(k) < step:
+        return (0,)
+    if hw.arch != "sm_90" or op.dtype == "tf32x3":
+        return (0, 1)
+    size = ITEM[op.dtype]
+    if op.name == "conv2d":
+        stride = dict(op.arguments).get("stride", 1)
+        rows = size == 2 and "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
+    else:  # B of tf32 and int8 is transposed first, so its own rows may have any length
+        rows = op.axes[k].extent * size % 16 == 0 and (size != 2 or op.axes[n].extent * size % 16 == 0)
+    return (0, 1, 2) if rows and longest(m) >= 64 and longest(n) >= across(op) and longest(k) >= 128 // size else (0, 1)
+
+
+def across(op: Operator) -> int:
+    """What the columns of a wgmma are a multiple of."""
+    return 16 if op.dtype == "int8" else 8
+
+
+def in_place(op: Operator) -> bool:
+    """Whether a convolution is a product of its operands as they lie: one element of a window at every pixel, whole 16 bytes."""
+    if op.name != "conv2d" or "g" in names_of(op):
+        return False
+    given = dict(op.arguments)
+    plain = given["r"] == given["s"] == 1 and given.get("stride", 1) == 1 and given.get("padding", 0) == 0
+    return plain and given["h"] * given["w"] % 8 == 0 and given["c"] % 8 == 0
+
+
+def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
+    """Whether an axis m has a tile of 64 rows for every block of a cluster."""
+    return 2 in choices(op, hw) and math.ceil(op.axes[roles(op)[2]].extent / 64) >= blocks
+
+
+def fragment(oracle: Oracle, state: State, axis: int) -> int:
+    """What a register tile is a multiple of along an axis."""
+    _, _, m, n, k = roles(oracle.op)
+    rows, columns = {1: (16, 8), 2: (64, across(oracle.op))}[state.knob("tensor_core")]
+    return {m: rows, n: columns, k: instruction(oracle.op, oracle.hw)}.get(axis, 1)
+
+
+def pixels(oracle: Oracle, state: State, axis: int) -> bool:
+    """Whether one wgmma takes several indices along the axis, as it does along all spatial axes of a convolution but m.
+
+    Of a convolution that is a product as it lies, along rows and columns of one image.
+    """
+    convolution = oracle.op.name == "conv2d" and state.knob("tensor_core") == 2
+    images = in_place(oracle.op) and names_of(oracle.op)[axis] == "n"
+    return convolution and axis in oracle.spatial and axis != roles(oracle.op)[2] and not images
+
+
+def instructions(oracle: Oracle, state: State) -> int:
+    """Tensor-core instructions in the body of a worker."""
+    _, _, m, n, k = roles(oracle.op)
+    tile = state.tiles[0]
+    repeats = math.prod(t for a, t in enumerate(tile) if a not in (m, n, k) and not pixels(oracle, state, a))
+    steps = tile[k] // instruction(oracle.op, oracle.hw)
+    if state.knob("tensor_core") == 2:
+        return repeats * steps * (tile[m] // 64)
+    return repeats * steps * (tile[m] // 16) * (tile[n] // 8) * (3 if oracle.op.dtype == "tf32x3" else 1)
+
+
+def shared_bytes(oracle: Oracle, state: State) -> int:
+    """Tiles of A (rows along k) and B (rows along n), as many as there are stages; wgmma: B in panels of 128 bytes.
+
+    Pixels of a convolution, and B of other than 16 bits, are rows along k for wgmma, like A.
+    """
+    a, b, m, n, k = roles(oracle.op)
+    size, total = ITEM[oracle.op.dtype], 0
+    for read, row in ((oracle.op.reads[a], k), (oracle.op.reads[b], n)):
+        count = math.prod(t for axis, t in enumerate(state.tiles[1]) if oracle.depends(read, axis))
+        rows = count // state.tiles[1][row]
+        lies = oracle.op.name != "conv2d" or in_place(oracle.op)
+        if state.knob("tensor_core") == 2 and row == n and size == 2 and lies:
+            columns = [axis for axis in oracle.spatial if axis == n or pixels(oracle, state, axis)]
+            own, together = (math.prod(state.tiles[level][axis] for axis in columns) for level in (0, 1))
+            total += together // own * math.ceil(own * size / 128) * 128 * state.tiles[1][k] + 8
+        elif state.knob("tensor_core") == 2:
+            total += math.ceil(count * size / 1024) * 1024 + 8
+        else:
+            padding = 16 if state.knob("shared_layout") == 1 and rows > 1 else 0
+            total += math.ceil((count * size + rows * padding) / 16) * 16
+    return total * state.knob("stages") + (1024 if state.knob("tensor_core") == 2 else 0)
+
+
+def accepts(oracle: Oracle, state: State) -> bool:
+    """Whether the tiles are whole fragments and knobs without a meaning stand at their first value."""
+    cores = state.knob("tensor_core")
+    if cores < 2 and (state.knob("persistent"), state.knob("cluster")) != (0, 1):
+        return False
+    if cores == 0:
+        return True
+    _, _, m, n, k = roles(oracle.op)
+    first = {"reduce_threads": 1, "warp_tile": 0, "lane_map": 0, "convolution": 0}
+    first |= {"register_buffer": 1} if cores == 2 else {}
+    if any(state.knob(name) != value for name, value in first.items()) or max(state.vthread) > 1:
+        return False
+    if any(state.tiles[0][axis] % fragment(oracle, state, axis) for axis in (m, n, k)):
+        return False
+    if any(state.tiles[0][axis] != 1 for axis in oracle.reduce if axis != k):
+        return False
+    if cores == 1:
+        return True
+    if math.ceil(oracle.op.axes[m].extent / state.tiles[1][m]) < state.knob("cluster"):
+        return False
+    alone = all(
+        state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k) and not pixels(oracle, state, axis)
+    )
+    columns = math.prod(state.tiles[0][axis] for axis in oracle.spatial if axis != m)
+    return alone and columns <= 256 and state.tiles[1][k] * ITEM[oracle.op.dtype] == 128 and oracle.registers(state) <= 240

@@ -1,0 +1,97 @@
+"""Kernels for wgmma made for tests, and what is wrong with what they compute in the emulator."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from gensor_gym import hardware, operators
+from gensor_gym.codegen import generate
+from gensor_gym.codegen.cuda import nvrtc
+from gensor_gym.codegen.cuda.codegen import generate_cuda
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import lower
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.resources import shared_bytes_of, threads_of
+from gensor_gym.graph.structure import column_step
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.answers.expectation import decode, make_draws
+from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError
+from gensor_gym.operators.types import Operator
+from tests.support.cuda_schedules import make_schedule
+
+H200 = hardware.get("h200")
+TINY = replace(H200, name="tiny", units=1)
+"""So few multiprocessors that persistent blocks have several tiles each."""
+
+
+DEPTHS = {"float32": (8, 32), "float16": (16, 64), "bfloat16": (16, 64), "tf32": (8, 32), "int8": (32, 128)}
+"""Elements of the reduction in one instruction and in a step of 128 bytes, by data type (of float32 there is none)."""
+
+
+def wgmma_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
+    """The kernel of a consumer's tile and a block tile of m and n; a batch one by one, 128 bytes of the reduction."""
+    batch, (chunk, step) = [1] * (len(op.axes) - 3), DEPTHS[op.dtype]
+    schedule = make_schedule(op, [*batch, *tile, chunk], [*batch, *block, step], tensor_core=2, **knobs)
+    return generate_cuda(lower(op, schedule, hw))
+
+
+def faults(kernels: list[Kernel], seeds: int = 1) -> list[str]:
+    """What is wrong with the outputs of kernels compiled together, or how they ended."""
+    with EmulatedKernels(kernels) as program:
+        return [fault for number in range(len(kernels)) for fault in faults_of(program, number, seeds)]
+
+
+def faults_of(program: EmulatedKernels, number: int, seeds: int) -> list[str]:
+    """What is wrong with one of them, for each of so many seeds that shows a fault."""
+    found, op = [], program.kernels[number].operator
+    for seed in range(seeds):
+        draw = make_draws(op, seed)[0]
+        try:
+            fault = draw.fault(decode(program.run(number, draw.inputs, seed), op.output.dtype))
+        except EmulatorError as error:
+            fault = str(error)
+        found += [f"{op}: {fault}"] if fault else []
+    return found
+
+
+def check_caught(program: EmulatedKernels, number: int, words: str) -> None:
+    """A damaged kernel shows: in every order of events a wrong answer, or words of the emulator that match."""
+    found = faults_of(program, number, seeds=3)
+    assert len(found) == 3
+    assert all(re.search(words, fault) for fault in found), "\n".join(fault[:300] for fault in found)
+
+
+def gemm(m: int, n: int, k: int, dtype: str = "bfloat16", *stages: str) -> Operator:
+    """A product with an epilogue."""
+    return operators.gemm(m, n, k, dtype=dtype).with_epilogue(*stages)
+
+
+def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: int = 1) -> list[Kernel]:
+    """Kernels of random schedules that the rules of the graph let pass; all of these can be generated."""
+    graph, kernels = ConstructionGraph(op, H200, space="extended"), []
+    across, (chunk, step) = column_step(op), DEPTHS[op.dtype]
+    while len(kernels) < count:
+        rows, columns = 64 * int(rng.integers(1, 4)), across * int(rng.integers(1, 256 // across + 1))
+        workers = [int(n) for n in rng.choice([1, 1, 2, 3], 2)]
+        knobs = {name: int(rng.choice(KNOBS[KNOB_INDEX[name]].values)) for name in ("stages", "raster", "split_k", "persistent")}
+        knobs["cluster"] = cluster
+        batch = [1] * (len(op.axes) - 3)
+        tiles = [*batch, rows, columns, chunk], [*batch, rows * workers[0], columns * workers[1], step]
+        schedule = make_schedule(op, *tiles, tensor_core=2, **knobs)
+        if graph.is_legal(schedule):
+            kernel = generate(op, schedule, H200)
+            assert kernel.main.shared_bytes == shared_bytes_of(schedule.row, graph.tables.ints)
+            assert kernel.main.block[0] == threads_of(schedule.row, graph.tables.ints)
+            kernels.append(kernel)
+    return kernels
+
+
+def assert_compiles_well(kernel: Kernel) -> None:
+    """NVRTC neither spills registers nor serialises wgmma, and warns of nothing."""
+    compiled = nvrtc.compile_cubin(kernel, cache=False)
+    assert compiled.spill_bytes == 0 and compiled.loss == ""
+    assert compiled.warnings == () and "arning" not in compiled.log
