@@ -109,7 +109,7 @@ def test_a_template_is_the_legal_space(operator: str, machine: str) -> None:
 
 
 @pytest.mark.parametrize(("operator", "kinds"), [(f'gemm(m=512, n=512, k=512, dtype="{t}")', k) for t, k in
-                                                 (("float32", {0}), ("tf32", {0, 1}), ("float16", {0, 1, 2}))])  # fmt: skip
+                                                 (("float32", {0}), ("tf32", {0, 1, 2}), ("float16", {0, 1, 2}))])  # fmt: skip
 def test_random_programs_are_of_every_kind(operator: str, kinds: set[int]) -> None:
     graph = ConstructionGraph(operator, "h200", "extended")
     template = Template(graph)

@@ -86,7 +86,7 @@ def test_every_call_of_the_model_is_charged(name: str) -> None:
 
 def test_only_walks_and_sights_run_the_model_as_compiled_code() -> None:
     """Everything else goes through the graph, which counts; what a policy sees is counted by its sight."""
-    using = [path.name for path in (ROOT / "agents").glob("*.py") if "cost.model" in path.read_text()]
+    using = [path.name for path in (ROOT / "agents").rglob("*.py") if "cost.model" in path.read_text()]
     assert sorted(using) == ["sight.py", "walk.py"]
-    direct = [path.name for path in (ROOT / "agents").glob("*.py") if "successor_features" in path.read_text()]
+    direct = [path.name for path in (ROOT / "agents").rglob("*.py") if "successor_features" in path.read_text()]
     assert direct == []

@@ -25,7 +25,7 @@ from experiments.device.simulation import simulation
 from experiments.device.simulation.delays import Delays
 from experiments.device.table import read_experiment, read_table
 
-ROWS = Path(__file__).resolve().parents[2] / "results" / "h100" / "raw" / "recorded.jsonl.gz"
+ROWS = Path(__file__).resolve().parents[3] / "results" / "h100" / "raw" / "recorded.jsonl.gz"
 BEFORE = {"correctness": 52.0, "operators": 170.0 - GRACE, "operators, warm": 403.0}
 """Seconds of the stages in the first run of commit 4394c3f, and of `operators` in the second."""
 
