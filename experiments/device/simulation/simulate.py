@@ -33,8 +33,9 @@ BEFORE = {"correctness": 52.0, "operators": 170.0 - GRACE, "operators, warm": 40
 def shares(budget: float) -> dict[str, float]:
     """Seconds after which each stage starts nothing new, if every one before it took as long."""
     left, found = budget - RESERVE, {}
-    for number, stage in enumerate(gpu.STAGES):
-        share = left * stage.weight / sum(later.weight for later in gpu.STAGES[number:])
+    usual = [stage for stage in gpu.STAGES if stage.name not in gpu.ASKED_FOR]
+    for number, stage in enumerate(usual):
+        share = left * stage.weight / sum(later.weight for later in usual[number:])
         found[stage.name] = share - min(GRACE, 0.25 * share)
         left -= found[stage.name]
     return found
