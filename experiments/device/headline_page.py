@@ -29,8 +29,9 @@ ROWS, FOLDER, PAGE, FIGURE = "headline.jsonl", "fine_tuning", "headline.md", "he
 TUNED, BEFORE = "columns_fine_tuned", "columns"
 """The policy that was fine-tuned, and the one that it began as."""
 
-TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-"""Of the axis of ratios."""
+COARSE = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+TICKS = sorted({*COARSE, 0.6, 0.8, 0.9, 1.1, 1.25})
+"""Of the axis of ratios; the coarse ones where it spans more than a factor of ten."""
 Ratios = dict[str, dict[str, list[float]]]
 """Strategy -> operator -> time over the first strategy's, one for each seed."""
 
@@ -145,7 +146,7 @@ def _figure(ratios: Ratios, over_first: Mapping[str, Any], first: str) -> Figure
     axes.set_yticks(range(len(tasks) + 1), [*map(plain, tasks), "geometric mean, 95 %"])
     axes.set_ylim(len(tasks) + 0.6, -0.6)
     low, high = axes.get_xlim()
-    axes.set_xticks([tick for tick in TICKS if low <= tick <= high])
+    axes.set_xticks([tick for tick in (TICKS if high <= 10.0 * low else COARSE) if low <= tick <= high])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.minorticks_off()
     axes.set_xlabel(f"time over that of {first} (left of 1: faster)")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.common.settings import ROOT
-from experiments.evidence import correctness, device_searches, index, libraries, model, searches
+from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, searches
 from experiments.evidence.facts import read_facts
 from experiments.evidence.tables import write_tables
 from gensor_gym.hardware.described import RECORDINGS
@@ -42,6 +42,7 @@ def make(folder: Path, recordings: Path = RECORDINGS, study: Path | None = None,
         model.predict(folder, facts)
     made = [name for page in (correctness, libraries, model, device_searches) for name in page.write(folder, facts)]
     made += searches.write(folder, facts, recordings)
+    made += later_run.write(folder)
     made += index.write(folder, facts)
     print(f"{folder}: {', '.join(made)}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.evidence import correctness, device_searches, libraries, model, searches
+from experiments.evidence.facts import FILE as FACTS
 from experiments.evidence.facts import RAW, Facts
 
 FILE = "README.md"
@@ -19,6 +20,8 @@ def write(folder: Path, facts: Facts) -> list[str]:
         device_searches.PAGE: "strategies and policies that searched on the device, few trials",
         f"{searches.FOLDER}/{searches.PAGE}": "strategies on the complete recorded tables, 8, 32 and 128 trials",
     }
+    later = [f"{path.parent.name}.md" for path in sorted((folder / RAW).glob(f"*/{FACTS}"))]
+    pages |= dict.fromkeys(later, "a later day: correctness, libraries, recorded kernels, a fine-tuned policy")
     lines = [
         f"# What an {facts.machine.upper()} said", "", facts.head, "",
         "Everything here but `raw` is made by `python -m experiments.evidence`, and so are the recorded tables of this machine "

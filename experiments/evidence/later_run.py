@@ -1,0 +1,140 @@
+"""A page for each later day on the device: `raw/DATE` with a conditions.json of its own becomes DATE.md and DATE.png."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.device import headline_page
+from experiments.device.context import read_rows
+from experiments.device.report import contest_lines
+from experiments.device.stages.standings import standings
+from experiments.device.verdicts import verdicts
+from experiments.evidence.facts import FILE, RAW
+from experiments.evidence.libraries import UNITS
+from experiments.studies.search.report import table
+from gensor_gym import operators
+from gensor_gym.graph.schedule import Schedule
+
+CORRECTNESS, OPERATORS, HEADLINE = "correctness.jsonl.gz", "operators.jsonl.gz", "headline.jsonl.gz"
+TABLES = ("recorded.jsonl.gz", "recorded_tensor.jsonl.gz", "recorded_test.jsonl.gz")
+STRATEGIES = ("markov_ext", "columns", "markov", "columns_fine_tuned")
+OURS = "gensor_gym"
+Row = Mapping[str, Any]
+
+
+def write(folder: Path) -> list[str]:
+    """Write the pages; their names. A day without a file leaves its section out."""
+    made = []
+    for day in sorted(path.parent for path in (folder / RAW).glob(f"*/{FILE}")):
+        about = json.loads((day / FILE).read_text(encoding="utf-8"))
+        lines = [*_head(day, about), *_correctness(day), *_libraries(day), *_tables(day)]
+        headline, figures = _headline(folder, day)
+        (folder / f"{day.name}.md").write_text("\n".join([*lines, *headline, *_files(day, about)]) + "\n", encoding="utf-8")
+        made += [f"{day.name}.md", *figures]
+    return made
+
+
+def _head(day: Path, about: Row) -> list[str]:
+    """Title and conditions."""
+    return [
+        f"# The device on {day.name}", "",
+        f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}, Python {about['python']}, CuPy {about['cupy']}, "
+        f"torch {about['torch']}, Triton {about['triton']}, {about['cores']} host cores. Clocks {about['clocks']}; "
+        f"{about['others']}. "
+        f"Commit {about['commit']} but where a file says another.", "",
+    ]  # fmt: skip
+
+
+def _correctness(day: Path) -> list[str]:
+    """Kernels checked, by unit and type."""
+    rows = read_rows(day / CORRECTNESS)
+    if not rows:
+        return []
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for row in rows:
+        key = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")], operators.parse(row["operator"]).dtype
+        counts.setdefault(key, Counter())[row["status"]] += 1
+    right = sum(count["OK"] + count["IMPLAUSIBLE"] for count in counts.values())
+    cells = [
+        (unit, dtype, str(count["OK"] + count["IMPLAUSIBLE"]), str(count["COMPILE_ERROR"]), str(count["WRONG_ANSWER"]))
+        for (unit, dtype), count in sorted(counts.items())
+    ]
+    return [
+        "## Right or wrong", "",
+        f"{right} of {len(rows)} kernels of {len({row['operator'] for row in rows})} operators are right. Pruned: the compiler "
+        "spilled registers or serialised wgmma, and nothing was timed.", "",
+        *table(("unit", "type", "right", "pruned", "wrong"), cells), "",
+    ]  # fmt: skip
+
+
+def _libraries(day: Path) -> list[str]:
+    """The fastest kernel of every operator beside the libraries, and geometric means."""
+    rows = {row["key"]: row for row in read_rows(day / OPERATORS) if "samples" in row}
+    if not rows:
+        return []
+    cells, ratios = [], {}
+    for name, row in rows.items():
+        seconds = {key: float(np.median(values)) for key, values in row["samples"].items()}
+        ours = seconds.pop(OURS)
+        library = min(seconds, key=seconds.__getitem__)
+        ratios[name] = seconds[library] / ours
+        unit = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")]
+        cells.append((
+            name, f"{ours * 1e6:.1f}", f"{row['tflops'][OURS]:.1f}", f"{seconds[library] * 1e6:.1f}", library,
+            f"{ratios[name]:.2f}", str(len(row["trials"])), unit,
+        ))  # fmt: skip
+    plain = [r for n, r in ratios.items() if not n.startswith(("depthwise", "max_pool", "avg_pool"))]
+    return [
+        "## Beside the libraries", "",
+        "The fastest of the candidates that ran, timed again in interleaved rounds with torch in the layouts that it has (NCHW, "
+        f"and `torch.nhwc` for convolutions); the faster is the opponent. {len(ratios)} operators, geometric mean "
+        f"{_mean(list(ratios.values())):.2f}; without depthwise and pooling {_mean(plain):.2f}. Above 1: ours is faster.", "",
+        *table(("operator", "ours us", "TFLOP/s", "library us", "library", "library / ours", "tried", "unit"), cells), "",
+    ]  # fmt: skip
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Geometric mean."""
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def _tables(day: Path) -> list[str]:
+    """How many programs were recorded of which operators."""
+    cells = []
+    for name in TABLES:
+        count = Counter(row["operator"] for row in read_rows(day / name))
+        cells += [(f"`{op}`", operators.part_of(operators.parse(op)), str(n), name) for op, n in count.items()]
+    total = sum(int(cell[2]) for cell in cells)
+    head = ["## Recorded", "", f"{total} kernels, raw samples in the files.", ""]
+    return [*head, *table(("operator", "part", "kernels", "file"), cells), ""] if cells else []
+
+
+def _headline(folder: Path, day: Path) -> tuple[list[str], list[str]]:
+    """The fine-tuned policy beside the traverser: lines, and names of figures."""
+    rows = read_rows(day / HEADLINE)
+    if not rows:
+        return [], []
+    found: Any = standings(day / HEADLINE, rows[-1]["run"], STRATEGIES)
+    figure = f"{day.name}.png"
+    headline_page.draw(folder / figure, headline_page.ratios_of(rows, STRATEGIES[0]), found["over_first"], STRATEGIES[0])
+    lines = [
+        "## A policy fine-tuned on the device, beside the traverser", "",
+        *(f"- {said}" for said in verdicts(found["over_first"])), "",
+        "Operators of the test part. Ratios are geometric means over operators with 95 % intervals of a bootstrap over them; one "
+        "training seed.", "", f"![time over that of {STRATEGIES[0]}]({figure})", "", *contest_lines(found), "",
+    ]  # fmt: skip
+    return lines, [figure]
+
+
+def _files(day: Path, about: Row) -> list[str]:
+    """The raw files, and what else was asked of the device."""
+    cells = [(f"[{name}]({RAW}/{day.name}/{name})", f"`{said['command']}`", said["commit"], said["about"])
+             for name, said in about["files"].items()]  # fmt: skip
+    also = [f"- {name}: {said}." for name, said in about["also"].items()]
+    return ["## Files", "", *table(("file", "command", "commit", ""), cells), "", "Asked as well:", "", *also]
