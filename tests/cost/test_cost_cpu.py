@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gensor_gym import ConstructionGraph
+from gensor_gym import ConstructionGraph, hardware
 from gensor_gym.graph.schedule import Schedule
 
 
@@ -30,3 +30,11 @@ def test_what_fits_whole_stays_from_call_to_call() -> None:
     graph = ConstructionGraph("gemm(m=32, n=32, k=32)", "cascade_lake")
     terms = graph.terms(Schedule.parse(f"tile[{('1x1x1x8x32x32x1x1 ' * 4).strip()}] vthread[1x1x1x1x1x1x1x1] level=2"))
     assert terms["dram"] == terms["cache"] == 0.0 < terms["arithmetic"]
+
+
+def test_three_tasks_on_two_cores_take_as_long_as_four() -> None:
+    """The third task has a core to itself while the other one waits."""
+    assert hardware.get("cascade_lake").units == 2
+    tiles = "1x1x1x4x32x1x1x1 1x1x1x16x512x128x1x1 1x1x1x16x512x512x1x1 1x1x1x16x512x512x1x1"
+    two, three, four = (_latency(f"gemm(m={16 * tasks}, n=512, k=512)", tiles) for tasks in (2, 3, 4))
+    assert three > 0.9 * four > 1.5 * two
