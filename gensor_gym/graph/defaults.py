@@ -18,6 +18,7 @@ from gensor_gym.graph.schedule import make_row
 from gensor_gym.graph.structure import needs_copy, vector_axis
 from gensor_gym.graph.tables import KNOB_BITS
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.traits import is_convolution
 from gensor_gym.operators.types import Access, Operator
 
 
@@ -40,7 +41,7 @@ def gpu_knobs() -> dict[str, int]:
 
 def cpu_knobs(op: Operator) -> dict[str, int]:
     """Knob values wanted on a CPU."""
-    if op.name == "conv2d":
+    if is_convolution(op):
         return {"unroll": 4, "convolution": 2, "pack_a": int(needs_copy(op)), "pack_b": 0}
     return {"unroll": 4, **{f"pack_{'ab'[i]}": int(_wants_pack(op, read)) for i, read in enumerate(op.reads[:2])}}
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.traits import is_convolution
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 LEVELS = {"gpu": 2, "cpu": 3}
@@ -76,7 +77,7 @@ def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
     """Values of knob `convolution` that mean something for this operator."""
-    if op.name != "conv2d":
+    if not is_convolution(op):
         return (0,)
     return (0, 1, 2) if kind == "cpu" else (0, 3)
 
@@ -211,7 +212,7 @@ def is_laid_out(op: Operator) -> bool:
     So for a convolution that does not lie as a product: neither the weights [k, c, r, s] nor the image [n, c, h, w] have
     rows of channels. Columns of a product are then pixels of several rows and images.
     """
-    return op.name == "conv2d" and not lies_as_product(op)
+    return is_convolution(op) and not lies_as_product(op)
 
 
 def lies_as_product(op: Operator) -> bool:

@@ -35,6 +35,7 @@ from gensor_gym.graph.structure import (
     wgmma_columns,
 )
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.traits import is_convolution
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 # ints: the hardware's kind and the operator's shape
@@ -167,7 +168,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
         ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
         ints[SHARED_INNER + t] = shared_inner(op, access)
         ints[PADDED + t] = access.is_padded(op.extents)
-    ints[COPIED] = op.name == "conv2d" and needs_copy(op)
+    ints[COPIED] = is_convolution(op) and needs_copy(op)
     for convolution in (0, 1, 2):
         usable = convolution in convolution_choices(op, hardware.kind)
         ints[VECTOR_SLOT + convolution] = slots[vector_axis(op, convolution if usable else 0)]

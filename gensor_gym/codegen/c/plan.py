@@ -10,6 +10,7 @@ from gensor_gym.codegen.c.group import GROUP, group_axis, grouped_tiles
 from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import vector_axis
+from gensor_gym.operators.traits import weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t"}
@@ -201,11 +202,6 @@ def make_plan(program: Program, prepacked: bool = False) -> Plan:
         program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
         splits=splits, threads=threads, shift=shift, group=group,
     )  # fmt: skip
-
-
-def weights(op: Operator) -> Access | None:
-    """The read that is the same from call to call where the operator is a layer, or None: gemm's B, a filter."""
-    return op.reads[1] if op.name in ("gemm", "conv2d") else None
 
 
 def _check(program: Program) -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from gensor_gym.codegen.c.micro.shift import plane_call, plane_function
 from gensor_gym.codegen.c.operand import task_start
 from gensor_gym.codegen.c.pack import pack_call, pack_function
-from gensor_gym.codegen.c.plan import Operand, Plan, weights, whole_tiles
+from gensor_gym.codegen.c.plan import Operand, Plan, whole_tiles
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
+from gensor_gym.operators.traits import weights
 
 ITEMS = 16
 """Pieces at most that the copy of an operand is cut into, for the threads to share."""

@@ -1,0 +1,50 @@
+"""What an operator is, read off its axes and accesses: rules, model and generators ask these and never its name."""
+
+from __future__ import annotations
+
+from gensor_gym.operators.types import Access, Operator
+
+
+def is_product(op: Operator) -> bool:
+    """Whether it sums products of two reads."""
+    return op.body == "multiply_add" and len(op.reads) == 2
+
+
+def has_window(op: Operator) -> bool:
+    """Whether a read moves along some dimension with the output and with the reduction at once, as windows over images do."""
+    return any(_moved_by(row, op.spatial) and _moved_by(row, op.reduce) for read in op.reads for row in read.coefficients)
+
+
+def is_convolution(op: Operator) -> bool:
+    """Whether windows of the first read are multiplied with a second that also has outputs of its own, the filters' channels.
+
+    A depthwise convolution has none: every channel of its image has one filter.
+    """
+    return is_product(op) and has_window(op) and bool(_own(op, 1))
+
+
+def weights(op: Operator) -> Access | None:
+    """The read that is the same from call to call where the operator is a layer, or None: gemm's B, a convolution's filters.
+
+    A batch of products has none, since every product has operands of its own, nor has a product with a vector.
+    """
+    if not is_product(op) or not _own(op, 0) or not _own(op, 1):
+        return None
+    shared = [a for a in op.spatial if all(_moves(read, a) for read in op.reads)]
+    return op.reads[1] if is_convolution(op) or not shared else None
+
+
+def _own(op: Operator, number: int) -> list[int]:
+    """Spatial axes that move one of two reads and not the other, whatever their extents."""
+    one, other = op.reads[number], op.reads[1 - number]
+    return [a for a in op.spatial if _moves(one, a) and not _moves(other, a)]
+
+
+def _moves(read: Access, axis: int) -> bool:
+    """Whether an axis moves a read along any dimension."""
+    return any(row[axis] for row in read.coefficients)
+
+
+def _moved_by(row: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+    """Whether any of the axes moves the index along a dimension."""
+    return any(row[a] for a in axes)
