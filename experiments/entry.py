@@ -61,7 +61,7 @@ COMMANDS = {
         "learn what measurements say of the model",
         (
             "measured=outputs/fine_tuned/measured.jsonl output=outputs/correction",
-            "measured=measured.jsonl output=outputs/correction seed=1",
+            "measured=measured.jsonl output=outputs/correction env.space=gensor",
         ),
     ),
     "sweep_table": Command(
@@ -97,7 +97,10 @@ COMMANDS = {
     "record": Command(
         "experiments.recording.record:main",
         "record tables of timings that others can search without this machine",
-        ("operator='gemm(m=64, n=64, k=64)' space=compact machine=mine", "operator=recorded hardware=host"),
+        (
+            "operator='gemm(m=64, n=64, k=64)' space=compact machine=mine",
+            "operator='gemv(m=512, k=512)' space=compact machine=mine",
+        ),
     ),
     "store": Command(
         "experiments.recording.store:main",
@@ -117,12 +120,15 @@ COMMANDS = {
     "check_certificates": Command(
         "experiments.certification.check_certificates:main",
         "check certificates",
-        ("results/certificates/h200_gensor.jsonl.gz", "results/certificates/h200_gensor.jsonl.gz --samples 1000000"),
+        ("results/certificates/h200_gensor.jsonl", "results/certificates/h200_gensor.jsonl --samples 1000000"),
     ),
     "explain": Command(
         "experiments.certification.explain:main",
         "what an episode or a schedule lost against the optimum, step by step",
-        ("'gemm(m=512, n=512, k=512)'", "'gemm(m=512, n=512, k=512)' --hardware h200"),
+        (
+            "'gemm(m=512, n=512, k=512)' --actions 'tile[4] cache tile[3] stop'",
+            "'gemm(m=64, n=64, k=64)' --hardware h100 --actions stop",
+        ),
     ),
     "submit": Command(
         "experiments.board.submit:main",
@@ -137,7 +143,7 @@ COMMANDS = {
     "leaderboard": Command(
         "experiments.board.leaderboard:main",
         "build the tables of docs/leaderboard.md from replay files",
-        ("--check", "--output outputs/leaderboard.md"),
+        ("--check", "--page outputs/leaderboard.md"),
     ),
     "reproduce": Command(
         "experiments.tables.reproduce:main",

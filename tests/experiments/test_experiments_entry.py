@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -10,6 +11,7 @@ from importlib import import_module
 import pytest
 
 from experiments import entry
+from experiments.common.arguments import compose
 from experiments.common.settings import ROOT
 
 
@@ -30,6 +32,19 @@ def test_every_module_beside_the_rooms_is_a_way_in() -> None:
     assert found | rooms == set(entry.COMMANDS) and not found & rooms
     for name in found:
         assert len(ast.parse((ROOT / "experiments" / f"{name}.py").read_text()).body) == 3
+
+
+HOLDS_TASKS = "leaderboard"  # conf/leaderboard.yaml is the suite of a command without Hydra
+CONFIGURED = ["compare", *sorted({path.stem for path in (ROOT / "conf").glob("*.yaml")} & set(entry.COMMANDS) - {HOLDS_TASKS})]
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_examples_compose(name: str) -> None:
+    """Those of commands that take a configuration: every word is one that it knows."""
+    for words in entry.COMMANDS[name].examples:
+        given = [word for word in shlex.split(words) if word != "-m"]
+        swept = ["seed=0" if word.startswith("seed=0,1") else word for word in given]
+        assert compose(swept, "config" if name == "compare" else name)
 
 
 def test_imports_of_a_way_in_run_nothing() -> None:
