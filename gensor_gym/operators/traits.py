@@ -16,11 +16,20 @@ def has_window(op: Operator) -> bool:
 
 
 def is_convolution(op: Operator) -> bool:
-    """Whether windows of the first read are multiplied with a second that also has outputs of its own, the filters' channels.
+    """Whether it is a two-dimensional convolution as generators of convolutions know it, with groups or without.
 
-    A depthwise convolution has none: every channel of its image has one filter.
+    Image [n, channels, h, w] with rows and columns moved by one axis of the output and one of the window, filters [channels,
+    c, r, s], output [n, channels, p, q]; every other index moves alone. A depthwise convolution is none: its channels are
+    not summed.
     """
-    return is_product(op) and has_window(op) and bool(_own(op, 1))
+    if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
+        return False
+    (n, *groups, k, p, q), (c, r, s) = op.spatial, op.reduce
+    return (
+        _movers(op.reads[0]) == [{n}, {*groups, c}, {p, r}, {q, s}]
+        and _movers(op.reads[1]) == [{*groups, k}, {c}, {r}, {s}]
+        and _movers(op.write) == [{n}, {*groups, k}, {p}, {q}]
+    )
 
 
 def weights(op: Operator) -> Access | None:
@@ -43,6 +52,11 @@ def _own(op: Operator, number: int) -> list[int]:
 def _moves(read: Access, axis: int) -> bool:
     """Whether an axis moves a read along any dimension."""
     return any(row[axis] for row in read.coefficients)
+
+
+def _movers(access: Access) -> list[set[int]]:
+    """Axes that move each dimension."""
+    return [{axis for axis, coefficient in enumerate(row) if coefficient} for row in access.coefficients]
 
 
 def _moved_by(row: tuple[int, ...], axes: tuple[int, ...]) -> bool:

@@ -10,6 +10,8 @@ import pytest
 from gensor_gym import codegen, hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.structure import convolution_choices
+from gensor_gym.operators.build import access, axes
 from gensor_gym.operators.traits import has_window, is_convolution, is_product, weights
 from gensor_gym.operators.types import Operator
 
@@ -37,6 +39,17 @@ def test_traits_say_what_names_say(text: str) -> None:
 
 def test_every_factory_is_among_them() -> None:
     assert {operators.parse(text).name for text in TEXTS} == set(operators.names())
+
+
+def test_a_convolution_over_one_dimension_is_left_to_the_general_kernels() -> None:
+    """Generators of convolutions know images of two dimensions; filters with channels alone do not make one."""
+    loops = axes({"n": 2, "k": 16, "q": 30}, {"c": 8, "r": 3})
+    x = access(operators.Tensor("X", (2, 8, 32), "float32"), loops, "n", "c", {"q": 1, "r": 1})
+    f = access(operators.Tensor("F", (16, 8, 3), "float32"), loops, "k", "c", "r")
+    y = access(operators.Tensor("Y", (2, 16, 30), "float32"), loops, "n", "k", "q")
+    op = Operator("conv1d", (), loops, "multiply_add", (x, f), y)
+    assert is_product(op) and has_window(op) and not is_convolution(op)
+    assert convolution_choices(op, "cpu") == convolution_choices(op, "gpu") == (0,)
 
 
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
