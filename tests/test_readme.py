@@ -59,6 +59,21 @@ def test_links_and_images_exist(page: Path) -> None:
             assert (page.parent / target.partition("#")[0]).exists(), target
 
 
+OTHERS = {"cuda_occupancy.h", "immintrin.h", "droplet_tuner.py", "xgb_model.py", "experiments/COMMAND.py"}
+"""Files of other systems, and a pattern."""
+
+
+def test_files_that_are_named_exist() -> None:
+    """In pages and in what modules say of each other: the end of a path is enough."""
+    sources = [path for package in ("gensor_gym", "agents", "experiments") for path in (ROOT / package).rglob("*.*")]
+    beside = [path for folder in ("tests", "docs") for path in (ROOT / folder).rglob("*.*")]
+    places = [f"/{path.relative_to(ROOT).as_posix()}" for path in (*sources, *beside)]
+    ends = {place[at:] for place in places for at in range(len(place)) if place[at] == "/"}
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", *(path for path in sources if path.suffix == ".py")]:
+        named = set(re.findall(r"`([\w/]+\.(?:py|c|h|cu))`", page.read_text(encoding="utf-8")))
+        assert {name for name in named - OTHERS if f"/{name}" not in ends} == set(), page
+
+
 def test_images_are_small_and_shown() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     images = sorted((ROOT / "docs" / "images").glob("*"))

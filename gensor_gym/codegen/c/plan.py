@@ -80,7 +80,7 @@ class Plan:
     widest: int = 0
     """Width of the register tile that this one, narrower, stands in for at the end of the vector axis; else 0."""
     group: int = -1
-    """Reduce axis whose elements are taken four at a time (`c_dot`), or -1."""
+    """Reduce axis whose elements are taken four at a time (`c/micro/dot.py`), or -1."""
 
     @property
     def op(self) -> Operator:
@@ -324,7 +324,7 @@ def _packed(
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box.
 
-    Panels of groups are longer by what the accumulators start from (see `c_dot`).
+    Panels of groups are longer by what the accumulators start from (see `c/micro/dot.py`).
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     panel = _panel_dimension(access, task, vector)

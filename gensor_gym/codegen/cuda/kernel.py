@@ -56,7 +56,7 @@ def assemble(
 ) -> Kernel:
     """The whole source around the main kernel `main`, with its launches and workspace.
 
-    `functions` are device functions that `main` may call beside those of `cuda_ptx`; `before` launches of other kernels
+    `functions` are device functions that `main` may call beside those of `cuda/ptx.py`; `before` launches of other kernels
     whose text it has too.
     """
     op = plan.op

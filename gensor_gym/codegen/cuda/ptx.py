@@ -1,7 +1,7 @@
 """PTX instructions as small device functions, of which a kernel's text holds those it calls.
 
-The emulator has functions of the same names (`measure/emulator_mma.h`); all other text is the same in both. Operands of
-`mma` lie over the 32 lanes of a warp as the PTX ISA says: see `mma_compute`.
+The emulator has functions of the same names (`measure/emulator/emulator_mma.h`); all other text is the same in both. Operands of
+`mma` lie over the 32 lanes of a warp as the PTX ISA says: see `cuda/mma/compute.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, or torch.compile), timed as `cuda_device` times cubins.
+"""Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, or torch.compile), timed as `devices/cuda.py` times cubins.
 
 The same protocol on both sides: graphs of as many calls, one event pair around them, warm caches. TF32 is on for
 operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try
@@ -23,7 +23,7 @@ from gensor_gym.measure.workers.trial import BaselineKind
 from gensor_gym.operators.types import Operator
 
 GRAPH_CALLS = 128
-"""Calls in one graph, as in `cuda_device`."""
+"""Calls in one graph, as in `devices/cuda.py`."""
 _WARM_CALLS = 3
 TOLERANCE = {"float32": 5e-5, "tf32x3": 5e-5, "tf32": 1e-3, "float16": 5e-3, "bfloat16": 3e-2, "int8": 0.0}
 """Accepted ||out - reference|| / ||reference||, by the operator's data type. Winograd and FFT convolutions are within

@@ -31,7 +31,7 @@ class ClockFault(Exception):
 class TimingRules:
     """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted.
 
-    The anchor (`measure/anchor.py`) is timed again after `anchor_every` trials of a worker.
+    The anchor (`measure/devices/anchor.py`) is timed again after `anchor_every` trials of a worker.
     """
 
     budget: float = 0.1

@@ -2,7 +2,7 @@
 
 Left to itself, a scheduler moves threads between timings, and in a virtual machine it was seen to put both threads of a
 team on one CPU. While timing, the calling thread therefore stays on the first CPU it may use; the workers of our pool keep
-off it (`codegen/runtime.c`), and those of OpenMP, which torch uses, are bound one to a CPU by `OMP_ENVIRONMENT`.
+off it (`codegen/runtime/runtime.c`), and those of OpenMP, which torch uses, are bound one to a CPU by `OMP_ENVIRONMENT`.
 """
 
 from __future__ import annotations

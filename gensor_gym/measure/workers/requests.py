@@ -35,7 +35,8 @@ class CompareRequest:
 
     `torch_threads` of None leaves torch out; `torch_compile` adds torch.compile's kernel. `name -> samples` comes back,
     torch under `torch` (on GPUs also under `torch.nhwc` for convolutions, `torch.b_transposed` for int8 products: see
-    `measure/torch_cuda.py`), torch.compile under `torch.compile`, and the device's anchor under `anchor` where that is asked for.
+    `measure/baselines/torch_cuda.py`), torch.compile under `torch.compile`, and the device's anchor under `anchor` where
+    that is asked for.
     """
 
     built: tuple[tuple[str, Built], ...]

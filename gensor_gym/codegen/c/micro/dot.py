@@ -83,7 +83,7 @@ static inline vec{w} dot_{w}(vec{w} sum, vec{w} a, vec{w} b) {
 {dot_end}}
 """,
 }
-"""Texts as in `c_vectors`."""
+"""Texts as in `c/micro/vectors.py`."""
 
 SCALARS = {
     "spread": """/* The four bytes at p. */

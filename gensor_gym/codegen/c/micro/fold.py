@@ -28,7 +28,7 @@ static inline vec{half} halve_max_{w}(vec{w} x) {
 }
 """,
 }
-"""Texts as in `c_vectors`. Joining rows in pairs, then pairs of pairs and so on transposes and adds in one go."""
+"""Texts as in `c/micro/vectors.py`. Joining rows in pairs, then pairs of pairs and so on transposes and adds in one go."""
 
 
 def lane_lists(width: int) -> dict[str, object]:

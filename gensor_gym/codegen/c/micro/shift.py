@@ -1,4 +1,4 @@
-"""Text of a shifted matrix product (see `c_fuse`): the copy of its input, and the store that leaves gaps out."""
+"""Text of a shifted matrix product (see `c/fuse.py`): the copy of its input, and the store that leaves gaps out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Text that copies the operands' tiles of a step into shared memory, with zeros for what lies outside.
 
-Threads stand over a tile as a smaller box, as on CUDA cores (`cuda_copies`): a thread's copies are constant distances
+Threads stand over a tile as a smaller box, as on CUDA cores (`cuda/simt/copies.py`): a thread's copies are constant distances
 apart. What no step changes is written before the main loop: where the first copy comes from and goes to, and one bit a copy
 for whether it is inside.
 """

@@ -1,6 +1,6 @@
 """What a tensor-core kernel with mma.sync does, decided before any text is written: instruction, shared tiles, copies.
 
-A block's warps are laid over its tile as threads are in `cuda_plan`; a warp holds `tiles[0]`. Both operands are staged.
+A block's warps are laid over its tile as threads are in `cuda/plan.py`; a warp holds `tiles[0]`. Both operands are staged.
 Tiles are numbered by the axes of the operator, not by the dimensions of tensors: the image of a convolution lies in
 shared memory once for every place (r, s) of the window that a step takes.
 """

@@ -1,7 +1,7 @@
 """What a wgmma kernel of a convolution does: an implicit product of weights and pixels, both with channels side by side.
 
 An image [n, c, h, w] and weights [k, c, r, s] have no rows of channels that the tensor memory accelerator could copy. So a
-first kernel of the same program (`wgmma_layout.py`) lays them out in the workspace as [n, h, w, c] and [r, s, k, c]. A step
+first kernel of the same program (`cuda/wgmma/layout.py`) lays them out in the workspace as [n, h, w, c] and [r, s, k, c]. A step
 of the reduction is 64 channels at one element (r, s) of the window. Its B is the pixels that the window element meets: a
 box that moves by (r, s), takes every `stride`-th pixel, and has zeros where it is outside the image, which is the padding.
 The rows of a box follow each other in shared memory, so that a wgmma takes the columns of several rows and images at once.

@@ -1,6 +1,6 @@
 """What a wgmma kernel of a product does whose B[k, n] wgmma does not read as it lies: tf32 and int8.
 
-wgmma turns operands of 16 bits alone. So a first kernel of the same program (`wgmma_transpose.py`) writes B into the
+wgmma turns operands of 16 bits alone. So a first kernel of the same program (`cuda/wgmma/transpose.py`) writes B into the
 workspace as [n, k], and both operands lie in shared memory as rows of k. A step of the reduction is 128 bytes of them: 32
 elements of tf32, 128 of int8.
 

@@ -1,6 +1,6 @@
 """The instructions of sm_90a as small device functions around inline PTX (PTX ISA 8.0 and newer).
 
-The emulator has functions of the same names (`measure/emulator_tma.h`, `measure/emulator_wgmma.h`).
+The emulator has functions of the same names (`measure/emulator/emulator_tma.h`, `measure/emulator/emulator_wgmma.h`).
 """
 
 from __future__ import annotations
