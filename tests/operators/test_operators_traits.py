@@ -52,6 +52,16 @@ def test_a_convolution_over_one_dimension_is_left_to_the_general_kernels() -> No
     assert convolution_choices(op, "cpu") == convolution_choices(op, "gpu") == (0,)
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_another_layout_of_image_filters_or_output_is_left_to_the_general_kernels(number: int) -> None:
+    """As NCHW is what generators of convolutions know; the order of one tensor's dimensions is turned round."""
+    op = operators.conv2d(2, 16, 14, 14, 24, 3, 3)
+    accesses = [*op.reads, op.write]
+    accesses[number] = replace(accesses[number], coefficients=accesses[number].coefficients[::-1])
+    turned = replace(op, reads=tuple(accesses[:2]), write=accesses[2])
+    assert is_convolution(op) and not is_convolution(turned)
+
+
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_renamed_operator_has_the_same_space_and_kernels(text: str, machine: str) -> None:
