@@ -1,0 +1,48 @@
+"""Names in C of what is exported, and the C types of tensors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.operators.types import Operator, Tensor
+
+C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t"}
+"""Data types that C is generated for."""
+
+
+def function_name(op: Operator) -> str:
+    """The operator's text as an identifier: `gemm_m64_n64_k64_relu`."""
+    return re.sub(r"\W+", "_", str(op).replace("=", "")).strip("_").lower()
+
+
+@dataclass(frozen=True)
+class Exports:
+    """One kernel under the name that C calls it by."""
+
+    kernel: Kernel
+
+    @cached_property
+    def name(self) -> str:
+        """The function."""
+        return function_name(self.kernel.operator)
+
+    @cached_property
+    def tensors(self) -> tuple[tuple[str, Tensor], ...]:
+        """(identifier, tensor) of every input, then of the output."""
+        op = self.kernel.operator
+        return tuple((re.sub(r"\W", "_", tensor.name), tensor) for tensor in (*op.inputs, op.output))
+
+    @property
+    def parameters(self) -> str:
+        """Parameters of the function, in C."""
+        *inputs, (output, written) = self.tensors
+        given = [f"const {C_TYPES[tensor.dtype]} *{name}" for name, tensor in inputs]
+        return ", ".join([*given, f"{C_TYPES[written.dtype]} *{output}"])
+
+    @property
+    def arguments(self) -> str:
+        """The same as arguments of a call."""
+        return ", ".join(name for name, _ in self.tensors)

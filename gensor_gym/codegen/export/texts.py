@@ -1,0 +1,184 @@
+"""The C around exported kernels: header, entry points with their workspace, example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gensor_gym.codegen.export.names import C_TYPES, Exports
+
+FEATURES = {
+    "__AVX512F__": "avx512f", "__AVX512BW__": "avx512bw", "__AVX512VL__": "avx512vl", "__AVX512VNNI__": "avx512vnni",
+    "__AVX2__": "avx2", "__FMA__": "fma",
+}  # fmt: skip
+"""What a compiler defines where it may use an extension of x86, and the extension's name to `__builtin_cpu_supports`."""
+
+
+def header(exports: Sequence[Exports], library: str) -> str:
+    """`LIBRARY.h`."""
+    guard = f"{library.upper()}_H"
+    functions = "\n".join(_declared(one) for one in exports)
+    return f"""/* Kernels that gensor_gym generated, verified and timed; manifest.json says on what and how fast. */
+#ifndef {guard}
+#define {guard}
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+/* Arrays are dense, in row-major order; the output overlaps no input. A function returns 0, ENOMEM where no workspace can
+ * be had, or ENOTSUP on a processor that lacks what it was compiled for. Functions may be called from several threads at a
+ * time; those whose workspace is the caller's with a workspace each. */
+
+/* Threads that kernels run on, the caller's among them, in this process: at first as many as they were tuned for. */
+void {library}_set_threads(int threads);
+
+{functions}
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def _declared(one: Exports) -> str:
+    """Declarations of one kernel."""
+    shapes = ", ".join(f"{name}{list(tensor.shape)}" for name, tensor in one.tensors)
+    return f"""/* {one.kernel.operator}: {shapes} */
+int {one.name}({one.parameters});
+/* The same with a workspace of the caller's, {one.name.upper()}_WORKSPACE bytes at a multiple of 64. */
+#define {one.name.upper()}_WORKSPACE ((size_t){one.kernel.workspace_bytes})
+int {one.name}_with({one.parameters}, void *workspace);
+"""
+
+
+def kernel_file(one: Exports) -> str:
+    """The kernel's source under a name of its own, and whether this processor has what the compiler was told to use."""
+    checks = "\n".join(
+        f'#ifdef {macro}\n    if (!__builtin_cpu_supports("{feature}")) return 0;\n#endif' for macro, feature in FEATURES.items()
+    )
+    entry = one.kernel.launches[0].entry
+    return f"""#define {entry} {one.name}_kernel
+#define {entry}_runs_here {one.name}_runs_here
+{one.kernel.source}
+int {entry}_runs_here(void);
+int {entry}_runs_here(void) {{
+{checks}
+    return 1;
+}}
+"""
+
+
+def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
+    """`LIBRARY.c`: the functions of the header."""
+    functions = "\n".join(_defined(one, library) for one in exports)
+    return f"""#include "{library}.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "runtime.h"
+
+#define API __attribute__((visibility("default")))
+
+void gg_runtime_init(struct gg_runtime *runtime, int threads);
+typedef void gg_entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime);
+
+static struct gg_runtime team;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* frees a thread's workspace when the thread ends */
+static _Thread_local void *kept;
+static _Thread_local size_t kept_bytes;
+
+static void start(void) {{
+    if (team.threads == 0) gg_runtime_init(&team, {threads});
+    pthread_key_create(&key, free);
+}}
+
+API void {library}_set_threads(int threads) {{ gg_runtime_init(&team, threads); }}
+
+/* The calling thread's workspace of at least so many bytes; a null pointer where there is no memory. */
+static void *workspace_of(size_t bytes) {{
+    static char none;
+    pthread_once(&once, start);
+    if (bytes == 0) return &none;
+    if (bytes > kept_bytes) {{
+        free(kept);
+        kept_bytes = (bytes + 63) / 64 * 64;
+        kept = aligned_alloc(64, kept_bytes);
+        if (kept == NULL) kept_bytes = 0;
+        pthread_setspecific(key, kept);
+    }}
+    return kept;
+}}
+
+{functions}"""
+
+
+def _defined(one: Exports, library: str) -> str:
+    """Definitions of one kernel's functions."""
+    *inputs, (output, _) = one.tensors
+    given = ", ".join(name for name, _ in inputs)
+    return f"""gg_entry {one.name}_kernel;
+int {one.name}_runs_here(void);
+
+API int {one.name}_with({one.parameters}, void *workspace) {{
+    if (!{one.name}_runs_here()) return ENOTSUP;
+    pthread_once(&once, start);
+    const void *const inputs[] = {{{given}}};
+    {one.name}_kernel(inputs, {output}, workspace, &team);
+    return 0;
+}}
+
+API int {one.name}({one.parameters}) {{
+    void *const workspace = workspace_of({one.name.upper()}_WORKSPACE);
+    return workspace == NULL ? ENOMEM : {one.name}_with({one.arguments}, workspace);
+}}
+"""
+
+
+def example(exports: Sequence[Exports], library: str) -> str:
+    """`example.c`: calls every kernel once on arrays of small whole numbers, and prints sums and times."""
+    calls = "\n".join(_called(one) for one in exports)
+    return f"""/* cc example.c -o example -L. -l{library} -Wl,-rpath,'$ORIGIN' && ./example */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "{library}.h"
+
+static double now(void) {{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}}
+
+int main(void) {{
+{calls}    return 0;
+}}
+"""
+
+
+def _called(one: Exports) -> str:
+    """The block of the example that calls one kernel."""
+    *inputs, (output, written) = one.tensors
+    lines = []
+    for name, tensor in one.tensors:
+        kind = C_TYPES[tensor.dtype]
+        lines.append(f"{kind} *{name} = malloc({tensor.size} * sizeof({kind}));")
+    for place, (name, tensor) in enumerate(inputs):
+        lines.append(f"for (long i = 0; i < {tensor.size}; i++) {name}[i] = ({C_TYPES[tensor.dtype]})((i * {2 * place + 3}) % 7 - 3);")
+    lines += [
+        f"int status = {one.name}({one.arguments});",
+        f'if (status != 0) {{ fprintf(stderr, "{one.name}: status %d\\n", status); return 1; }}',
+        "const double begin = now();",
+        f"{one.name}({one.arguments});",
+        "const double seconds = now() - begin;",
+        "double sum = 0;",
+        f"for (long i = 0; i < {written.size}; i++) sum += (double){output}[i] * (double)(i % 5 + 1);",
+        f'printf("{one.name} %.17g %.3e s\\n", sum, seconds);',
+        *(f"free({name});" for name, _ in one.tensors),
+    ]
+    body = "\n".join(f"        {line}" for line in lines)
+    return f"    {{\n{body}\n    }}\n"

@@ -1,0 +1,99 @@
+"""Arrays of everyone as NumPy arrays of this machine's memory: NumPy's own, and whatever speaks DLPack (torch, JAX, ..).
+
+Nothing is copied where an array is dense in row-major order and its elements are aligned. Where it is not, the copy is
+made at every call, and a `CopyWarning` says so once.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.operators.types import ARRAY_DTYPE, Operator, Tensor
+
+HOST_DEVICES = (1, 3)
+"""DLPack's device types that lie in the memory of the host: kDLCPU, kDLCUDAHost (`dlpack.h`)."""
+
+
+class CopyWarning(RuntimeWarning):
+    """An input does not lie as kernels read it, and is copied at every call."""
+
+
+class Signature:
+    """What arrays an operator takes and returns, checked at each call."""
+
+    def __init__(self, op: Operator) -> None:
+        """The operator's inputs in their order, and its output."""
+        self.op = op
+        self._inputs = [(tensor, tensor.shape, np.dtype(ARRAY_DTYPE[tensor.dtype])) for tensor in op.inputs]
+        self.shape, self.dtype = op.output.shape, np.dtype(ARRAY_DTYPE[op.output.dtype])
+
+    def inputs(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """The inputs as dense, aligned arrays of the host; ValueError unless number, shapes, types and device are right."""
+        if len(values) != len(self._inputs):
+            wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in self.op.inputs)
+            raise ValueError(f"{self.op}: {len(values)} arrays given, expected {len(self._inputs)}: {wanted}")
+        arrays = []
+        for value, (tensor, shape, dtype) in zip(values, self._inputs, strict=True):
+            array = value if type(value) is np.ndarray else self._of_host(value, f"input {tensor.name}")
+            if array.shape != shape or array.dtype != dtype:
+                raise self._mismatch(array, tensor, f"input {tensor.name}")
+            arrays.append(array if array.flags.c_contiguous and array.flags.aligned else self._copied(array, tensor))
+        return arrays
+
+    def output(self, value: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """The caller's own output as an array of the host.
+
+        ValueError unless shape, type and device are right, and it is writable, dense, aligned and overlaps no input.
+        """
+        array = value if type(value) is np.ndarray else self._of_host(value, "out")
+        if array.shape != self.shape or array.dtype != self.dtype:
+            raise self._mismatch(array, self.op.output, "out")
+        if not array.flags.carray:
+            why = "read-only" if not array.flags.writeable else "not dense in row-major order" if array.flags.aligned else "misaligned"
+            raise ValueError(f"{self.op}: out is {why}, expected a writable array, dense in row-major order and aligned")
+        for tensor, given in zip(self.op.inputs, inputs, strict=True):
+            if np.may_share_memory(array, given):  # both are dense, so that bounds decide
+                raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
+        return array
+
+    def _of_host(self, value: Any, name: str) -> np.ndarray:
+        """Any array as one of NumPy, without a copy where it speaks DLPack."""
+        if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+            return np.asarray(value)
+        device, number = value.__dlpack_device__()
+        if int(device) not in HOST_DEVICES:
+            raise ValueError(
+                f"{self.op}: {name} lies on device {getattr(value, 'device', f'{int(device)}:{number}')}, this kernel runs on "
+                "the CPU: expected an array of the host's memory"
+            )
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError) as error:  # what torch says of gradients, of bfloat16, of its subclasses
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read without a copy: {error}") from error
+
+    def _copied(self, array: np.ndarray, tensor: Tensor) -> np.ndarray:
+        """A dense, aligned copy, and a warning."""
+        why = "misaligned" if not array.flags.aligned else "not dense in row-major order"
+        warnings.warn(f"{self.op}: input {tensor.name} is {why}: {array.nbytes} bytes are copied at every call", CopyWarning, 4)
+        return np.array(array, order="C")
+
+    def _mismatch(self, array: np.ndarray, tensor: Tensor, name: str) -> ValueError:
+        """What was given next to what is expected."""
+        expected = f"{ARRAY_DTYPE[tensor.dtype]}{list(tensor.shape)}"
+        return ValueError(f"{self.op}: {name} is {array.dtype}{list(array.shape)}, expected {expected}")
+
+
+def in_library_of(first: Any, output: np.ndarray) -> Any:
+    """The output as an array of the library that `first` is of, on the same memory; NumPy's where that reads no DLPack."""
+    if isinstance(first, np.ndarray) or not hasattr(first, "__dlpack__"):
+        return output
+    # CuPy and JAX name their namespace, as the array API standard asks; torch does not.
+    named = getattr(first, "__array_namespace__", None)
+    library = named() if named else sys.modules[type(first).__module__.partition(".")[0]]
+    return library.from_dlpack(output) if hasattr(library, "from_dlpack") else output

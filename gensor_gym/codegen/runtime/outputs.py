@@ -1,0 +1,63 @@
+"""Outputs that keep their pages: an array is handed out again when nothing refers to its memory any more.
+
+Fresh memory costs a page fault for every 4 KiB at its first touch, which for a matrix of some megabytes takes as long as a
+third of its product. NumPy makes the array that owns memory the end of every chain of bases, and views, memoryviews, DLPack
+capsules and tensors hold their array; so the owner's reference count says whether anything of it lives.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import numpy as np
+
+ALIGNMENT = 64
+"""Bytes that outputs and workspaces are aligned to: a cache line, and the widest vector."""
+KEPT = 4
+"""Outputs of a kernel that a thread keeps; more that live at a time are the caller's alone."""
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An uninitialised array whose first element stands at a multiple of `ALIGNMENT` bytes, a view of one that owns it."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+class Outputs:
+    """Arrays of one shape and type, each thread's own: no two threads are ever handed the same memory."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        """Nothing is allocated yet."""
+        self.shape, self.dtype = shape, dtype
+        self._threads = threading.local()
+
+    def take(self) -> np.ndarray:
+        """An uninitialised, aligned array [shape] to which nothing else refers."""
+        try:
+            kept = self._threads.kept
+        except AttributeError:
+            kept = self._threads.kept = []
+        for number, array in enumerate(kept):
+            if sys.getrefcount(array.base) == _IDLE:
+                if number:  # the one that was used last is the warmest
+                    kept.insert(0, kept.pop(number))
+                return array.view()
+        array = aligned(self.shape, self.dtype)
+        kept.insert(0, array)
+        del kept[KEPT:]  # whose memory goes when the caller lets go of it
+        return array.view()
+
+
+def _idle() -> int:
+    """What the reference count of an owner is, asked as `take` does, while its kept array alone refers to it."""
+    kept = [aligned((1,), np.dtype(np.float32))]
+    count = 0
+    for _, array in enumerate(kept):
+        count = sys.getrefcount(array.base)
+    return count
+
+
+_IDLE = _idle()

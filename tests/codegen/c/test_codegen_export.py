@@ -1,0 +1,92 @@
+"""Exported kernels: a folder that C uses without Python, with the digits that the kernel has here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gensor_gym import ConstructionGraph, operators
+from gensor_gym.codegen import generate
+from gensor_gym.codegen.export import Exported, export
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.compiler import find_compiler
+
+OPERATORS = ("gemm(m=24, n=40, k=20)+bias+relu", 'gemm(m=16, n=32, k=24, dtype="int8")', "max_pool2d(n=1, c=3, h=9, w=9, r=3, s=3, stride=2)")
+
+
+def kernel_of(text: str, seed: int = 0) -> Kernel:
+    op = operators.resolve_one(text)
+    return generate(op, ConstructionGraph(op, "host", "extended").random_schedule(np.random.default_rng(seed)), "host")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    known = [{"schedule": text} for text in OPERATORS]
+    return export([kernel_of(text) for text in OPERATORS], tmp_path_factory.mktemp("export") / "kernels", 2, known)
+
+
+def run(line: list[str], folder: Path) -> str:
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def of_the_example(text: str) -> float:
+    """The sum that the example prints of a kernel, from the kernel as Python calls it."""
+    kernel = kernel_of(text)
+    inputs = []
+    for place, tensor in enumerate(kernel.operator.inputs):
+        values = (np.arange(tensor.size) * (2 * place + 3)) % 7 - 3
+        inputs.append(values.astype(tensor.dtype).reshape(tensor.shape))
+    output = kernel(*inputs).ravel()
+    return float(np.sum(output.astype(np.float64) * (np.arange(output.size) % 5 + 1)))
+
+
+def test_the_example_runs_without_python_and_has_the_same_digits(exported: Exported) -> None:
+    compiler = find_compiler().command
+    run([*compiler, "example.c", "-o", "example", "-L.", "-lgensor_kernels", "-Wl,-rpath,$ORIGIN"], exported.folder)
+    lines = run(["./example"], exported.folder).splitlines()
+    assert [float(line.split()[1]) for line in lines] == [of_the_example(text) for text in OPERATORS]
+
+
+def test_the_header_is_c_plus_plus_as_well(exported: Exported, tmp_path: Path) -> None:
+    (tmp_path / "call.cpp").write_text('#include "gensor_kernels.h"\nint main() { gensor_kernels_set_threads(1); return 0; }\n')
+    line = ["g++", "-Wall", "-Werror", "-pedantic", "call.cpp", f"-I{exported.folder}", f"-L{exported.folder}", "-lgensor_kernels"]
+    run([*line, f"-Wl,-rpath,{exported.folder}", "-o", "call"], tmp_path)
+    run(["./call"], tmp_path)
+
+
+def test_build_sh_makes_the_library_anew(exported: Exported) -> None:
+    exported.library.unlink()
+    run(["sh", "build.sh"], exported.folder)
+    assert exported.library.exists()
+
+
+def test_the_manifest_names_every_file_and_kernel(exported: Exported) -> None:
+    manifest = json.loads(exported.manifest.read_text())
+    assert [entry["operator"] for entry in manifest["kernels"]] == [str(operators.resolve_one(text)) for text in OPERATORS]
+    assert [entry["schedule"] for entry in manifest["kernels"]] == list(OPERATORS)
+    for name in ("gensor_kernels.h", "runtime.c", "example.c"):
+        assert manifest["files"][name] == hashlib.sha256((exported.folder / name).read_bytes()).hexdigest()
+
+
+def test_what_is_no_export_is_refused(tmp_path: Path) -> None:
+    kernel = kernel_of(OPERATORS[0])
+    with pytest.raises(ValueError, match="expected at least one"):
+        export([], tmp_path, 1)
+    with pytest.raises(ValueError, match="expected one for each operator"):
+        export([kernel, kernel], tmp_path, 1)
+    with pytest.raises(ValueError, match="identifier in lower case"):
+        export([kernel], tmp_path, 1, library="no name")
+    (tmp_path / "letters.txt").write_text("mine")
+    with pytest.raises(ValueError, match="expected a new folder"):
+        export([kernel], tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+    other = generate(kernel.operator, ConstructionGraph(kernel.operator, "h200").initial(), "h200")
+    with pytest.raises(ValueError, match="plain kernels in 'c'"):
+        export([other], tmp_path / "new", 1)
