@@ -61,7 +61,8 @@ def export(
     lines = _lines(exports, library, compiler)
     for line in lines:
         _run(line, target, compiler)
-    (target / "build.sh").write_text("#!/bin/sh\n# On another processor: name it in -march.\nset -e\n" + "".join(f"{' '.join(line)}\n" for line in lines))
+    script = ["#!/bin/sh", "# For another processor: name it in -march.", "set -e", *(" ".join(line) for line in lines), ""]
+    (target / "build.sh").write_text("\n".join(script), encoding="utf-8")
     for one in exports:
         (target / f"{one.name}.o").unlink()
     built = Exported(target, target / f"lib{library}.so", target / f"{library}.h", target / "manifest.json")
@@ -98,7 +99,7 @@ def _write(exports: Sequence[Exports], folder: Path, library: str, threads: int)
 
 
 def _lines(exports: Sequence[Exports], library: str, compiler: Compiler) -> list[list[str]]:
-    """Command lines: each kernel for its processor, then all for any, so that the library says what it needs and does not crash."""
+    """Command lines: each kernel for its processor, what is around them for any: the library can say that it lacks something."""
     hidden, lines = ["-fPIC", "-fvisibility=hidden", "-c"], []
     for one in exports:
         lanes = max((int(width) for width in re.findall(r"\bvec(\d+)\b", one.kernel.source)), default=1)
@@ -120,7 +121,9 @@ def _run(line: Sequence[str], folder: Path, compiler: Compiler) -> None:
         raise CompileError(f"{compiler.name} failed with status {done.returncode}:\n{done.stderr.strip()}")
 
 
-def _note(built: Exported, exports: Sequence[Exports], known: Sequence[Mapping[str, Any]], compiler: Compiler, threads: int) -> None:
+def _note(
+    built: Exported, exports: Sequence[Exports], known: Sequence[Mapping[str, Any]], compiler: Compiler, threads: int
+) -> None:
     """`manifest.json`."""
     entries = [
         {

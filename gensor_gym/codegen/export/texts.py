@@ -168,7 +168,8 @@ def _called(one: Exports) -> str:
         kind = C_TYPES[tensor.dtype]
         lines.append(f"{kind} *{name} = malloc({tensor.size} * sizeof({kind}));")
     for place, (name, tensor) in enumerate(inputs):
-        lines.append(f"for (long i = 0; i < {tensor.size}; i++) {name}[i] = ({C_TYPES[tensor.dtype]})((i * {2 * place + 3}) % 7 - 3);")
+        value = f"({C_TYPES[tensor.dtype]})((i * {2 * place + 3}) % 7 - 3)"
+        lines.append(f"for (long i = 0; i < {tensor.size}; i++) {name}[i] = {value};")
     lines += [
         f"int status = {one.name}({one.arguments});",
         f'if (status != 0) {{ fprintf(stderr, "{one.name}: status %d\\n", status); return 1; }}',

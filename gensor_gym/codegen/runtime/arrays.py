@@ -54,7 +54,7 @@ class Signature:
         if array.shape != self.shape or array.dtype != self.dtype:
             raise self._mismatch(array, self.op.output, "out")
         if not array.flags.carray:
-            why = "read-only" if not array.flags.writeable else "not dense in row-major order" if array.flags.aligned else "misaligned"
+            why = _fault(array) if array.flags.writeable else "read-only"
             raise ValueError(f"{self.op}: out is {why}, expected a writable array, dense in row-major order and aligned")
         for tensor, given in zip(self.op.inputs, inputs, strict=True):
             if np.may_share_memory(array, given):  # both are dense, so that bounds decide
@@ -79,14 +79,19 @@ class Signature:
 
     def _copied(self, array: np.ndarray, tensor: Tensor) -> np.ndarray:
         """A dense, aligned copy, and a warning."""
-        why = "misaligned" if not array.flags.aligned else "not dense in row-major order"
-        warnings.warn(f"{self.op}: input {tensor.name} is {why}: {array.nbytes} bytes are copied at every call", CopyWarning, 4)
+        text = f"{self.op}: input {tensor.name} is {_fault(array)}: {array.nbytes} bytes are copied at every call"
+        warnings.warn(text, CopyWarning, stacklevel=4)
         return np.array(array, order="C")
 
     def _mismatch(self, array: np.ndarray, tensor: Tensor, name: str) -> ValueError:
         """What was given next to what is expected."""
         expected = f"{ARRAY_DTYPE[tensor.dtype]}{list(tensor.shape)}"
         return ValueError(f"{self.op}: {name} is {array.dtype}{list(array.shape)}, expected {expected}")
+
+
+def _fault(array: np.ndarray) -> str:
+    """Why kernels cannot read an array where it lies."""
+    return "not dense in row-major order" if array.flags.aligned else "misaligned"
 
 
 def in_library_of(first: Any, output: np.ndarray) -> Any:

@@ -16,7 +16,12 @@ from gensor_gym.codegen.export import Exported, export
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.compiler import find_compiler
 
-OPERATORS = ("gemm(m=24, n=40, k=20)+bias+relu", 'gemm(m=16, n=32, k=24, dtype="int8")', "max_pool2d(n=1, c=3, h=9, w=9, r=3, s=3, stride=2)")
+OPERATORS = (
+    "gemm(m=24, n=40, k=20)+bias+relu",
+    'gemm(m=16, n=32, k=24, dtype="int8")',
+    "max_pool2d(n=1, c=3, h=9, w=9, r=3, s=3, stride=2)",
+)
+PATH = {"PATH": "/usr/bin:/bin"}
 
 
 def kernel_of(text: str, seed: int = 0) -> Kernel:
@@ -31,7 +36,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
 
 def run(line: list[str], folder: Path) -> str:
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env={"PATH": "/usr/bin:/bin"})
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=PATH)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -56,8 +61,9 @@ def test_the_example_runs_without_python_and_has_the_same_digits(exported: Expor
 
 def test_the_header_is_c_plus_plus_as_well(exported: Exported, tmp_path: Path) -> None:
     (tmp_path / "call.cpp").write_text('#include "gensor_kernels.h"\nint main() { gensor_kernels_set_threads(1); return 0; }\n')
-    line = ["g++", "-Wall", "-Werror", "-pedantic", "call.cpp", f"-I{exported.folder}", f"-L{exported.folder}", "-lgensor_kernels"]
-    run([*line, f"-Wl,-rpath,{exported.folder}", "-o", "call"], tmp_path)
+    here = exported.folder
+    line = ["g++", "-Wall", "-Werror", "-pedantic", "call.cpp", f"-I{here}", f"-L{here}", "-lgensor_kernels"]
+    run([*line, f"-Wl,-rpath,{here}", "-o", "call"], tmp_path)
     run(["./call"], tmp_path)
 
 
