@@ -34,28 +34,29 @@ class Outputs:
         self.shape, self.dtype = shape, dtype
         self._threads = threading.local()
 
-    def take(self) -> np.ndarray:
-        """An uninitialised, aligned array [shape] to which nothing else refers."""
+    def take(self) -> tuple[np.ndarray, int]:
+        """An uninitialised, aligned array [shape] to which nothing else refers, and its address."""
         try:
             kept = self._threads.kept
         except AttributeError:
             kept = self._threads.kept = []
-        for number, array in enumerate(kept):
+        for number, (array, address) in enumerate(kept):
             if sys.getrefcount(array.base) == _IDLE:
                 if number:  # the one that was used last is the warmest
                     kept.insert(0, kept.pop(number))
-                return array.view()
+                return array.view(), address
         array = aligned(self.shape, self.dtype)
-        kept.insert(0, array)
+        address = array.ctypes.data
+        kept.insert(0, (array, address))
         del kept[KEPT:]  # whose memory goes when the caller lets go of it
-        return array.view()
+        return array.view(), address
 
 
 def _idle() -> int:
     """What the reference count of an owner is, asked as `take` does, while its kept array alone refers to it."""
-    kept = [aligned((1,), np.dtype(np.float32))]
+    kept = [(aligned((1,), np.dtype(np.float32)), 0)]
     count = 0
-    for _, array in enumerate(kept):
+    for _, (array, _) in enumerate(kept):
         count = sys.getrefcount(array.base)
     return count
 

@@ -1,0 +1,223 @@
+"""A loaded C kernel: arrays of everyone, outputs that are never used again too early, threads, forks, clear errors."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gensor_gym import ConstructionGraph, operators
+from gensor_gym.codegen import generate
+from gensor_gym.codegen.runtime.arrays import CopyWarning
+from gensor_gym.codegen.runtime.native import NativeKernel
+from gensor_gym.codegen.runtime.outputs import ALIGNMENT, KEPT
+
+torch = pytest.importorskip("torch")
+OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> NativeKernel:
+    graph = ConstructionGraph(OP, "host", "extended")
+    return NativeKernel(generate(OP, graph.random_schedule(np.random.default_rng(3)), "host"), 2)
+
+
+@pytest.fixture
+def arrays() -> tuple[np.ndarray, ...]:
+    return operators.random_inputs(OP, np.random.default_rng(0))
+
+
+def right(output: Any, a: np.ndarray, b: np.ndarray) -> bool:
+    return np.allclose(np.asarray(output), a @ b, atol=1e-4)
+
+
+def address(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+def test_memory_is_used_again_only_when_nothing_refers_to_it(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    holders = {
+        "itself": lambda output: output,
+        "view": lambda output: output[3:].T,
+        "view of a view": lambda output: output.reshape(-1)[5:][::2],
+        "memoryview": memoryview,
+        "capsule": lambda output: output.__dlpack__(),
+        "tensor": torch.from_numpy,
+        "view of a tensor": lambda output: torch.from_dlpack(output).T[1:],
+    }
+    for name, hold in holders.items():
+        output = kernel(*arrays)
+        where, held = address(output), hold(output)
+        del output
+        later = [kernel(*arrays) for _ in range(2 * KEPT)]
+        assert where not in map(address, later), name
+        del held, later
+
+
+def test_an_output_that_was_let_go_is_used_again(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    first = address(kernel(*arrays))
+    assert first % ALIGNMENT == 0
+    assert all(address(kernel(*arrays)) == first for _ in range(5))
+    output = kernel(*arrays)
+    before = output.copy()
+    assert address(kernel(arrays[0] + 1, arrays[1])) != address(output) and np.array_equal(output, before)
+
+
+def test_arrays_of_torch_are_read_where_they_lie_and_give_tensors(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        output = kernel(*map(torch.from_numpy, arrays))
+    assert isinstance(output, torch.Tensor) and right(output, *arrays)
+    own = torch.empty(24, 32)
+    assert kernel(*map(torch.from_numpy, arrays), out=own) is own and right(own, *arrays)
+
+
+class Elsewhere:
+    """An array that speaks DLPack and lies on a GPU."""
+
+    device = "cuda:1"
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 1
+
+    def __dlpack__(self) -> object:
+        raise AssertionError("not asked for")
+
+
+class OnlyDlpack:
+    """An array that speaks DLPack alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> object:
+        return self.array.__dlpack__(**options)
+
+
+def test_whatever_speaks_dlpack_is_read(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    assert right(kernel(OnlyDlpack(arrays[0]), arrays[1]), *arrays)
+
+
+def test_arrays_that_cannot_be_read_are_named(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    a, b = arrays
+    wrong: list[tuple[tuple[Any, ...], str]] = [
+        ((a,), "1 arrays given, expected 2"),
+        ((a, b.T), "input B is float32"),
+        ((a, b.astype(np.float64)), "input B is float64"),
+        ((Elsewhere(), b), "cuda:1"),
+        ((torch.from_numpy(a).requires_grad_(), b), "grad"),
+        ((torch.from_numpy(a).to("meta"), b), "input A"),
+        ((torch.from_numpy(a).to(torch.bfloat16), b), "BFloat16"),
+    ]
+    for given, words in wrong:
+        with pytest.raises(ValueError, match=words):
+            kernel(*given)
+
+
+def test_a_copy_is_made_and_said(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    a, b = arrays
+    bytes_ = np.zeros(b.nbytes + 1, np.uint8)
+    misaligned = bytes_[1:].view(np.float32).reshape(b.shape)
+    misaligned[:] = b
+    turned = torch.from_numpy(b.T.copy()).T
+    for given, why in (((np.asfortranarray(a), b), "not dense"), ((a, misaligned), "misaligned"), ((a, turned), "not dense")):
+        with pytest.warns(CopyWarning, match=why):
+            assert right(kernel(*given), a, b)
+    read_only = a.copy()
+    read_only.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert right(kernel(read_only, b), a, b)
+
+
+def test_out_is_checked(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    a, b = arrays
+    own = np.empty((24, 32), np.float32)
+    assert kernel(a, b, out=own) is own and right(own, a, b)
+    shared = np.empty(24 * 32 + a.size, np.float32)
+    inside = shared[24 * 32 - 8 :][: a.size].reshape(a.shape)
+    read_only = own.copy()
+    read_only.flags.writeable = False
+    misaligned = np.empty(own.nbytes + 1, np.uint8)[1:].view(np.float32).reshape(own.shape)
+    wrong = [
+        (own.T, "out is float32\\[32, 24\\]"),
+        (own.astype(np.float64), "float64"),
+        (np.asfortranarray(own), "not dense"),
+        (read_only, "read-only"),
+        (misaligned, "misaligned"),
+    ]
+    for out, words in wrong:
+        with pytest.raises(ValueError, match=words):
+            kernel(a, b, out=out)
+    with pytest.raises(ValueError, match="out overlaps input A"):
+        kernel(inside, b, out=shared[: 24 * 32].reshape(24, 32))
+
+
+def test_a_bound_call_reads_what_its_arrays_hold(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    a, b = (array.copy() for array in arrays)
+    out = np.empty((24, 32), np.float32)
+    call = kernel.bind(a, b, out)
+    assert call() is out and right(out, a, b)
+    a += 1
+    call()
+    assert right(out, a, b)
+    assert right(kernel.bind(a, b)(), a, b)
+    with pytest.raises(ValueError, match="copies nothing"):
+        kernel.bind(np.asfortranarray(a), b)
+    with pytest.raises(ValueError, match="at most one output"):
+        kernel.bind(a, b, out, out)
+
+
+def test_threads_call_one_kernel_at_a_time(kernel: NativeKernel) -> None:
+    faults: list[str] = []
+
+    def call(seed: int) -> None:
+        given = operators.random_inputs(OP, np.random.default_rng(seed))
+        expected = kernel(*given).copy()
+        held = []
+        for _ in range(2000):
+            output = kernel(*given)
+            held = [*held[-2:], output]
+            if not all(np.array_equal(one, expected) for one in held):
+                faults.append(f"thread {seed}")
+                return
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+def test_a_fork_between_calls(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    held = kernel(*arrays)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            output = kernel(*arrays)
+            code = 0 if right(output, *arrays) and address(output) != address(held) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert right(held, *arrays) and right(kernel(*arrays), *arrays)
+
+
+def test_nothing_leaks(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    def calls() -> int:
+        for _ in range(20_000):
+            kernel(*arrays)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    calls()
+    before = calls()
+    assert calls() - before < 512, "KiB"
