@@ -77,7 +77,7 @@ class Signature:
         except (BufferError, RuntimeError, TypeError) as refused:  # of gradients, of bfloat16, of another device
             error = refused
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise ValueError(f"{self.op}: {name}, a {kind}, expected as an array of the host's memory that is read where it lies: {error}")
+        raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read where it lies in the host's memory: {error}")
 
     def _copied(self, array: np.ndarray, tensor: Tensor, copy: bool) -> np.ndarray:
         """A dense, aligned copy, and a warning; ValueError where none may be made."""
