@@ -18,11 +18,12 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
+from gensor_gym.graph.filling import make_tables
 from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs.knob import EVERY
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_LEVELS, ROW
-from gensor_gym.graph.limits import EVERY
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import HORIZON, make_tables
+from gensor_gym.graph.tables import HORIZON
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -60,7 +61,7 @@ class ConstructionGraph:
 
     @property
     def horizon(self) -> int:
-        """Steps of an episode on this task (see `graph.tables.horizon`)."""
+        """Steps of an episode on this task (see `graph.filling.horizon`)."""
         return int(self.tables.ints[HORIZON])
 
     def initial(self) -> Schedule:

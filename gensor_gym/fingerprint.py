@@ -33,7 +33,7 @@ from gensor_gym.cost.model import fill_terms
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.actions import ACTIONS, KNOB_UP
-from gensor_gym.graph.enumeration import count_schedules
+from gensor_gym.graph.enumeration import count_schedules, moved_knobs
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW
 from gensor_gym.graph.near_limits import DRAWS, near_limits
@@ -171,7 +171,7 @@ def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     """What descents from the fastest of `rows` [B, ROW] evaluate on their way, float64 [N, SEEN]; to six digits the fastest."""
     tables = graph.tables
-    choices = ColumnChoices.of(tables, [k for k in range(len(KNOBS)) if tables.ints[ALLOWED + KNOB_UP + k]])
+    choices = ColumnChoices.of(tables, moved_knobs(tables.ints))
     parts = [np.empty((0, SEEN))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
         row[LEVEL] = tables.ints[NUM_LEVELS] - 1

@@ -18,8 +18,8 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.enumeration import axis_choices
-from gensor_gym.graph.form import fragment_length
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.knobs.tensor_cores import fragment_length
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD
 from gensor_gym.graph.tables import ALLOWED, COPIED, IS_CPU, KNOB_BITS, NUM_LEVELS
 from gensor_gym.operators.types import Operator

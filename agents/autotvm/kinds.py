@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.graph.form import fragment_length
-from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB, ROW, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs.tensor_cores import fragment_length
+from gensor_gym.graph.layout import KNOB, ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
 from gensor_gym.graph.structure import SWIZZLE_BYTES
 from gensor_gym.graph.tables import COLUMNS_FROM, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M
 
-_TENSOR = KNOB + KNOB_INDEX["tensor_core"]
-_FIRST_ON_TENSOR_CORES = tuple(KNOB + KNOB_INDEX[n] for n in ("reduce_threads", "warp_tile", "lane_map", "convolution"))
-_WGMMA_ALONE = tuple(KNOB + KNOB_INDEX[n] for n in ("persistent", "cluster"))
+_KIND_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
+"""The one kind of programs that a knob goes with: those of the others keep its default."""
 
 
 def pools(columns: list[list[int]], values: list[np.ndarray], ints: np.ndarray) -> list[list[np.ndarray]]:
@@ -28,9 +27,9 @@ def pools(columns: list[list[int]], values: list[np.ndarray], ints: np.ndarray) 
     are.
     """
     everything = [np.arange(len(v)) for v in values]
-    if ints[IS_CPU] or [_TENSOR] not in columns:
+    if ints[IS_CPU] or [TENSOR_CORE] not in columns:
         return [everything]
-    at = columns.index([_TENSOR])
+    at = columns.index([TENSOR_CORE])
     found = []
     for core in values[at][:, 0].tolist():
         fitting = [_fitting(c, v, core, ints) for c, v in zip(columns, values, strict=True)]
@@ -42,9 +41,9 @@ def pools(columns: list[list[int]], values: list[np.ndarray], ints: np.ndarray) 
 def _fitting(column: list[int], values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
     """Indices of a knob's values that a program on these cores can have."""
     first = column[0]
-    if first == _TENSOR:
+    if first == TENSOR_CORE:
         return np.flatnonzero(values[:, 0] == core)
-    if (first in _FIRST_ON_TENSOR_CORES and core > 0) or (first in _WGMMA_ALONE and core < 2):
+    if _KIND_OF.get(first, core) != core:
         return np.flatnonzero(values[:, 0] == 0)
     if first >= KNOB or core == 0:
         return np.arange(len(values))
@@ -52,9 +51,9 @@ def _fitting(column: list[int], values: np.ndarray, core: int, ints: np.ndarray)
 
 
 def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
-    """Which chains of an axis, (tile of every level.., virtual threads) [N, 5], are whole fragments; see `graph.form`."""
+    """Which chains of an axis, (tile of every level.., virtual threads) [N, 5], are whole fragments; see `knobs.tensor_cores`."""
     row = np.zeros(ROW, dtype=np.int32)
-    row[_TENSOR] = core
+    row[TENSOR_CORE] = core
     kept = values[:, 0] % fragment_length(row, axis, ints) == 0
     if axis < SPATIAL_SLOTS:
         kept &= values[:, -1] == 1

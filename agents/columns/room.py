@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from agents.columns.choices import Choices
+from gensor_gym.graph.knobs.knob import CODE, L1_TILE, REGISTERS, SHARED, TASK_TILE
 from gensor_gym.graph.layout import KNOB
-from gensor_gym.graph.limits import CODE, L1_TILE, REGISTERS, SHARED, TASK_TILE
 
 GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE
 """Limits on what grows with tiles."""

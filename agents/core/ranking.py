@@ -9,15 +9,14 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import NUM_LEVELS
 from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
 """Places of the register tile in a row."""
-_STRUCTURAL = ("pack_a", "pack_b", "convolution", "thread_split", "split_k", "stages", "tensor_core")
-STRUCTURE = [KNOB + i for i, k in enumerate(KNOBS) if k.name in _STRUCTURAL]
+STRUCTURE = [knob.place for knob in KNOBS if knob.structural]
 """Places of the knobs that change what is generated as a whole. The model errs alike on programs of one structure."""
 
 

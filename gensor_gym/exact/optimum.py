@@ -18,13 +18,11 @@ from gensor_gym.exact.incumbent import incumbent
 from gensor_gym.exact.reduction import reduction_tiles
 from gensor_gym.exact.ties import count_ties
 from gensor_gym.fingerprint import fingerprint
-from gensor_gym.graph.actions import KNOB_UP
-from gensor_gym.graph.enumeration import axis_choices, count_schedules
+from gensor_gym.graph.enumeration import axis_choices, count_schedules, moved_knobs
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS
-from gensor_gym.graph.resources import CLUSTER, PERSISTENT, TENSOR_CORE
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TENSOR_CORE
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import ALLOWED, COEF, IS_CPU, NUM_DIMS, NUM_LEVELS, NUM_READS
+from gensor_gym.graph.tables import COEF, IS_CPU, NUM_DIMS, NUM_LEVELS, NUM_READS
 
 ENUMERATED = 2_000_000
 """Spaces of at most so many candidates are enumerated."""
@@ -132,7 +130,7 @@ def branch_and_bound(
 
 def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -> list[int]:
     """Indices of the knobs that the space moves, or of those named; ValueError for one that it does not."""
-    moved = [k for k in range(len(KNOBS)) if graph.tables.ints[ALLOWED + KNOB_UP + k]]
+    moved = moved_knobs(graph.tables.ints)
     if names is None:
         return moved
     unknown = set(names) - {KNOBS[k].name for k in moved}
@@ -149,10 +147,11 @@ def count_candidates(graph: ConstructionGraph, moving: Sequence[int]) -> int:
 
 def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[np.ndarray]:
     """Knobs int32 [K] of every setting of those in `moving` that programs on CUDA cores have."""
+    tensor = [index for index, knob in enumerate(KNOBS) if 0 not in knob.cores]  # these are for tensor cores alone
     for values in itertools.product(*(usable_values(graph.tables, k) for k in moving)):
         knobs = graph.initial().row[KNOB:].copy()
         knobs[list(moving)] = values
-        if knobs[[PERSISTENT - KNOB, CLUSTER - KNOB]].max() == 0:  # these are for tensor cores alone
+        if knobs[tensor].max() == 0:
             yield knobs
 
 

@@ -14,7 +14,7 @@ from gensor_gym.graph.actions import KNOB_UP, VTHREAD_UP
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import divisors
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, NUM_KNOBS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
 
@@ -29,7 +29,7 @@ def enumerate_rows(ints: np.ndarray, sizes: np.ndarray, start: np.ndarray, batch
     offsets = np.cumsum([0, *(len(c) for c in choices)]).astype(np.int64)
     values = np.array([v for knob in knobs for v in knob], dtype=np.int64)
     knob_offsets = np.cumsum([0, *(len(k) for k in knobs)]).astype(np.int64)
-    moving = np.array([i for i in range(len(KNOBS)) if _moves(ints, i)], dtype=np.int64)
+    moving = np.array(moved_knobs(ints), dtype=np.int64)
     base = start.copy()
     base[LEVEL] = ints[NUM_LEVELS] - 1
     at = 0
@@ -55,16 +55,12 @@ def axis_choices(ints: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 def knob_choices(ints: np.ndarray) -> list[list[int]]:
     """Usable value indices of every knob that the space can move."""
-    return [
-        [i for i in range(len(KNOBS[k].values)) if ints[KNOB_BITS + k] >> i & 1]
-        for k in range(len(KNOBS))
-        if _moves(ints, k)
-    ]
+    return [[i for i in range(len(KNOBS[k].values)) if ints[KNOB_BITS + k] >> i & 1] for k in moved_knobs(ints)]
 
 
-def _moves(ints: np.ndarray, knob: int) -> bool:
-    """Whether the space has actions for the knob."""
-    return bool(ints[ALLOWED + KNOB_UP + knob])
+def moved_knobs(ints: np.ndarray) -> list[int]:
+    """Indices of the knobs that the space has actions for."""
+    return np.flatnonzero(ints[ALLOWED + KNOB_UP : ALLOWED + KNOB_UP + NUM_KNOBS]).tolist()
 
 
 def _chains(ints: np.ndarray, sizes: np.ndarray, axis: int) -> list[list[int]]:

@@ -29,6 +29,16 @@ def is_staged(op: Operator, read: Access) -> bool:
     return broadcast or window
 
 
+def has_staged(op: Operator) -> bool:
+    """Whether some read is staged."""
+    return any(is_staged(op, read) for read in op.reads)
+
+
+def reduction_points(op: Operator) -> int:
+    """Points of the whole reduction, 1 where there is none."""
+    return math.prod(op.extents[a] for a in op.reduce)
+
+
 def shared_inner(op: Operator, read: Access) -> int:
     """Dimension of a staged read that is contiguous in a GPU's shared memory.
 

@@ -12,7 +12,7 @@ from agents.autotvm.template import Template
 from agents.core.ranking import REGISTER_TILE, Construction, best_of_each
 from agents.hybrids.annealed import annealed, template_of
 from gensor_gym import ConstructionGraph
-from gensor_gym.graph.resources import TENSOR_CORE
+from gensor_gym.graph.layout import TENSOR_CORE
 from gensor_gym.graph.schedule import Schedule
 
 OPERATOR = "conv2d(n=4, c=32, h=14, w=14, k=64, r=3, s=3, padding=1)"

@@ -1,23 +1,25 @@
-"""The form that tensor cores and warps ask of a program's tiles. Compiled, for one row of a GPU."""
+"""Tensor cores: which instruction, and what only programs by wgmma have: blocks that stay, and clusters of blocks."""
 
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.resources import (
+from gensor_gym.graph.geometry import columns_of, power_value, reduce_product, tiles_along
+from gensor_gym.graph.knobs.knob import CODE, MATRIX, REGISTERS, SHARED, Knob
+from gensor_gym.graph.layout import (
     CLUSTER,
     CONVOLUTION,
     LANE_MAP,
+    MAX_AXES,
     PERSISTENT,
     REDUCE_THREADS,
     REGISTER_BUFFER,
+    SPATIAL_SLOTS,
     TENSOR_CORE,
+    TILE,
+    VTHREAD,
     WARP_TILE,
-    columns_of,
-    power_value,
-    reduce_product,
-    tiles_along,
 )
+from gensor_gym.graph.structure import WGMMA_ROWS, matrix_axes, tensor_core_choices
 from gensor_gym.graph.tables import (
     COLUMN_STEP,
     COLUMNS_FROM,
@@ -29,6 +31,37 @@ from gensor_gym.graph.tables import (
     MATRIX_M,
     MATRIX_N,
 )
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+
+def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
+    """Whether there is a tile along m for every block of a cluster."""
+    roles = matrix_axes(op) if 2 in tensor_core_choices(op, hardware) else None
+    return roles is not None and op.axes[roles.m].extent > (blocks - 1) * WGMMA_ROWS
+
+
+KNOBS = (
+    Knob(
+        place=TENSOR_CORE, name="tensor_core", kind="gpu", values=(0, 1, 2),
+        doc="0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps (products but of tf32x3, 16-bit conv2d without groups, on sm_90)",
+        cost="0 CUDA cores, 1 mma.sync, 2 wgmma with TMA: whole fragments",
+        is_useful=lambda op, hardware, core: core in tensor_core_choices(op, hardware),
+        raising=MATRIX | REGISTERS | CODE | SHARED, lowering=MATRIX | REGISTERS | CODE | SHARED, structural=True,
+    ),
+    Knob(
+        place=PERSISTENT, name="persistent", kind="gpu", values=(0, 1),
+        doc="0, 1: blocks stay and loop over tiles (wgmma)",
+        cost="tile scheduler in the kernel",
+        is_useful=lambda op, hardware, value: 2 in tensor_core_choices(op, hardware), raising=MATRIX, cores=(2,),
+    ),
+    Knob(
+        place=CLUSTER, name="cluster", kind="gpu", values=(1, 2, 4), masked=(4,),
+        doc="1, 2 (4): neighbouring blocks along m that share a tile of B (wgmma)",
+        cost="blocks that must be resident together",
+        is_useful=_has_tiles_for, raising=MATRIX, cores=(2,),
+    ),
+)  # fmt: skip
 
 
 @lean
@@ -72,25 +105,3 @@ def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
     if axis == ints[MATRIX_N]:
         return 8 if row[TENSOR_CORE] == 1 else ints[COLUMN_STEP]
     return ints[INSTRUCTION_K] if axis == ints[MATRIX_K] else 1
-
-
-@lean
-def warp_rows(warp_tile):  # noqa: ANN001, ANN201
-    """Rows of threads that a warp is laid over by knob warp_tile; its 32 lanes fill as many columns. 0: row order."""
-    return 4 if warp_tile == 1 else 8 if warp_tile == 2 else 2 if warp_tile == 3 else 0
-
-
-@lean
-def are_warps_whole(row, ints):  # noqa: ANN001, ANN201
-    """Whether the patch of a warp divides the block's threads along the two innermost spatial axes.
-
-    Lanes are interleaved (lane_map) in patches of 4 x 8 and 8 x 4 only. No threads share a reduction.
-    """
-    rows = warp_rows(row[WARP_TILE])
-    if rows == 0:
-        return row[LANE_MAP] == 0
-    if row[REDUCE_THREADS] > 0 or (row[LANE_MAP] > 0 and rows == 2):
-        return False
-    inner, outer = TILE + SPATIAL_SLOTS - 1, TILE + SPATIAL_SLOTS - 2
-    across = row[inner + MAX_AXES] // row[inner]
-    return across % (32 // rows) == 0 and row[outer + MAX_AXES] // row[outer] % rows == 0
