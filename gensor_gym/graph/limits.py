@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.geometry import power_value, reduce_product
+from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.knobs.knob import (
     CODE,
     EVERY,
@@ -47,6 +50,9 @@ from gensor_gym.graph.tables import (
 
 WGMMA_REGISTERS = 240
 """Registers that a consumer of a wgmma kernel may hold: setmaxnreg gives so many to two warpgroups of three."""
+_OTHERS = [[knob.place for knob in KNOBS if core not in knob.cores] for core in (0, 1, 2)]
+_OF_OTHERS = np.array([np.resize(places, max(map(len, _OTHERS))) for places in _OTHERS])
+"""By value of knob tensor_core, places of the knobs that its programs do not have; repeated, so that all are as many."""
 
 
 @lean
@@ -54,7 +60,7 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Limits of a block; only those of the set `limits`, which is enough where the row is known to keep the others."""
     if limits & SPLIT and not blocks_have_steps(row, ints):
         return False
-    if limits & MATRIX and not is_whole_matrix(row, ints):
+    if limits & MATRIX and not (goes_with_cores(row) and is_whole_matrix(row, ints)):
         return False
     if limits & WARPS and not are_warps_whole(row, ints):
         return False
@@ -65,6 +71,15 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     if limits & SHARED and shared_bytes_of(row, ints) > ints[SHARED_BLOCK]:
         return False
     return limits & REDUCE_SHARES == 0 or threads_have_points(row, ints)
+
+
+@lean
+def goes_with_cores(row):  # noqa: ANN001, ANN201
+    """Whether knobs that programs of this kind (knob tensor_core) do not have stand at their default."""
+    moved = 0
+    for i in range(_OF_OTHERS.shape[1]):
+        moved += row[_OF_OTHERS[row[TENSOR_CORE], i]]
+    return moved == 0
 
 
 @lean

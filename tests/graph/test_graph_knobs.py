@@ -14,7 +14,7 @@ from gensor_gym.graph import knobs, layout
 from gensor_gym.graph.actions import ACTIONS, space_actions
 from gensor_gym.graph.geometry import power_value
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS, Knob
-from gensor_gym.graph.knobs.knob import EVERY
+from gensor_gym.graph.knobs.knob import EVERY, MATRIX
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.starts import starts
 from tests.support.graph_walks import graph_of
@@ -33,6 +33,7 @@ def test_a_knob_is_whole(knob: Knob) -> None:
     assert getattr(layout, knob.name.upper()) == knob.place == layout.KNOB + KNOB_INDEX[knob.name]
     assert 0 <= knob.raising <= EVERY and 0 <= knob.lowering <= EVERY
     assert knob.cores and set(knob.cores) <= {0, 1, 2} and (knob.kind != "cpu" or knob.cores == (0, 1, 2))
+    assert knob.raising & MATRIX or knob.cores == (0, 1, 2), "raising it may break MATRIX where it goes with some cores alone"
 
 
 def test_the_documentation_has_the_lines_of_the_knobs(update_golden: bool) -> None:

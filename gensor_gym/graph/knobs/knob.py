@@ -39,7 +39,7 @@ class Knob:
     lowering: int = 0
     """Limits that the previous value may break."""
     cores: tuple[int, ...] = (0, 1, 2)
-    """Values of knob `tensor_core` that it goes with: programs of other kinds keep the default."""
+    """Values of knob `tensor_core` that it goes with: programs of other kinds keep the default, or break limit MATRIX."""
     of_operands: bool = False
     """Whether it is about how operands are copied, laid out and walked over, which space `medium` moves."""
     structural: bool = False

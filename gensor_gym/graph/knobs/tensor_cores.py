@@ -7,17 +7,12 @@ from gensor_gym.graph.geometry import columns_of, power_value, reduce_product, t
 from gensor_gym.graph.knobs.knob import CODE, MATRIX, REGISTERS, SHARED, Knob
 from gensor_gym.graph.layout import (
     CLUSTER,
-    CONVOLUTION,
-    LANE_MAP,
     MAX_AXES,
     PERSISTENT,
-    REDUCE_THREADS,
-    REGISTER_BUFFER,
     SPATIAL_SLOTS,
     TENSOR_CORE,
     TILE,
     VTHREAD,
-    WARP_TILE,
 )
 from gensor_gym.graph.structure import WGMMA_ROWS, matrix_axes, tensor_core_choices
 from gensor_gym.graph.tables import (
@@ -66,7 +61,7 @@ KNOBS = (
 
 @lean
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
-    """Whether the register tile is whole fragments of the instruction, and knobs of other programs stand at their first.
+    """Whether the tiles are what the instruction of a program on tensor cores takes.
 
     mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns in eights (of int8
     in sixteens), one swizzle row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are
@@ -74,9 +69,7 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
-        return row[PERSISTENT] == 0 and row[CLUSTER] == 0
-    if row[REDUCE_THREADS] + row[WARP_TILE] + row[LANE_MAP] + row[CONVOLUTION] > 0:
-        return False
+        return True
     m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if row[VTHREAD + axis] > 1:
@@ -88,8 +81,8 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
         if row[TILE + axis] % fragment_length(row, axis, ints) != 0:
             return False
     if row[TENSOR_CORE] == 1:
-        return row[PERSISTENT] == 0 and row[CLUSTER] == 0 and reduce_product(row, 0, ints) == row[TILE + k]
-    if columns_of(row, ints) > 256 or row[REGISTER_BUFFER] > 0:
+        return reduce_product(row, 0, ints) == row[TILE + k]
+    if columns_of(row, ints) > 256:
         return False
     if row[CLUSTER] > 0 and tiles_along(row, m, ints) < power_value(row[CLUSTER]):
         return False
