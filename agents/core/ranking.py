@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.layout import KNOB, MAX_AXES, TILE
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import NUM_LEVELS
 from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
@@ -82,8 +82,7 @@ def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
     """Distinct programs by model latency, every level marked as opened (which changes no program)."""
-    rows = rows.copy()
-    rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
+    rows = opened(rows, graph.tables.ints)
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]
     return tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())

@@ -73,20 +73,22 @@ class ModelAnnealing(ModelSearch):
     """Parallel simulated annealing over tile chains and knobs: AutoTVM's search, the score being -log of the model's latency.
 
     The temperature falls linearly from `start_temperature` to 0: at the start a program slower by so much, in the logarithm of
-    the latency, is gone to one time in e. Numbers are those that `experiments.tune_evaluations` chose for 4,096 evaluations on
+    the latency, is accepted one time in e. Numbers are those that `experiments.tune_evaluations` chose for 4,096 evaluations on
     train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps are for scores that cost nothing.
     """
 
     chains: int = 2
     steps: int = 512
     start_temperature: float = 0.02
+    """At the start a program slower by so much, in the logarithm, is accepted one time in e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """One annealing after another, each from new random programs."""
         template = Template(graph)
         while True:
             chains = AnnealingOnModel(template, self.chains, self.steps, self.start_temperature, patience=self.steps)
-            chains.points = template.random(max(self.chains, template.kinds), rng)[: self.chains]  # few chains: kinds by turns
+            least = max(self.chains, len(template.strata))  # few chains: strata by turns
+            chains.points = template.random(least, rng)[: self.chains]
             yield anneal(graph, chains, rng).construction()
 
 

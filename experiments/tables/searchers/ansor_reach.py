@@ -10,18 +10,12 @@ import numpy as np
 from agents.ansor.sketches import Sketch, derive_sketches
 from experiments.tables.searchers.studies import Study
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
 from gensor_gym.graph.schedule import Schedule
 
 
 def holds(sketch: Sketch, row: np.ndarray) -> bool:
     """Whether a program [ROW] is one of a sketch's."""
-    for axis, chains in enumerate(sketch.chains):
-        chain = [*row[TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES], row[VTHREAD + axis]]
-        if not (chains == np.array(chain)).all(axis=1).any():
-            return False
-    free = dict(sketch.knobs)
-    return all(row[place] in free.get(place, sketch.base[place : place + 1]) for place in range(KNOB, ROW))
+    return sketch.vector_of(row) is not None
 
 
 def best_found(study: Study) -> dict[str, tuple[float, str]]:

@@ -1,14 +1,17 @@
-"""Kinds of programs that a space holds, and the knobs' values that each can have.
+"""Strata of a space, for stratified draws: the programs on CUDA cores and those of each way to use tensor cores.
 
 TVM has a template for every algorithm, tensor cores among them. Our spaces hold them side by side, and among configurations
 drawn uniformly a tensor-core program is very rare, because its tiles must be whole fragments. So random programs are drawn
-kind by kind, from values that are legal in that kind.
+stratum by stratum, from values that are legal there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from gensor_gym.graph.coordinates import Column
 from gensor_gym.graph.form import fragment_length
 from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.layout import KNOB, ROW, SPATIAL_SLOTS, TILE
@@ -20,33 +23,27 @@ _FIRST_ON_TENSOR_CORES = tuple(KNOB + KNOB_INDEX[n] for n in ("reduce_threads", 
 _WGMMA_ALONE = tuple(KNOB + KNOB_INDEX[n] for n in ("persistent", "cluster"))
 
 
-def pools(columns: list[list[int]], values: list[np.ndarray], ints: np.ndarray) -> list[list[np.ndarray]]:
-    """For every kind, the indices of values that a configuration of it may have, by knob of the template.
+def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:
+    """For every stratum the indices of values that a program of it may have, column by column.
 
-    `columns` are the places in a row that a knob sets, `values` int32 [N, places] what it sets them to. Kinds: CUDA cores,
-    mma.sync and wgmma where knob `tensor_core` moves, else one. What is left out is not legal in the kind; of the rest, most
-    are.
+    Strata: CUDA cores, mma.sync and wgmma where knob `tensor_core` moves, else one. What is left out is not legal in the
+    stratum; of the rest, most are.
     """
-    everything = [np.arange(len(v)) for v in values]
-    if ints[IS_CPU] or [_TENSOR] not in columns:
-        return [everything]
-    at = columns.index([_TENSOR])
-    found = []
-    for core in values[at][:, 0].tolist():
-        fitting = [_fitting(c, v, core, ints) for c, v in zip(columns, values, strict=True)]
-        if all(len(part) for part in fitting):
-            found.append(fitting)
-    return found
+    cores = [column.values[:, 0].tolist() for column in columns if column.first == _TENSOR]
+    if ints[IS_CPU] or not cores:
+        return [[np.arange(len(column.values)) for column in columns]]
+    found = [[_fitting(column, core, ints) for column in columns] for core in cores[0]]
+    return [stratum for stratum in found if all(map(len, stratum))]
 
 
-def _fitting(column: list[int], values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
-    """Indices of a knob's values that a program on these cores can have."""
-    first = column[0]
+def _fitting(column: Column, core: int, ints: np.ndarray) -> np.ndarray:
+    """Indices of a column's values that a program on these cores can have."""
+    first, values = column.first, column.values
     if first == _TENSOR:
         return np.flatnonzero(values[:, 0] == core)
     if (first in _FIRST_ON_TENSOR_CORES and core > 0) or (first in _WGMMA_ALONE and core < 2):
         return np.flatnonzero(values[:, 0] == 0)
-    if first >= KNOB or core == 0:
+    if column.is_knob or core == 0:
         return np.arange(len(values))
     return np.flatnonzero(_whole(first - TILE, values, core, ints))
 
