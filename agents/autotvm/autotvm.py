@@ -155,7 +155,7 @@ class Tuner:
         return found
 
     def features(self, points: np.ndarray) -> np.ndarray:
-        """What the model sees of configurations."""
+        """What the model observes of configurations."""
         return program_features(self.settings.features, self.session.graph, self.template.rows(points))
 
     def _score(self) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,6 +1,6 @@
 """The network of a policy that chooses a program column by column. PyTorch, so imported when it is used.
 
-Every choice has an embedding, from its sizes alone, so that any extent has choices that were seen in training under others. What
+Every choice has an embedding, from its sizes alone, so that any extent has choices that training met under others. What
 has been chosen is the sum of such embeddings, what is still to choose the sum of its columns' (sets, as in Zaheer et al. 2017):
 these and the task make a query, and a choice's logit is its product with the query, plus a number of its own.
 """

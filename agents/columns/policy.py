@@ -39,7 +39,7 @@ class Memory:
     """What a search has written, and the temperature of its next draws, never below the first."""
 
     first: float
-    seen: set[bytes] = field(default_factory=set)
+    written: set[bytes] = field(default_factory=set)
     narrow: bool = False
     """Whether choices are kept to feasible ones, since a block had fewer than FEW legal programs."""
     warmer: int = 0
@@ -111,14 +111,14 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
     """
     found: list[np.ndarray] = []
     feasible, known, barren = Feasible(choices, rng), 0, 0
-    if not memory.seen and count > 0 and choices.columns:
+    if not memory.written and count > 0 and choices.columns:
         found.extend(_legal(network, choices, None, memory))
-        memory.seen.update(row.tobytes() for row in found)
+        memory.written.update(row.tobytes() for row in found)
     while len(found) < count and known < KNOWN and barren < BARREN and choices.columns:
         legal = _legal(network, choices, rng.random((BLOCK, len(choices.counts))), memory, feasible if memory.narrow else None)
-        new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
-        kept = dict(islice(new.items(), count - len(found) if memory.seen else 1))
-        memory.seen.update(kept)
+        new = {key: row for row in legal if (key := row.tobytes()) not in memory.written}
+        kept = dict(islice(new.items(), count - len(found) if memory.written else 1))
+        memory.written.update(kept)
         found.extend(kept.values())
         memory.adapt(len(new), len(legal))
         memory.narrow = memory.narrow or len(legal) < FEW
@@ -141,7 +141,7 @@ def _legal(
         chosen, chances, _ = network(choices, draws, memory.temperature, feasible)
     rows = choices.rows(chosen)
     fitting = choices.graph.fits(rows)
-    order = slice(None) if memory.seen else np.argsort(-chances.numpy()[fitting], kind="stable")
+    order = slice(None) if memory.written else np.argsort(-chances.numpy()[fitting], kind="stable")
     return rows[fitting][order]
 
 

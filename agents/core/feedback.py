@@ -90,15 +90,15 @@ class Trials:
         self.programs = Programs(session.graph)
         self.bound = per_register_tile
         self.tiles: dict[bytes, int] = {}
-        self.seen: set[Schedule] = set()
+        self.measured: set[Schedule] = set()
 
     def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
         """Measure every new program of a construction, whose seconds are the model's, neighbours among them."""
-        left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.seen}
+        left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.measured}
         while left:
             chosen = self._from_ranking(left)
             self._try(chosen, left.pop(chosen))
-            if len(self.seen) % 2 == 0 and (found := self._neighbour()):
+            if len(self.measured) % 2 == 0 and (found := self._neighbour()):
                 left.pop(found[0], None)
                 self._try(*found)
 
@@ -120,7 +120,7 @@ class Trials:
         close = np.flatnonzero(seconds <= SLACK * self.session.graph.latency(best))
         for at in self.rng.permutation(close)[:TRIES]:
             schedule = Schedule(rows[at])
-            if schedule not in self.seen:
+            if schedule not in self.measured:
                 return schedule, float(seconds[at])
         return None
 
@@ -129,4 +129,4 @@ class Trials:
         (measured,) = self.session.measure([schedule])
         self.feedback.add(schedule, model, measured.seconds if measured.status is Status.OK else math.inf)
         self.tiles[tile_of(schedule)] = self.tiles.get(tile_of(schedule), 0) + 1
-        self.seen.add(schedule)
+        self.measured.add(schedule)

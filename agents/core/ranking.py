@@ -90,11 +90,11 @@ def ranked(
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
     """The ranking with at most so many programs of each register tile, the others moved to the end."""
-    seen: dict[bytes, int] = {}
+    taken: dict[bytes, int] = {}
     first: list[Schedule] = []
     later: list[Schedule] = []
     for schedule in schedules:
         tile = tile_of(schedule)
-        seen[tile] = seen.get(tile, 0) + 1
-        (first if seen[tile] <= per_register_tile else later).append(schedule)
+        taken[tile] = taken.get(tile, 0) + 1
+        (first if taken[tile] <= per_register_tile else later).append(schedule)
     return first + later
