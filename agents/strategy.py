@@ -72,10 +72,16 @@ def get_strategy(name: str, **hyperparameters: object) -> Strategy:
     return build(STRATEGIES, name, hyperparameters)
 
 
+def class_of(name: str, registry: Mapping[str, str] = STRATEGIES) -> type[Any]:
+    """The class that a registered name stands for, a dataclass; ImportError where a library that it needs is missing."""
+    module, _, attribute = registry[name].partition(":")
+    found: type[Any] = getattr(import_module(module), attribute)
+    return found
+
+
 def build(registry: Mapping[str, str], name: str, hyperparameters: Mapping[str, object]) -> Any:
     """An object of a class in a registry of names; ValueError names unknown hyperparameters and those there are."""
-    module, _, attribute = registry[name].partition(":")
-    cls = getattr(import_module(module), attribute)
+    cls = class_of(name, registry)
     known = [field.name for field in dataclasses.fields(cls)]
     unknown = sorted(set(hyperparameters) - set(known))
     if unknown:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.layout import MAX_AXES, TILE
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import NUM_LEVELS
 from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
@@ -81,8 +81,7 @@ def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
     """Distinct programs by model latency, every level marked as opened (which changes no program)."""
-    rows = rows.copy()
-    rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
+    rows = opened(rows, graph.tables.ints)
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]
     return tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
@@ -90,11 +89,11 @@ def ranked(
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
     """The ranking with at most so many programs of each register tile, the others moved to the end."""
-    seen: dict[bytes, int] = {}
+    taken: dict[bytes, int] = {}
     first: list[Schedule] = []
     later: list[Schedule] = []
     for schedule in schedules:
         tile = tile_of(schedule)
-        seen[tile] = seen.get(tile, 0) + 1
-        (first if seen[tile] <= per_register_tile else later).append(schedule)
+        taken[tile] = taken.get(tile, 0) + 1
+        (first if taken[tile] <= per_register_tile else later).append(schedule)
     return first + later

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.core.columns import Columns
+from agents.core.programs import Programs
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, certify, read_certificates
 from gensor_gym.exact.sampling import sample_evenly
@@ -88,8 +88,8 @@ def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -
     walked = np.stack([graph.random_schedule(rng).row for _ in range(samples - samples // 2)])
     rows = np.concatenate([even, walked])
     seconds = graph.latencies(rows)
-    columns = Columns(graph)
-    ends = [columns.descend(rows[at])[1] for at in np.argsort(seconds, kind="stable")[:DESCENTS]]
+    programs = Programs(graph)
+    ends = [programs.descend(rows[at])[1] for at in np.argsort(seconds, kind="stable")[:DESCENTS]]
     return min(float(seconds.min()), *ends)
 
 

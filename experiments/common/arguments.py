@@ -1,12 +1,15 @@
-"""The command line: operators may be written as plain text, which Hydra reads as function calls."""
+"""The command line: operators may be written as plain text, which Hydra reads as function calls; strategies by their names."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
+from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
+from agents.strategy import STRATEGIES, class_of
 from gensor_gym import operators
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -36,6 +39,22 @@ def compose(overrides: list[str], name: str = "config") -> DictConfig:
             return hydra.compose(name, overrides=readable(overrides))
     finally:
         GlobalHydra.instance().hydra = outer
+
+
+def store_strategies() -> None:
+    """Make each registered strategy an option of Hydra's group `strategy`: its fields with their defaults, at strategies.NAME.
+
+    One that a library is missing for has none of its fields there; its search says what is missing.
+    """
+    for name in STRATEGIES:
+        try:
+            fields = dataclasses.asdict(class_of(name)())
+        except ImportError:
+            fields = {}
+        ConfigStore.instance().store(name, fields, group="strategy", package=f"strategies.{name}", provider="agents")
+
+
+store_strategies()
 
 
 def _one(argument: str) -> str:

@@ -191,7 +191,7 @@ def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
     """
     found = plain.get("strategies") or {}
     if not found:
-        raise ValueError("no strategy: name some files of conf/strategy, as in strategy=[markov,random_walk]")
+        raise ValueError("no strategy: name some of those that `python -m agents` lists, as in strategy=[markov,random_walk]")
     space = {} if plain.get("space") is None else {"space": plain["space"]}
     resolved = {}
     for name, given in found.items():

@@ -41,7 +41,7 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("fewer threads than the limit", _LIMITS, "threads > ints[THREADS_BLOCK] or", "threads >= ints[THREADS_BLOCK] or"),
     _change("ladder without divisors", "graph/ladder.py", "found = set(divisors(extent))", "found = {1, extent}"),
     _change("multiples of 8 up to 128", "graph/ladder.py", "min(256, padded) + 1", "min(128, padded) + 1"),
-    _change("virtual threads of powers of two", "graph/enumeration.py", "divisors(chain[0]) if virtual",
+    _change("virtual threads of powers of two", "graph/coordinates.py", "divisors(chain[0]) if virtual",
             "[v for v in divisors(chain[0]) if v & (v - 1) == 0] if virtual"),
     _change("default vector of 2", "graph/defaults.py", '{"vector": 4, "shared_layout": 1, "unroll": 4}',
             '{"vector": 2, "shared_layout": 1, "unroll": 4}'),

@@ -63,14 +63,14 @@ def _steps(found: Construction, temperature: float, monkeypatch: pytest.MonkeyPa
     """By how much the logarithm of the latency rose in every step that a chain of 200 took."""
     graph = ConstructionGraph(OPERATOR, "h200")
     points: list[np.ndarray] = []
-    original = Template.moved
+    original = Template.mutated
 
     def watched(self: Template, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:
         points.append(configurations)
         return original(self, configurations, rng, tries)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Template, "moved", watched)
+        patched.setattr(Template, "mutated", watched)
         annealed(graph, found, 1, 200, temperature, np.random.default_rng(2))
     return np.diff(np.log(graph.latencies(template_of(graph).rows(np.concatenate(points)))))
 
@@ -91,8 +91,8 @@ def test_programs_that_the_template_does_not_have_begin_no_chain(there: int, mon
     had = set(few.schedules[:there])
     original, begun = Template.configuration, []
     monkeypatch.setattr(Template, "configuration", lambda self, s: original(self, s) if s in had else None)
-    moved = Template.moved
-    monkeypatch.setattr(Template, "moved", lambda self, points, rng: begun.append(points) or moved(self, points, rng))
+    moved = Template.mutated
+    monkeypatch.setattr(Template, "mutated", lambda self, points, rng: begun.append(points) or moved(self, points, rng))
     more = annealed(graph, few, 4, 3, 0.1, np.random.default_rng(0))
     assert len(begun[0]) == 4 and len(np.unique(begun[0], axis=0)) == (1 if there else 4)
     assert set(few.schedules) < set(more.schedules)
@@ -134,8 +134,8 @@ def test_a_configuration_gives_its_schedule_back() -> None:
     graph, found = _found()
     template = template_of(graph)
     assert template_of(graph) is template
-    point = template.configuration(found.schedules[0])
+    point = template.vector(found.schedules[0])
     assert point is not None and Schedule(template.rows(point[None])[0]) == found.schedules[0]
     row = found.schedules[0].row.copy()
     row[REGISTER_TILE[0]] = 3
-    assert template.configuration(Schedule(row)) is None
+    assert template.vector_of(row) is None
