@@ -1,38 +1,38 @@
-"""Names of operators, machines, backends, strategies and tables: who owns each, and that no name is taken twice."""
+"""Registering operators, machines, backends, strategies and tables by name: no name is taken twice, and messages say by whom."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-Value = TypeVar("Value")
 Made = TypeVar("Made", bound=Callable)
+_OWNERS: dict[tuple[str, str], str] = {}
+"""(kind, name) -> module, of what was registered; what stands in a table from the beginning is this project's."""
 
 
-class Registry(dict[str, Value]):
-    """Things of one kind by name, in the order in which they came."""
+def register(kind: str, table: dict[str, Any], name: str, value: object, owner: str) -> None:
+    """Put what `owner`, a module, defines into a table; a module that is run again replaces its own.
 
-    def __init__(self, kind: str, built_in: Mapping[str, Value] | None = None) -> None:
-        """`kind` is the word for one of them, in messages; what is `built_in` belongs to this project."""
-        super().__init__(built_in or {})
-        self._kind = kind
-        self._owners: dict[str, str] = {}
+    ValueError for a name that another module has. `kind` is the word for one entry.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{kind} {name!r} of {owner}: expected a name of letters, digits and underscores")
+    if name in table and (taken := _OWNERS.get((kind, name), "gensor_gym")) != owner:
+        raise ValueError(f"{kind} {name!r} of {owner}: {taken} has one of that name; choose another")
+    table[name] = value
+    _OWNERS[kind, name] = owner
 
-    def register(self, name: str, value: Value, owner: str) -> None:
-        """Add what `owner`, a module, defines; a module that is run again replaces its own.
 
-        ValueError for a name that another module has.
-        """
-        if name in self and (taken := self._owners.get(name, "gensor_gym")) != owner:
-            raise ValueError(f"{self._kind} {name!r} of {owner}: {taken} has one of that name; choose another")
-        self[name] = value
-        self._owners[name] = owner
+def registered(kind: str) -> list[str]:
+    """Names that were registered, beside what stood in the table from the beginning."""
+    return [name for of, name in _OWNERS if of == kind]
 
-    def named(self, name: str) -> Callable[[Made], Made]:
-        """A decorator that registers a class or a function under a name."""
 
-        def add(made: Made) -> Made:
-            self.register(name, made, made.__module__)  # type: ignore[arg-type]
-            return made
+def registers(kind: str, table: dict[str, Any], name: str) -> Callable[[Made], Made]:
+    """A decorator that registers a class or a function."""
 
-        return add
+    def add(made: Made) -> Made:
+        register(kind, table, name, made, made.__module__)
+        return made
+
+    return add

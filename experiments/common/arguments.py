@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
 from omegaconf import DictConfig
 
+from agents.strategy import get_strategy
 from gensor_gym import operators
+from gensor_gym.registry import registered
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 _CALL = re.compile(r"[A-Za-z_]\w*\(")
-_NAMED = re.compile(rf"\b({'|'.join(operators.names())})\(")
 _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
 
@@ -21,7 +23,17 @@ def readable(arguments: list[str]) -> list[str]:
     `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
     such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well.
     """
+    _offer_strategies()
     return [_one(argument) for argument in arguments]
+
+
+def _offer_strategies() -> None:
+    """Strategies of plugins are chosen as files of conf/strategy are: their fields with their defaults stand in for a file."""
+    from hydra.core.config_store import ConfigStore
+
+    for name in registered("strategy"):
+        values = dataclasses.asdict(get_strategy(name))  # type: ignore[call-overload]
+        ConfigStore.instance().store(name, values, group="strategy", package=f"strategies.{name}")
 
 
 def compose(overrides: list[str], name: str = "config") -> DictConfig:
@@ -42,7 +54,8 @@ def _one(argument: str) -> str:
     """One argument."""
     key, equals, value = argument.partition("=")
     if key not in ("operator", "operators") or not equals:
-        return f"{key}={quoted(value)}" if _NAMED.search(value) else argument
+        named = re.search(rf"\b({'|'.join(operators.names())})\(", value)
+        return f"{key}={quoted(value)}" if named else argument
     groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
     if key == "operator" and all(item.strip() in groups for item in value.split(",")):
         return argument

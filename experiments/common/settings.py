@@ -22,6 +22,7 @@ from gensor_gym.measure.backend import Backend, get_backend, ray_backend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.session import Budget
 from gensor_gym.operators.types import Operator
+from gensor_gym.plugins import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = Path("outputs")
@@ -155,9 +156,17 @@ def digest_of_file(path: str | Path) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
 
 
-@cache
 def code_digest() -> str:
-    """Digest of the program text that a search runs; once it changes, jobs are made again (timings are stored)."""
+    """Digest of the program text that a search runs, and the plugins that were loaded, by package and version.
+
+    Once it changes, jobs are made again (timings are stored).
+    """
+    return " + ".join([_own_digest(), *(f"{name} ({package})" for name, package in sorted(loaded().items()))])
+
+
+@cache
+def _own_digest() -> str:
+    """Sixteen digits of the program text of this project."""
     whole = hashlib.sha256()
     for path in sorted(path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")):
         if path.suffix in (".py", ".c", ".h", ".json"):

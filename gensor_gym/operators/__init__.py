@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gensor_gym.operators import kinds  # noqa: F401  (registers every operator of that folder)
+from gensor_gym.operators.build import plain
 from gensor_gym.operators.inputs import random_inputs
 from gensor_gym.operators.kinds.convolution import conv2d, depthwise_conv2d
 from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv, reduce_sum
@@ -37,6 +38,7 @@ __all__ = [
     "names",
     "parse",
     "part_of",
+    "plain",
     "random_inputs",
     "reduce_sum",
     "register_operator",

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from gensor_gym.operators.reference import BODIES, Reference
 from gensor_gym.operators.types import Operator
-from gensor_gym.registry import Registry
+from gensor_gym.registry import register
 
 Factory = TypeVar("Factory", bound=Callable[..., Operator])
 TorchCall = Callable[[Any, Operator], Callable[..., Any]]
 """From torch and an operator to the call that a torch user would write, a function of its reads."""
 
-FACTORIES: Registry[Callable[..., Operator]] = Registry("operator")
+FACTORIES: dict[str, Callable[..., Operator]] = {}
 """Every operator's function by its name."""
 TORCH: dict[str, TorchCall] = {}
 """What torch calls an operator, where accesses and body do not tell."""
@@ -29,7 +29,7 @@ def register_operator(reference: Reference | None = None, torch: TorchCall | Non
 
     def add(factory: Factory) -> Factory:
         name = factory.__name__
-        FACTORIES.register(name, factory, factory.__module__)
+        register("operator", FACTORIES, name, factory, factory.__module__)
         if reference is not None:
             BODIES[name] = reference
         if torch is not None:

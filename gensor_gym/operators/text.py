@@ -7,6 +7,7 @@ import inspect
 
 from gensor_gym.operators.registry import FACTORIES
 from gensor_gym.operators.types import Operator
+from gensor_gym.plugins import load_named
 
 
 def names() -> tuple[str, ...]:
@@ -23,6 +24,8 @@ def parse(text: str) -> Operator:
     if not isinstance(text, str):
         raise ValueError(f"operator {text!r}: expected text such as 'gemm(m=512, n=384, k=1000)+bias+relu'")
     name, call, stages = _split(text)
+    if name not in FACTORIES:
+        load_named()
     if name not in FACTORIES:
         raise ValueError(f"operator {name!r} in {text!r}: expected one of {', '.join(FACTORIES)}")
     factory = FACTORIES[name]

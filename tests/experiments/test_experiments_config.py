@@ -13,10 +13,9 @@ from agents import STRATEGIES, get_strategy
 from experiments.common.arguments import CONF, compose, quoted, readable
 from experiments.common.settings import settings_of
 from gensor_gym import hardware, operators
-from gensor_gym.measure.backend import BACKENDS
 from gensor_gym.measure.records.tables import read_table, write_table
 
-GROUPS = ("operator", "strategy", "hardware", "backend", "budget", "experiment")
+GROUPS = ("operator", "strategy", "budget", "experiment")
 FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 
 
@@ -40,9 +39,7 @@ def test_hardware_is_chosen_by_name(name: str) -> None:
     assert compose(["hardware=rtx4090"], name).hardware == "rtx4090" and compose([], name).hardware == "host"
 
 
-def test_there_is_a_file_for_everything_registered() -> None:
-    assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == {*hardware.names(), *hardware.recorded_names()}
-    assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", "recorded", *BACKENDS}
+def test_there_is_a_file_for_every_strategy() -> None:
     assert {path.stem for path in (CONF / "strategy").glob("*.yaml")} == set(STRATEGIES)
 
 
