@@ -47,7 +47,7 @@ COMMANDS = {
         "experiments.fine_tuning.fine_tune:main",
         "go on training a policy with measured rewards",
         (
-            "checkpoint=results/policies/columns_cpu output=outputs/fine_tuned",
+            "checkpoint=agents/data/policies/columns_cpu output=outputs/fine_tuned",
             "checkpoint=outputs/ppo output=outputs/ppo_tuned seconds=600",
         ),
     ),
@@ -55,7 +55,7 @@ COMMANDS = {
         "experiments.training.train_recorded:main",
         "train a policy in recorded tuning spaces",
         (
-            "'spaces=[results/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",
+            "'spaces=[gensor_gym/data/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",
             "spaces=[mine.json] steps=50000",
         ),
     ),
@@ -123,7 +123,7 @@ COMMANDS = {
     "check_certificates": Command(
         "experiments.certification.check_certificates:main",
         "check certificates",
-        ("results/certificates/h200_gensor.jsonl", "results/certificates/h200_gensor.jsonl --samples 1000000"),
+        ("gensor_gym/data/certificates/h200_gensor.jsonl", "gensor_gym/data/certificates/h200_gensor.jsonl --samples 1000000"),
     ),
     "explain": Command(
         "experiments.certification.explain:main",

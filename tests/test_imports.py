@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
 LAYERS = (
-    ("registry", "plugins"),
+    ("registry", "plugins", "locate"),
     ("operators", "hardware"),
     ("graph",),
     ("cost",),

@@ -18,6 +18,7 @@ from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.locate import located
 from gensor_gym.measure.backend import Backend, get_backend, ray_backend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.session import Budget
@@ -153,7 +154,7 @@ def short_hash(value: object) -> str:
 
 def digest_of_file(path: str | Path) -> str:
     """Sixteen digits of what a file holds; FileNotFoundError where there is none."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(located(path).read_bytes()).hexdigest()[:16]
 
 
 def code_digest() -> str:
