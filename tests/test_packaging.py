@@ -54,9 +54,9 @@ def test_configurations_name_data_that_ships() -> None:
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#")]
         found += re.findall(r"\b(\w+): ((?:gensor_gym|agents|experiments|results)/[\w/.{}]+)", "\n".join(lines))
     for _, text in found:
-        assert text.startswith("results/") or (ROOT / text.partition("{")[0]).exists(), text
-    assert {key for key, text in found if not text.startswith("results/")} == {"best_known", "checkpoint", "output", "spaces", "tuned"}
-    assert {text for _, text in found if text.startswith("results/")} == {"results/host/peer_tvm", "results/h100/fine_tuning"}
+        assert text.startswith("results/") or (ROOT / text.rstrip("}").partition("{")[0]).exists(), text
+    here = {text for _, text in found if text.startswith("results/")}
+    assert here == {"results/host/peer_tvm", "results/h100/fine_tuning"} and len(found) >= 10
 
 
 def test_data_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def _content(history: object) -> str | None:
     """Sixteen digits of a history's files, the trials of earlier tasks that a search starts from; None without one."""
     if not history:
         return None
-    path = Path(str(history))
+    path = located(str(history))
     whole = hashlib.sha256()
     for file in sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []:
         whole.update(file.name.encode() + file.read_bytes())
