@@ -7,13 +7,17 @@ the session alone, which enforces its budget and remembers the best; `BudgetSpen
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from gensor_gym.measure.session import Session
+from gensor_gym.plugins import load_named
+from gensor_gym.registry import register
+
+Made = TypeVar("Made")
 
 
 class Strategy(Protocol):
@@ -62,11 +66,23 @@ STRATEGIES: dict[str, str] = {
     "tpe": "agents.baselines.tpe:Tpe",
     "flextensor": "agents.baselines.flextensor:FlexTensor",
 }
-"""Name -> module:class. Add an entry to register a strategy of your own."""
+"""Name -> module:class."""
+
+
+def register_strategy(name: str) -> Callable[[type[Made]], type[Made]]:
+    """A decorator for the class of a strategy of your own; ValueError for a name that another module's has."""
+
+    def add(cls: type[Made]) -> type[Made]:
+        register("strategy", STRATEGIES, name, f"{cls.__module__}:{cls.__qualname__}", cls.__module__)
+        return cls
+
+    return add
 
 
 def get_strategy(name: str, **hyperparameters: object) -> Strategy:
     """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
+    if name not in STRATEGIES:
+        load_named()
     if name not in STRATEGIES:
         raise ValueError(f"no strategy {name!r}; strategies are {sorted(STRATEGIES)}")
     return build(STRATEGIES, name, hyperparameters)

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
 LAYERS = (
+    ("registry", "plugins", "locate"),
     ("operators", "hardware"),
     ("graph",),
     ("cost",),

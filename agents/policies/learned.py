@@ -18,11 +18,12 @@ from agents.learners.registry import Learner, get_learner
 from agents.policies.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import LAYOUT_VERSION
+from gensor_gym.locate import ROOT, located
 from gensor_gym.measure.session import Session
 
 CARD, POLICY = "card.json", "policy.zip"
 """Files of a checkpoint folder."""
-POLICIES = Path(__file__).resolve().parents[2] / "results" / "policies"
+POLICIES = ROOT / "agents" / "data" / "policies"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Learned(ABC):
 
     space: str = "extended"
     checkpoint: str = ""
-    """Folder of the policy; empty takes results/policies/<agent>_<kind of hardware>."""
+    """Folder of the policy; empty takes agents/data/policies/<agent>_<kind of hardware>, which ships."""
     per_register_tile: int = 2
     """Programs of one register tile that are measured before others."""
     agent: ClassVar[str] = "ppo"
@@ -58,7 +59,7 @@ class Learned(ABC):
 
     def folder(self, graph: ConstructionGraph) -> Path:
         """Where the checkpoint lies."""
-        return Path(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
+        return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def training_seconds(self, graph: ConstructionGraph) -> float:
         """What the policy cost to train, from its card."""
@@ -82,8 +83,8 @@ class LearnedWalk(Learned):
 @lru_cache(maxsize=8)
 def load_policy(folder: str) -> tuple[Learner, Any]:
     """How the policy of a checkpoint folder was learned, and its model; see `checked_card`."""
-    learner = get_learner(checked_card(Path(folder))["agent"])
-    return learner, learner.load(Path(folder) / POLICY, None)
+    learner = get_learner(checked_card(located(folder))["agent"])
+    return learner, learner.load(located(folder) / POLICY, None)
 
 
 def checked_card(folder: Path) -> dict[str, Any]:

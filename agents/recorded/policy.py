@@ -7,7 +7,6 @@ The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same ker
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from agents.learners.registry import get_learner
 from agents.policies.learned import CARD, POLICY, read_card
 from gensor_gym.env.recorded import RecordedEnv
+from gensor_gym.locate import located
 from gensor_gym.measure.session import Session
 from gensor_gym.spaces import TuningSpace
 
@@ -62,7 +62,7 @@ class TuningPolicy:
 
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
         """Learner, model and card."""
-        folder = Path(self.checkpoint)
+        folder = located(self.checkpoint)
         card = read_card(folder) if (folder / POLICY).exists() and (folder / CARD).exists() else {}
         if "parameters" not in card:
             raise FileNotFoundError(

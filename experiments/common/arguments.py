@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
@@ -11,10 +12,10 @@ from omegaconf import DictConfig
 
 from agents.strategy import STRATEGIES, class_of
 from gensor_gym import operators
+from gensor_gym.registry import registered
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 _CALL = re.compile(r"[A-Za-z_]\w*\(")
-_NAMED = re.compile(rf"\b({'|'.join(operators.names())})\(")
 _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
 
@@ -24,6 +25,7 @@ def readable(arguments: list[str]) -> list[str]:
     `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
     such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well.
     """
+    store_strategies(registered("strategy"))  # of plugins that were loaded since
     return [_one(argument) for argument in arguments]
 
 
@@ -41,12 +43,12 @@ def compose(overrides: list[str], name: str = "config") -> DictConfig:
         GlobalHydra.instance().hydra = outer
 
 
-def store_strategies() -> None:
-    """Make each registered strategy an option of Hydra's group `strategy`: its fields with their defaults, at strategies.NAME.
+def store_strategies(names: Iterable[str] = STRATEGIES) -> None:
+    """Make strategies options of Hydra's group `strategy`: their fields with their defaults, at strategies.NAME.
 
     One that a library is missing for has none of its fields there; its search says what is missing.
     """
-    for name in STRATEGIES:
+    for name in names:
         try:
             fields = dataclasses.asdict(class_of(name)())
         except ImportError:
@@ -61,7 +63,8 @@ def _one(argument: str) -> str:
     """One argument."""
     key, equals, value = argument.partition("=")
     if key not in ("operator", "operators") or not equals:
-        return f"{key}={quoted(value)}" if _NAMED.search(value) else argument
+        named = re.search(rf"\b({'|'.join(operators.names())})\(", value)
+        return f"{key}={quoted(value)}" if named else argument
     groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
     if key == "operator" and all(item.strip() in groups for item in value.split(",")):
         return argument

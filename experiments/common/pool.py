@@ -15,6 +15,7 @@ from experiments.common.jobs import Outcome, attempt, warm_up
 from experiments.common.settings import Job
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.session import TraceRow
+from gensor_gym.plugins import load_named
 
 ONE_THREAD = ("GENSOR_GYM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables by which the libraries that strategies use are told how many threads they may have."""
@@ -58,6 +59,7 @@ def side_by_side(
 def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
     """Where a process starts."""
     Thread(target=_end_with_parent, daemon=True).start()
+    load_named()
     if begin is not None:
         begin(*given)
 

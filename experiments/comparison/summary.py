@@ -17,6 +17,7 @@ from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
 from gensor_gym.measure.stats.verdict import Verdict, verdict
+from gensor_gym.plugins import loaded
 
 Interval = dict[str, float]
 """{"median": .., "low": .., "high": ..}: 95 percent, no distribution assumed."""
@@ -52,6 +53,7 @@ def summarise(
         "strategies": _strategies(rows),
         "paired": _paired(rows),
         "config": settings.config,
+        "plugins": loaded(),
     }
 
 

@@ -25,7 +25,7 @@ def write(folder: Path, facts: Facts) -> list[str]:
         "an interval that contains 1 tells nothing apart.", "",
         "## Strategies", "", *_contest(folder, COMPARE, facts), "",
         "## Policies", "", *_contest(folder, POLICIES, facts), "",
-        "Policies are those of results/policies, trained on the model of an H200.", "",
+        "Policies are those of agents/data/policies, trained on the model of an H200.", "",
         "Not run: the seeds and operators that the stage's time cut off (named above), any of it with the mends in, strategies "
         "other than these.",
     ]  # fmt: skip

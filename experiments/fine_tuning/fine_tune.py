@@ -29,6 +29,7 @@ from experiments.fine_tuning.measured_reward import Timings
 from experiments.training.trainings import training_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.locate import located
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.operators.types import Operator
@@ -57,7 +58,7 @@ def begin(config: DictConfig, device: str, folder: Path) -> None:
     """Write down what is begun. ValueError where the folder holds measurements of something else: what differs is named."""
     settings: Any = OmegaConf.to_container(config)
     kept = {name: value for name, value in settings.items() if name not in FREE}
-    now = {**kept, "policy": digest_of_policy(Path(config.checkpoint)), "device": device}
+    now = {**kept, "policy": digest_of_policy(located(config.checkpoint)), "device": device}
     path, measured = folder / BEGUN, folder / MEASURED
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and measured.exists() else now
     if other := [f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
@@ -69,7 +70,7 @@ def begin(config: DictConfig, device: str, folder: Path) -> None:
 
 def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
     """Learn, write policy and card; returns the card. ValueError names a bad argument, or says that another process is at it."""
-    folder, source = make_folder(config.output), Path(config.checkpoint)
+    folder, source = make_folder(config.output), located(config.checkpoint)
     with locked(folder):
         return _go_on(config, folder, source, console)
 
@@ -94,7 +95,7 @@ def _write_card(
 ) -> dict[str, Any]:
     """The card: that of the policy it began with, and what was measured since."""
     found = {
-        "from": str(config.checkpoint), "digest": digest_of_policy(Path(config.checkpoint)), "backend": timings.backend.name,
+        "from": str(config.checkpoint), "digest": digest_of_policy(located(config.checkpoint)), "backend": timings.backend.name,
         "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",
         "measurements": timings.spent, "failed": sum(row["seconds"] is None for row in timings.rows),
         "operators": sorted({row["operator"] for row in timings.rows}), "seconds": round(seconds, 1), "steps": steps,

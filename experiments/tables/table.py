@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
+
+from gensor_gym.registry import Made, registers
 
 Cell = str | float | None
 
@@ -26,6 +30,17 @@ MEANINGS = {
     Stamp.REPLICATED: "measured here, published numbers, if any, on another device; ratios compare, times do not",
     Stamp.PREDICTED: "latencies are the analytic model's, no kernel was timed; no claim rests on this table",
 }
+
+
+MAKERS: dict[str, Callable[..., list[Table]]] = {}
+"""Name -> maker of tables, from the configuration of `reproduce` and its folder; for tables that are no module here."""
+
+
+def register_table(name: str) -> Callable[[Made], Made]:
+    """A decorator for a function that makes tables; ValueError for a name that another module has, or a table here."""
+    if find_spec(f"experiments.tables.{name}"):
+        raise ValueError(f"table {name!r}: experiments.tables has one of that name; choose another")
+    return registers("table", MAKERS, name)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.operators.types import Operator
+from gensor_gym.plugins import load_named
+from gensor_gym.registry import Made, registers
 
 
 class Backend(Protocol):
@@ -86,7 +88,12 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
     "cuda": _cuda,
     "emulated": _emulated,
 }
-"""Name -> factory; add an entry to register a backend of your own. `recorded`, which takes a table, is none of these."""
+"""Name -> factory. `recorded`, which takes a table, is none of these."""
+
+
+def register_backend(name: str) -> Callable[[Made], Made]:
+    """A decorator for a class, or a function without arguments, that makes a Backend; ValueError for a name that is taken."""
+    return registers("backend", BACKENDS, name)
 
 _live: dict[tuple[str, int], Backend] = {}
 
@@ -111,6 +118,8 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
         return open_recorded(backend, hw)
     name = _auto(hw) if backend == "auto" else backend
+    if name not in BACKENDS:
+        load_named()
     if name not in BACKENDS:
         raise ValueError(f"no backend {backend!r}; accepted: {_names()}")
     if (name, hw.kind) in (("cpu", "gpu"), ("cuda", "cpu"), ("emulated", "cpu")):

@@ -17,11 +17,10 @@ from agents.strategy import class_of
 from experiments.common.arguments import CONF, compose, quoted, readable, store_strategies
 from experiments.common.settings import settings_of
 from gensor_gym import hardware, operators
-from gensor_gym.measure.backend import BACKENDS
 from gensor_gym.measure.records.tables import read_table, write_table
 from gensor_gym.measure.session import Session
 
-GROUPS = ("operator", "hardware", "backend", "budget", "experiment")
+GROUPS = ("operator", "budget", "experiment")
 FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 FILES += [("strategy", name) for name in STRATEGIES]
 
@@ -44,11 +43,6 @@ def test_everything_composes(group: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["config", "record", "reproduce"])
 def test_hardware_is_chosen_by_name(name: str) -> None:
     assert compose(["hardware=rtx4090"], name).hardware == "rtx4090" and compose([], name).hardware == "host"
-
-
-def test_there_is_a_file_for_everything_registered() -> None:
-    assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == {*hardware.names(), *hardware.recorded_names()}
-    assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", "recorded", *BACKENDS}
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))

@@ -47,7 +47,7 @@ def test_an_unknown_name_is_an_error_that_lists_the_names(wrong: object) -> None
 
 def test_all_promised_machines_are_there() -> None:
     promised = {"h200", "h100", "a100", "rtx4090", "rtx3090", "orin_nano", "v100", "t4", "cascade_lake", "host"}
-    assert set(hardware.names()) == promised
+    assert set(hardware.names()) >= promised
 
 
 @pytest.mark.parametrize("name", CONSTANTS)

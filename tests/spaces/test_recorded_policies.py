@@ -33,7 +33,7 @@ AGENT = {
     "clip_range": 0.2, "net_arch": [32, 32],
 }  # fmt: skip
 ENV = {"horizon": 16, "step_cost": 0.02}
-SHIPPED = Path(__file__).resolve().parents[2] / "results" / "spaces" / "benchmark_hub"
+SHIPPED = Path(__file__).resolve().parents[2] / "gensor_gym" / "data" / "spaces" / "benchmark_hub"
 
 
 def lesson(*paths: Path, **more: Any) -> Lesson:
@@ -122,7 +122,7 @@ def test_searches_with_a_policy_name_what_is_wrong(tmp_path: Path) -> None:
                 tune(path, "policy", checkpoint=str(tmp_path / "p"))
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "policy.zip").write_bytes((tmp_path / "p" / "policy.zip").read_bytes())
-    for folder in (tmp_path / "bare", CONF.parent / "results" / "policies" / "ppo_gpu"):  # no card; of constructions
+    for folder in (tmp_path / "bare", CONF.parent / "agents" / "data" / "policies" / "ppo_gpu"):  # no card; of constructions
         with pytest.raises(FileNotFoundError, match="no policy of recorded spaces"):
             tune(near, "policy", checkpoint=str(folder))
     with pytest.raises(FileNotFoundError, match="experiments.train_recorded"):

@@ -32,6 +32,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.locate import located
 from gensor_gym.measure.devices.presence import device_name
 from gensor_gym.measure.native import GPU_WARMUP
 from gensor_gym.measure.stats.timing import TimingRules
@@ -83,7 +84,7 @@ def begun_with(settings: Mapping[str, Any], card: Mapping[str, Any], hw: Hardwar
             "or other_model: true"
         )
     kept = {name: value for name, value in settings.items() if name not in FREE}
-    policy = Path(settings["checkpoint"]) / POLICY
+    policy = located(settings["checkpoint"]) / POLICY
     return {
         "from": settings["checkpoint"], "digest": digest_of(policy), "hardware": hw.name, "device": device_name(hw),
         "trained_for": trained_for, "other_rules": changed_tasks(card), "seed": seed, "settings": kept,
@@ -94,7 +95,7 @@ def run(context: Context) -> dict[str, object]:
     """Measure and learn until the time is out, or enough is measured, or nothing new is left."""
     torch.set_num_threads(1)
     settings, hw = read_settings(), hardware.get(context.hardware)
-    source = Path(settings["checkpoint"])
+    source = located(settings["checkpoint"])
     network, card = load_columns(str(source)), read_card(source)
     begun = begun_with(settings, card, hw, context.seed)
     folder = Folder(context.path(FOLDER), context.journal(f"{FOLDER}/{MEASURED}", keep=True), begun)

@@ -14,10 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 from agents import STRATEGIES, get_strategy
 from experiments.common.anytime import Search, digest_of_policy
 from experiments.common.optima import split_of
-from experiments.common.settings import ROOT
 from experiments.studies.generalise.policies import Trained
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.locate import located
 from gensor_gym.operators.types import Operator
 
 BUDGET = "@"
@@ -176,7 +176,7 @@ def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str
         raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(STRATEGIES)}")
     if tuned is None:
         return {0: (of, parameters)}
-    path = Path(tuned) if Path(tuned).is_absolute() else ROOT / tuned
+    path = located(tuned)
     if not path.exists():
         raise ValueError(f"strategies.{name}.tuned {tuned!r}: no such file; python -m experiments.tune_evaluations makes it")
     found = json.loads(path.read_text(encoding="utf-8"))

@@ -20,6 +20,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.workers.pool import AHEAD
 from gensor_gym.measure.workers.requests import Comparison, Trial
+from gensor_gym.plugins import load_plugins, loaded
 
 RETRIES = 3
 """Actors that a trial may lose before it counts as CRASHED."""
@@ -30,10 +31,11 @@ START_SECONDS = 120.0
 class Station:
     """What runs on a node: the backend of one device there."""
 
-    def __init__(self, device: str) -> None:
-        """`device` is `cpu` or `cuda`."""
+    def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
+        """`device` is `cpu` or `cuda`; `plugins` are those of the run."""
         from gensor_gym.measure.backend import BACKENDS
 
+        load_plugins(*plugins)
         self._backend: Any = BACKENDS[device]()
 
     def device(self, hw: Hardware) -> str:
@@ -161,7 +163,7 @@ class RayPool:
     def _start(self) -> Any:
         """A new station, on the node with the fewest."""
         options = {"num_cpus": 1, "num_gpus": int(self._device == "cuda"), "scheduling_strategy": "SPREAD"}
-        return ray.remote(Station).options(max_restarts=0, **options).remote(self._device)
+        return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 
     def _replaced(self, station: Any) -> list[Any]:
         """The station that stands in for a lost one; none where the cluster has no room, as long as another is left."""

@@ -17,6 +17,7 @@ from gensor_gym.measure.workers.compare import run_comparison
 from gensor_gym.measure.workers.requests import CompareRequest, CompileRequest, TrialRequest
 from gensor_gym.measure.workers.trial import Announce, Device, DeviceLost, run_trial
 from gensor_gym.measure.workers.wire import PipeClosed, receive, send
+from gensor_gym.plugins import load_named
 
 _WATCH_SECONDS = 0.5
 _DEVICE_LOST = 70
@@ -85,6 +86,7 @@ def main(arguments: list[str]) -> None:
     """Entry point; see the module."""
     device, read_fd, write_fd, parent = arguments[0], *map(int, arguments[1:4])
     watch_parent(parent)
+    load_named()
     try:
         serve(make_device(device), read_fd, write_fd)
     except PipeClosed:

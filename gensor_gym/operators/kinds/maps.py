@@ -6,6 +6,7 @@ import math
 
 from gensor_gym.operators.build import access, arguments, axes
 from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor
+from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import OUTPUT, Operator
 
 FUNCTIONS = {"relu": 1, "gelu": 1, "sigmoid": 1, "tanh": 1, "exp": 1, "copy": 1, "add": 2, "mul": 2}
@@ -15,6 +16,7 @@ INTEGER_FUNCTIONS = ("relu", "copy", "add", "mul")
 """Those that give an integer for integers, hence the ones that int8 may use."""
 
 
+@register_operator()
 def elementwise(name: str, *shape: int, dtype: str = "float32") -> Operator:
     """A function of each element: relu, gelu (exact, with erf), sigmoid, tanh, exp, copy, or of two: add, mul.
 
@@ -26,24 +28,16 @@ def elementwise(name: str, *shape: int, dtype: str = "float32") -> Operator:
     sizes = tuple(integer(f"shape[{i}]", extent) for i, extent in enumerate(shape))
     if not sizes:
         raise ValueError("shape=(): expected at least one extent, as in elementwise('relu', 128, 256)")
-    return over_view(name, sizes, (math.prod(sizes),), dtype)
-
-
-def over_view(name: str, shape: tuple[int, ...], view: tuple[int, ...], dtype: str) -> Operator:
-    """The elementwise operator looped over `view`, a collapsed form of `shape`: (elements,) or (rows, columns)."""
     integral = dtype == "int8" and name not in INTEGER_FUNCTIONS
     dtype = data_type(dtype, tuple(key for key in PLAIN_TYPES if key != "int8") if integral else PLAIN_TYPES)
-    inputs = ("x",) if FUNCTIONS[name] == 1 else ("a", "b")
-    loops = axes(dict(zip(("i",) if len(view) == 1 else ("i", "j"), view, strict=True)))
-    index = tuple(axis.name for axis in loops)
+    loops, view = axes({"i": math.prod(sizes)}), (math.prod(sizes),)
     return Operator(
         name="elementwise",
-        arguments=arguments({"name": name, "shape": shape}, dtype=(dtype, "float32")),
+        arguments=arguments({"name": name, "shape": sizes}, dtype=(dtype, "float32")),
         axes=loops,
         body="map",
-        reads=tuple(access(tensor(key, shape, dtype), loops, *index, view=view) for key in inputs),
-        write=access(tensor("y", shape, OUTPUT[dtype]), loops, *index, view=view),
+        reads=tuple(access(tensor(key, sizes, dtype), loops, "i", view=view) for key in ("x", "ab")[FUNCTIONS[name] - 1]),
+        write=access(tensor("y", sizes, OUTPUT[dtype]), loops, "i", view=view),
         dtype=dtype,
         function=name,
-        channel_axis=len(view) - 1,
     )

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
+
 from gensor_gym.operators.build import access, arguments, axes, windows
 from gensor_gym.operators.checks import data_type, integer, pair, tensor
+from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import INPUT, OUTPUT, Operator
+from gensor_gym.operators.windows import options, places
 
 Pair = int | tuple[int, int]
 
 
+def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Sum over the places of the window of a matrix product over channels, group by group."""
+    groups = options(op, groups=1)["groups"]
+    n, k, p, q = op.output.shape
+    w = w.reshape(groups, k // groups, -1, *w.shape[2:])
+    out = np.zeros((n, groups, k // groups, p * q))
+    for r, s, part in places(op, x, 0.0):
+        out += w[..., r, s] @ part.reshape(n, groups, -1, p * q)
+    return out.reshape(n, k, p, q)
+
+
+def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    out = np.zeros(op.output.shape)
+    for r, s, part in places(op, x, 0.0):
+        out += part * w[:, 0, r, s, None, None]
+    return out
+
+
+@register_operator(
+    _conv2d,
+    lambda torch, op: partial(torch.nn.functional.conv2d, **options(op, stride=1, padding=0, dilation=1, groups=1)),
+)
 def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32",
@@ -52,6 +80,10 @@ def _groups(groups: object, c: int, k: int) -> int:
     return groups
 
 
+@register_operator(
+    _depthwise_conv2d,
+    lambda torch, op: partial(torch.nn.functional.conv2d, groups=op.output.shape[1], **options(op, stride=1, padding=0)),
+)
 def depthwise_conv2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32"
 ) -> Operator:

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
 
 from gensor_gym.operators.build import access, arguments, axes, windows
 from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, pair, tensor
+from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import OUTPUT, Operator
+from gensor_gym.operators.windows import options, places
 
 Pair = int | tuple[int, int]
 
 
+def _mean(op: Operator, x: np.ndarray) -> np.ndarray:
+    out = np.zeros(op.output.shape)
+    for _, _, part in places(op, x, 0.0):
+        out += part
+    return out / op.divisor
+
+
+def _maximum(op: Operator, x: np.ndarray) -> np.ndarray:
+    out = np.full(op.output.shape, -np.inf)
+    for _, _, part in places(op, x, -np.inf):
+        np.maximum(out, part, out=out)
+    return out
+
+
+def _window(op: Operator) -> dict[str, Any]:
+    """The window as torch takes it."""
+    return {"kernel_size": op.extents[-2:], **options(op, stride=1, padding=0)}
+
+
+@register_operator(_mean, lambda torch, op: partial(torch.nn.functional.avg_pool2d, **_window(op)))
 def avg_pool2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32"
 ) -> Operator:
@@ -23,6 +48,7 @@ def avg_pool2d(
     return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum")
 
 
+@register_operator(_maximum, lambda torch, op: partial(torch.nn.functional.max_pool2d, **_window(op)))
 def max_pool2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32"
 ) -> Operator:
