@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from agents import get_strategy
 from agents.optimize import run
 from agents.strategy import Strategy
 from experiments.common.folders import make_folder
-from experiments.common.results import Results, write_text
+from experiments.common.journal import locked
+from experiments.common.results import write_text
 from experiments.common.settings import Job
+from experiments.common.trials import Results
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.records.store import Store
@@ -85,6 +85,7 @@ class Jobs:
 
     def close(self) -> None:
         """Let go of the folder; otherwise that is when nothing holds this object any more."""
+        self.results.close()
         self._lock.close()
 
     def warm_up(self, job: Job) -> None:
@@ -163,18 +164,6 @@ def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[
         schedule=str(best[0]) if best else "",
         seconds=best[1].seconds if best else None,
     )
-
-
-def locked(folder: Path) -> IO[str]:
-    """An open file whose lock says that this process works in the folder; the lock ends with the process."""
-    file = (make_folder(folder) / ".lock").open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise ValueError(
-            f"another process is writing to {folder}; wait for it or name another folder with output=..."
-        ) from None
-    return file
 
 
 def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
