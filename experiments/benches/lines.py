@@ -25,7 +25,7 @@ class Lines:
 
     def __init__(self, path: Path, suite: str) -> None:
         """Begin the journal anew."""
-        self.suite, self.journal = suite, Journal(path, ())
+        self.suite, self.path, self.journal = suite, path, Journal(path, ())
         self.journal.drop(set(self.journal.rows))
 
     @property
