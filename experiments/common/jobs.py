@@ -71,11 +71,11 @@ class Jobs:
         """Search; trials that the store knows are answered from it. Only a job that is DONE is remembered as such."""
         self.results.keep_only(job)
 
-        def seen(row: TraceRow) -> None:
+        def observed(row: TraceRow) -> None:
             self.results.put(job, row)
             on_trial(row)
 
-        return self._end(job, *attempt(job, self.backend, self.store, seen))
+        return self._end(job, *attempt(job, self.backend, self.store, observed))
 
     def keep(self, job: Job, trials: Sequence[TraceRow], outcome: Outcome, trace: str) -> Outcome:
         """Take over what `attempt` gave in another process."""
@@ -116,13 +116,13 @@ def attempt(
     """The search of a job, and the trace of an error that was not expected; the empty text where there was none."""
     trials = 0
 
-    def seen(row: TraceRow) -> None:
+    def observed(row: TraceRow) -> None:
         nonlocal trials
         on_trial(row)
         trials += 1
 
     try:
-        return _search(job, backend, store, seen), ""
+        return _search(job, backend, store, observed), ""
     except Exception as error:  # a strategy of the user's may raise anything, and the others still run
         first = (str(error).strip() or "no message").splitlines()[0]
         expected = not trials and isinstance(error, (ValueError, OSError, ImportError))

@@ -1,8 +1,8 @@
 """The page of the headline comparison: `python -m experiments.headline_page FOLDER`.
 
 FOLDER holds what stages `fine_tuning` and `headline` of `python3 -m experiments.gpu` left: headline.jsonl, fine_tuning/. Writes
-headline.md and headline.png there: how the fine-tuned policy stands to the traverser, with intervals, or that nothing is told
-apart.
+headline.md and headline.png there: how the fine-tuned policy stands to the traverser, with intervals, or that they are
+not significantly different.
 """
 
 from __future__ import annotations

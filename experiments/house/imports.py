@@ -1,7 +1,7 @@
 """The graph of imports between the project's own modules, read from the source by `ast`; nothing is run.
 
 An import is `top` (run when the module is), `lazy` (inside a function) or `type` (for annotations alone, under
-`if TYPE_CHECKING`). Modules named in text, as registries of strategies do, are not seen.
+`if TYPE_CHECKING`). Modules named in text, as registries of strategies do, are not observed.
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ def circles(found: Iterable[Arrow], kinds: Iterable[str]) -> list[list[str]]:
 
 def _reached(name: str, after: Mapping[str, set[str]]) -> set[str]:
     """Modules that one arrow or more lead to."""
-    seen: set[str] = set()
+    reached: set[str] = set()
     left = list(after[name])
     while left:
-        if (one := left.pop()) not in seen:
-            seen.add(one)
+        if (one := left.pop()) not in reached:
+            reached.add(one)
             left += after.get(one, ())
-    return seen
+    return reached
 
 
 def upward(found: Iterable[Arrow], contracts: Iterable[Mapping[str, Any]]) -> list[Arrow]:

@@ -1,4 +1,4 @@
-"""Recording a task's programs in passes: each goes over all of them in an order of its own, so that drift is seen.
+"""Recording a task's programs in passes: each goes over all of them in an order of its own, so that drift is observed.
 
 Every measurement is in the store before the next begins. A recording that was killed goes on where it was; what is there
 is not measured again. Schedules of one kernel are one program.
