@@ -148,7 +148,7 @@ def start_afresh(settings: Settings, folder: Path, device: str = "") -> dict[str
 def _continue_table(before: Path, file: Path, device: str) -> None:
     """Copy the rows of an earlier table, gzipped or not, that are of this device; where the file is there already it stays."""
     source = next((path for path in (before / file.name, before / f"{file.name}.gz") if path.exists()), None)
-    if source is None or file.exists():
+    if source is None or read_rows(file):
         return
     rows = read_rows(source)
     kept = [row for row in rows if not device or row["device"] == device]
