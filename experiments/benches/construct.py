@@ -18,7 +18,7 @@ from agents.core.ranking import Construction
 from experiments.benches.best_known import BestKnown, key_of, search
 from experiments.benches.lines import Lines, machine, spread
 from experiments.common import statistics
-from experiments.comparison.summary import geometric_mean
+from experiments.common.statistics import geometric_mean
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.incumbent import incumbent

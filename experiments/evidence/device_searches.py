@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.device.context import read_rows
+from experiments.common.journal import read_rows
 from experiments.device.report import contest_lines
 from experiments.device.stages.standings import standings
 from experiments.evidence.facts import RAW, Facts

@@ -23,6 +23,7 @@ from experiments.common.arguments import CONF
 from experiments.common.commands import refusals
 from experiments.common.folders import make_folder
 from experiments.common.jobs import locked
+from experiments.common.journal import read_rows
 from experiments.common.results import write_text
 from experiments.fine_tuning.measured_budget import CURVE
 from experiments.fine_tuning.measured_reward import Timings
@@ -59,8 +60,8 @@ def begin(config: DictConfig, device: str, folder: Path) -> None:
     settings: Any = OmegaConf.to_container(config)
     kept = {name: value for name, value in settings.items() if name not in FREE}
     now = {**kept, "policy": digest_of_policy(located(config.checkpoint)), "device": device}
-    path, measured = folder / BEGUN, folder / MEASURED
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and measured.exists() else now
+    path = folder / BEGUN
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and read_rows(folder / MEASURED) else now
     if other := [f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
         raise ValueError(
             f"{folder} holds a fine-tuning begun with {'; '.join(other)}: expected the same, or another output=FOLDER"

@@ -23,13 +23,14 @@ from agents.policies.learned import CARD, POLICY, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.common.arguments import CONF
 from experiments.common.jobs import locked
+from experiments.common.journal import read_rows
 from experiments.common.parent import end_with_parent
 from experiments.common.results import write_text
 from experiments.common.settings import WANDB_MODES
 from experiments.comparison.tracking import hint, track_training
 from experiments.training.evaluation import evaluate, judged
 from experiments.training.trainings import training_of
-from experiments.training.watch import CURVE, LAST, VALIDATION, identity, read_rows
+from experiments.training.watch import CURVE, LAST, VALIDATION, identity
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.graph.layout import LAYOUT_VERSION

@@ -27,6 +27,7 @@ from agents import get_strategy
 from experiments.benches.lines import machine
 from experiments.common.arguments import CONF
 from experiments.common.folders import make_folder
+from experiments.common.journal import Journal
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from gensor_gym import operators
@@ -45,26 +46,21 @@ class Task:
 
 
 class Scores:
-    """Scores by (setting, task, seed), kept in a file of JSON lines: what was computed once is not computed again."""
+    """Scores by (setting, task, seed), kept in a journal: what was computed once is not computed again."""
 
     def __init__(self, path: Path, strategy: str) -> None:
         """Read what is there."""
-        self.path, self.strategy = path, strategy
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self.known: dict[str, float] = {row["key"]: row["latency_s"] for row in map(json.loads, lines)}
+        self.journal, self.strategy = Journal(path), strategy
 
     def latency(self, values: Values, task: Task, seed: int) -> float:
         """Seconds of the best program that the traverser constructs, by the model."""
         graph = task.graph
         about = [values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)]
         key = short_hash([self.strategy, *about])
-        if key not in self.known:
+        if key not in self.journal.rows:
             found = get_strategy(self.strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]
-            self.known[key] = found.latencies[0]
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "latency_s": found.latencies[0]}) + "\n")
-        return self.known[key]
+            self.journal.add({"key": key, "latency_s": found.latencies[0]})
+        return float(self.journal.rows[key]["latency_s"])
 
 
 def tasks_of(part: str, config: DictConfig) -> list[Task]:

@@ -26,7 +26,8 @@ from experiments.benches.lines import machine
 from experiments.common.anytime import Search
 from experiments.common.arguments import CONF
 from experiments.common.folders import make_folder
-from experiments.common.lines import Kept, run_missing
+from experiments.common.journal import Journal
+from experiments.common.lines import run_missing
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from experiments.studies.generalise.plan import modelled
@@ -43,7 +44,7 @@ class Tuning:
     """A configuration with what it has computed."""
 
     config: DictConfig
-    kept: Kept
+    kept: Journal
     console: Console
 
     def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:
@@ -128,7 +129,7 @@ def main(config: DictConfig) -> None:
     console = Console()
     try:
         output = make_folder(config.output)
-        result = tune(config, Tuning(config, Kept(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
+        result = tune(config, Tuning(config, Journal(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
     except ValueError as error:
         sys.exit(str(error))
     path = output / f"{config.strategy}_evaluations.json"

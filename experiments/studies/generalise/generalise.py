@@ -18,7 +18,8 @@ from rich.console import Console
 from experiments.common.arguments import CONF
 from experiments.common.commands import command_line, refusals, say_where
 from experiments.common.folders import make_folder
-from experiments.common.lines import Kept, run_missing
+from experiments.common.journal import Journal
+from experiments.common.lines import run_missing
 from experiments.common.optima import optima
 from experiments.common.results import write_summary
 from experiments.studies.generalise import report as generalise_report
@@ -48,7 +49,7 @@ def study(plan: Plan, console: Console) -> dict[str, Any]:
     known, unknown = certified([str(op) for op in plan.operators], plan.hardware, plan, console)
     if not known:
         raise ValueError(f"no optimum is certified: {unknown}; the study needs one task with an optimum at least")
-    rows = run_missing(searches(plan, list(known), policies), Kept(plan.output / "lines.jsonl"), plan.processes, console)
+    rows = run_missing(searches(plan, list(known), policies), Journal(plan.output / "lines.jsonl"), plan.processes, console)
     tasks = [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known]
     with console.status("summary and figures"):
         found = Study(plan, tasks, rows, policies)

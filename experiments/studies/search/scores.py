@@ -12,8 +12,8 @@ import numpy as np
 
 from experiments.common import paired, statistics
 from experiments.common.jobs import DONE, Outcome
-from experiments.common.results import Results
 from experiments.common.settings import Job, Settings
+from experiments.common.trials import Results
 from experiments.studies.search.truth import BestKnown, Truth
 from experiments.tables.table import Stamp
 from gensor_gym import operators

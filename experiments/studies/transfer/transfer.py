@@ -22,7 +22,8 @@ from experiments.common.anytime import Search
 from experiments.common.arguments import CONF
 from experiments.common.commands import command_line, refusals, say_where
 from experiments.common.folders import make_folder
-from experiments.common.lines import Kept, run_missing
+from experiments.common.journal import Journal
+from experiments.common.lines import run_missing
 from experiments.common.results import write_summary
 from experiments.studies.generalise.generalise import certified
 from experiments.studies.generalise.plan import Contender, Plan, plan_of, searches, searches_of
@@ -88,7 +89,7 @@ def column(study: Study, trained_on: Sequence[str]) -> dict[str, Any]:
 def transfer(plans: dict[str, Plan], console: Console) -> dict[str, Any]:
     """Train, certify, search what is missing; write summary, page and figure; returns the summary."""
     first = next(iter(plans.values()))
-    learned, kept = first.policies[0], Kept(make_folder(first.output) / "lines.jsonl")
+    learned, kept = first.policies[0], Journal(make_folder(first.output) / "lines.jsonl")
     policies: Policies = {}
     for name, plan in plans.items():
         with console.status(f"policies for {name}: training what is missing"):

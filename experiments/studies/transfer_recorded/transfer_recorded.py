@@ -19,7 +19,8 @@ from experiments.common.arguments import CONF
 from experiments.common.commands import command_line, refusals, say_where
 from experiments.common.folders import make_folder
 from experiments.common.jobs import locked
-from experiments.common.lines import Kept, run_missing, with_bar
+from experiments.common.journal import Journal
+from experiments.common.lines import run_missing, with_bar
 from experiments.common.pool import side_by_side
 from experiments.common.results import write_summary
 from experiments.studies.transfer_recorded import report as transfer_recorded_report
@@ -31,7 +32,7 @@ from experiments.training.lessons import known_card, learn_at
 
 def study(plan: RecordedPlan, console: Console) -> dict[str, Any]:
     """Train and search what is missing; write summary, page and figures; returns the summary."""
-    kept, lessons = Kept(make_folder(plan.output) / "lines.jsonl"), plan.lessons()
+    kept, lessons = Journal(make_folder(plan.output) / "lines.jsonl"), plan.lessons()
     missing = [lesson for lesson in lessons if known_card(*lesson) is None]
     list(with_bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)))
     cards = [card for lesson in lessons if (card := known_card(*lesson)) is not None]

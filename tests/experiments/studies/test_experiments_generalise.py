@@ -18,7 +18,7 @@ from agents.policies.training_tasks import bound
 from experiments.common import paired, statistics
 from experiments.common.anytime import Search, constructing, run_search, spend
 from experiments.common.arguments import compose
-from experiments.common.lines import Kept
+from experiments.common.journal import read_rows
 from experiments.common.optima import optima
 from experiments.studies.generalise import costs as generalise_costs
 from experiments.studies.generalise import policies
@@ -263,7 +263,7 @@ def _study(plan: Plan) -> Study:
     texts = [str(op) for op in plan.operators]
     known, _ = optima(texts, "h200", "gensor", plan.output, 1)
     trained = {p.name: policies.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
-    rows = Kept(plan.output / "lines.jsonl").rows
+    rows = {row["key"]: row for row in read_rows(plan.output / "lines.jsonl")}
     wanted = searches(plan, texts, trained)
     return Study(plan, [task_of(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
 

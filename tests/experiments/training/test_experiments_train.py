@@ -21,10 +21,11 @@ from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
 from agents.policies.training_tasks import is_current  # noqa: E402
+from experiments.common.journal import read_rows  # noqa: E402
 from experiments.training import train
 from experiments.training import walk as train_walk  # noqa: E402
 from experiments.training.sweep_table import write_table  # noqa: E402
-from experiments.training.watch import Every, Watch, read_rows  # noqa: E402
+from experiments.training.watch import Every, Watch  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 
