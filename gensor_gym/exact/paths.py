@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.column_descent import usable_values
 from gensor_gym.graph.actions import STOP, TILE_DOWN, TILE_UP, VTHREAD_UP
+from gensor_gym.graph.coordinates import usable_values
 from gensor_gym.graph.ladder import divisors
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, NUM_KNOBS, TILE, VTHREAD
 from gensor_gym.graph.schedule import Schedule
@@ -100,7 +100,7 @@ class _Left:
             [self._level_steps(axis, level, self.tiles[level - 1][axis]) for level in range(1, self.level + 1)]
             for axis in range(MAX_AXES)
         ]
-        self.knobs = [usable_values(graph.tables, knob) for knob in range(NUM_KNOBS)]
+        self.knobs = [usable_values(graph.tables.ints, knob) for knob in range(NUM_KNOBS)]
 
     def of(self, row: np.ndarray) -> int:
         """The bound at a state; `_FAR` and more where a closed level is another than the goal's."""
