@@ -89,8 +89,8 @@ def test_programs_that_the_template_does_not_have_begin_no_chain(there: int, mon
     graph, found = _found()
     few = dataclasses.replace(found, schedules=found.schedules[-3:], latencies=found.latencies[-3:])
     had = set(few.schedules[:there])
-    original, begun = Template.configuration, []
-    monkeypatch.setattr(Template, "configuration", lambda self, s: original(self, s) if s in had else None)
+    original, begun = Template.vector_of, []
+    monkeypatch.setattr(Template, "vector_of", lambda self, row: original(self, row) if Schedule(row) in had else None)
     moved = Template.mutated
     monkeypatch.setattr(Template, "mutated", lambda self, points, rng: begun.append(points) or moved(self, points, rng))
     more = annealed(graph, few, 4, 3, 0.1, np.random.default_rng(0))
@@ -111,8 +111,8 @@ def test_settings_out_of_range_are_named(field: str) -> None:
         get_strategy("markov_annealing", form="sum")
 
 
-def test_few_chains_begin_at_every_kind_by_turns() -> None:
-    """Two chains on CUDA cores, mma.sync and wgmma: after some rounds each kind has been begun at."""
+def test_few_chains_begin_at_every_stratum_by_turns() -> None:
+    """Two chains on CUDA cores, mma.sync and wgmma: after some rounds each stratum has been begun at."""
     graph = ConstructionGraph("gemm(m=1024, n=1024, k=1024, dtype=\"float16\")", "h200", "extended")
     search, begun = get_strategy("model_annealing", chains=2, steps=1), set()
     rounds = search.rounds(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
