@@ -59,7 +59,7 @@ def optima(
             known[task.key] = found
         else:
             refused[task.key] = found
-            _refuse(folder / REFUSED, task, found, now[task.operator])
+            append_row(folder / REFUSED, {**asdict(task), "why": found, "fingerprint": now[task.operator]})
     return (
         {task.operator: known[task.key] for task in wanted if task.key in known},
         {task.operator: refused[task.key] for task in wanted if task.key not in known},
@@ -78,11 +78,6 @@ def _refused(path: Path, nodes: int, now: Mapping[str, str]) -> dict[Key, str]:
     """Tasks that were given up with at least so many nodes, and why; `now` holds their fingerprints by operator."""
     kept = [row for row in read_rows(path) if row["nodes"] >= nodes and row["fingerprint"] == now.get(row["operator"])]
     return {(row["operator"], row["hardware"], row["space"]): row["why"] for row in kept}
-
-
-def _refuse(path: Path, task: Wanted, why: str, fingerprint: str) -> None:
-    """Add a line."""
-    append_row(path, {**asdict(task), "why": why, "fingerprint": fingerprint})
 
 
 def split_of(operators: Sequence[str]) -> tuple[list[str], list[str]]:

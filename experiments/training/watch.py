@@ -91,7 +91,7 @@ class Watch(BaseCallback):
         """A line of validation.jsonl, where it is time."""
         if self.validation is not None and self._eval(steps):
             scores = self.validation.score(self.learner, self.model)
-            self._append(VALIDATION, {"steps": steps, **scores})
+            append_row(self.folder / VALIDATION, {"steps": steps, **scores})
             for name, value in scores.items():
                 self.logger.record(f"validation/{name}", value)
 
@@ -114,11 +114,7 @@ class Watch(BaseCallback):
         if episodes:
             means = {name: float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
             row = {"steps": self.model.num_timesteps, "mean_return": means["return"], "mean_length": means["length"]}
-            self._append(CURVE, row)
-
-    def _append(self, name: str, row: dict[str, float]) -> None:
-        """One line more."""
-        append_row(self.folder / name, row)
+            append_row(self.folder / CURVE, row)
 
 
 def keep_rows(folder: Path, steps: int) -> None:

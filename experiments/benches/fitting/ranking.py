@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 from agents.gensor.markov import MarkovExtended
 from experiments.benches.fitting.ranks import spearman
-from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed, seconds_of
+from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed
 from experiments.benches.lines import Lines, machine
 from experiments.benches.searched import searched
 from experiments.common.journal import Journal
@@ -102,7 +102,7 @@ def _search(record: Record, name: str, trials: int, seed: int) -> None:
     for trial in searched(record.op, record.hardware, record.backend, name, trials, seed).trace:
         if trial.schedule not in known:
             digest = record.backend.digest(record.op, Schedule.parse(trial.schedule), record.hardware)
-            record.add(Timed(name, trial.schedule, digest, seconds_of(trial.seconds)))
+            record.add(Timed(name, trial.schedule, digest, trial.seconds))
 
 
 def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) -> list[Schedule]:

@@ -36,7 +36,7 @@ class Record:
         """Take what is there."""
         self.journal, self.op, self.hardware, self.backend = journal, op, hw, backend
         mine = [{name: row[name] for name in row if name != "operator"} for row in journal if row["operator"] == str(op)]
-        self.rows = [Timed(**{**row, "seconds": seconds_of(row["seconds"])}) for row in mine]
+        self.rows = [Timed(**{**row, "seconds": np.inf if row["seconds"] is None else row["seconds"]}) for row in mine]
 
     def of(self, *sources: str) -> list[Timed]:
         """Measurements from these sources, in the order they were made."""
@@ -64,8 +64,3 @@ class Record:
         self.rows.append(row)
         seconds = row.seconds if np.isfinite(row.seconds) else None
         self.journal.add({"operator": str(self.op), **row.__dict__, "seconds": seconds})
-
-
-def seconds_of(value: float | None) -> float:
-    """Infinite for None, which JSON has in its place."""
-    return float("inf") if value is None else float(value)
