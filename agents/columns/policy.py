@@ -19,7 +19,7 @@ import numpy as np
 from agents.columns.choices import SEES, Choices, choices_of
 from agents.columns.room import Room
 from agents.core.ranking import Construction, ranked
-from agents.policies.learned import POLICY, Learned, checked_card
+from agents.policies.learned import POLICY, Episodic, Learned, checked_card
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import ROW
 
@@ -59,7 +59,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class ColumnWriter(Learned):
+class ColumnWriter(Episodic, Learned):
     """Programs of a policy that `agent=columns` learned: the most probable one, then draws."""
 
     space: str = "gensor"
@@ -90,6 +90,10 @@ class ColumnWriter(Learned):
 @dataclass(frozen=True)
 class Columns(ColumnWriter):
     """Draws that never come back to a program, more and more of them."""
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """Its rounds; where the first is alone, one construction of `episodes` programs."""
+        return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where hardly any is left to draw."""

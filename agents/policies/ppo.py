@@ -12,7 +12,7 @@ from agents.core.ranking import Construction, ranked
 from agents.gensor.descents import descended
 from agents.learners.registry import Learner
 from agents.learners.sight import Sight
-from agents.policies.learned import LearnedWalk
+from agents.policies.learned import Episodic, LearnedWalk
 from agents.policies.trails import Trails
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
@@ -20,7 +20,7 @@ from gensor_gym.graph.actions import STOP
 
 
 @dataclass(frozen=True)
-class Ppo(LearnedWalk):
+class Ppo(Episodic, LearnedWalk):
     """Sample episodes of the policy; any learner's, PPO's by default."""
 
     episodes: int = 64
