@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.common import statistics, style
-from experiments.studies.generalise.scores import Study, iqm
+from experiments.studies.generalise.scores import Regrets, iqm
 from experiments.studies.search.figures import LARGEST, finish, regret_axes
 
 RESAMPLES = 400
@@ -23,7 +23,7 @@ PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
 LINES = ("-", "--", ":", "-.")
 
 
-def draw(study: Study, folder: Path) -> list[str]:
+def draw(study: Regrets, folder: Path) -> list[str]:
     """Write all figures; returns the names of the files."""
     with plt.rc_context(style.RC):
         return [
@@ -43,7 +43,7 @@ def _band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, marker: st
     )  # fmt: skip
 
 
-def _evaluations(study: Study, path: Path) -> str:
+def _evaluations(study: Regrets, path: Path) -> str:
     """Regret against evaluations; the rounds of policies are marked."""
     x = np.unique(np.geomspace(min(FIRST, study.plan.evaluations), study.plan.evaluations, POINTS).astype(int))
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
@@ -62,7 +62,7 @@ def _evaluations(study: Study, path: Path) -> str:
     return finish(figure, axes, path)
 
 
-def _seconds(study: Study, path: Path) -> str:
+def _seconds(study: Regrets, path: Path) -> str:
     """Regret against wall seconds of construction."""
     searches = [search for name in study.names for search in dict.fromkeys(study.plan.labels(name).values())]
     ends = [line["elapsed_s"] for search in searches for row in study.grid(search) for line in row]
@@ -77,7 +77,7 @@ def _seconds(study: Study, path: Path) -> str:
     return finish(figure, axes, path)
 
 
-def _profiles(study: Study, name: str, path: Path) -> str:
+def _profiles(study: Regrets, name: str, path: Path) -> str:
     """Share of searches within a regret, a panel for each round of a policy, all stopped at its evaluations."""
     learned = next(policy for policy in study.plan.policies if policy.name == name)
     thresholds = np.concatenate([[0.0], np.geomspace(0.002, LARGEST, 60)])

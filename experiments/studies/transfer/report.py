@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from experiments.common.heat_map import HeatMap
-from experiments.studies.search.report import interval_text, p_text, table
+from experiments.common.texts import interval_text, p_text, table
 
 LEAST = 1.0
 """Per cent below which a colour is no paler."""
@@ -67,6 +68,13 @@ def _over(column: dict[str, Any], name: str) -> str:
     """A difference to the policy trained there."""
     line = column["over_native"].get(name)
     return "" if line is None else f"{interval_text(line, 1, sign=True)}, p {p_text(line['p_holm'])}"
+
+
+def show(console: Console, summary: dict[str, Any]) -> None:
+    """Regrets on every hardware."""
+    for name, one in summary["columns"].items():
+        found = ", ".join(f"{other} {100 * value['mean']:.1f} %" for other, value in one["regret"].items())
+        console.print(f"on {name}: {found}", highlight=False, soft_wrap=True)
 
 
 def draw(summary: dict[str, Any], path: Path) -> str:

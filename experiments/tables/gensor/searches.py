@@ -14,10 +14,10 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.common.jobs import DONE, Jobs, Outcome
-from experiments.common.pool import attempts
+from experiments.common.pool import made
 from experiments.common.settings import Job
+from experiments.common.texts import seconds_text
 from experiments.comparison.retime import Comparison, Retimer
-from experiments.comparison.wording import seconds_text
 from experiments.tables.table import Stamp
 from gensor_gym import hardware as machines
 from gensor_gym.graph.schedule import Schedule
@@ -86,8 +86,8 @@ class Searches:
         todo = [job for job in jobs.values() if self._jobs.finished(job) is None]
         ended: dict[str, Outcome] = {}
         if self._workers > 1 and len(todo) > 1:
-            for job, trials, outcome, trace in attempts(todo, self.backend, self._workers):
-                ended[job.key] = self._jobs.keep(job, trials, outcome, trace)
+            for job, outcome in made(self._jobs, todo, self._workers):
+                ended[job.key] = outcome
                 self._say(job, outcome)
         else:
             for job in todo:

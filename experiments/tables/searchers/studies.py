@@ -12,9 +12,8 @@ from rich.console import Console
 
 from experiments.common import statistics
 from experiments.common.arguments import compose
-from experiments.common.jobs import Jobs
 from experiments.studies.search.scores import Scores
-from experiments.studies.search.study import plan_of, study
+from experiments.studies.search.study import SearchStudy, plan_of
 from experiments.tables.table import Cell, Stamp
 
 RESAMPLES = 1000
@@ -80,8 +79,7 @@ def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
     """The study of conf/experiment/<name>.yaml in a folder of this name; what was searched before is not searched again."""
     place = folder / name
     plan = plan_of(compose([f"experiment={name}", f"output={place}", *overrides], name="study"))
-    jobs = Jobs(plan.settings.backend, plan.settings.store, plan.settings.output)
-    scores, summary = study(plan, jobs, Console(stderr=True))
+    scores, summary = SearchStudy(plan)(Console(stderr=True))
     return Study(name, place, scores, summary)
 
 
