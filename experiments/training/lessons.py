@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
@@ -21,7 +20,7 @@ from agents.policies.learned import CARD, POLICY, read_card
 from experiments.common.checks import check_whole
 from experiments.common.results import whole, write_text
 from experiments.common.settings import digest_of_file, short_hash
-from experiments.training.watch import CURVE
+from experiments.training.watch import CURVE, last_episodes
 from gensor_gym.env import RECORDED
 from gensor_gym.env.recorded import RecordedEnv
 from gensor_gym.spaces import TuningSpace, load_space
@@ -108,10 +107,8 @@ class Curve(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         """A row, where an episode has ended."""
-        episodes: Any = self.model.ep_info_buffer
-        if episodes:
-            means = {name: float(np.mean([one[key] for one in episodes])) for name, key in (("return", "r"), ("length", "l"))}
-            self.rows.append({"steps": self.num_timesteps, **{f"mean_{name}": mean for name, mean in means.items()}})
+        if (row := last_episodes(self.model)) is not None:
+            self.rows.append(row)
 
 
 def check_alike(spaces: list[TuningSpace]) -> None:

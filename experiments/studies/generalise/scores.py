@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import statistics
 from experiments.studies.generalise.plan import BUDGET, Contender, Plan
 from experiments.studies.generalise.policies import Trained
 from gensor_gym.construction import ConstructionGraph
@@ -135,31 +134,3 @@ class Regrets:
             return {FIRST: learned.name}
         behind = ", then chains" if learned.annealed else ""
         return {f"{GREEDY}{behind}": learned.name, f"best of {learned.best_of}{behind}": learned.sampled}
-
-
-def iqm(values: np.ndarray) -> np.ndarray:
-    """Interquartile mean over tasks and seeds."""
-    return statistics.interquartile_mean(values, axis=(0, 1))
-
-
-def mean(values: np.ndarray) -> np.ndarray:
-    """Mean over tasks and seeds."""
-    found: np.ndarray = values.mean(axis=(0, 1))
-    return found
-
-
-def interval(statistic: Any, values: np.ndarray, resamples: int) -> list[dict[str, float]]:
-    """A statistic of values [tasks, seeds, K] with its interval over tasks and seeds, which are the same on all tasks."""
-    low, high = statistics.bootstrap(statistic, values, resamples=resamples, crossed=True)
-    rows = zip(statistic(values).tolist(), low.tolist(), high.tolist(), strict=True)
-    return [dict(zip(("mean", "low", "high"), row, strict=True)) for row in rows]
-
-
-def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[str, float]:
-    """IQM of our scores less that of others [tasks, seeds, 1], with its paired interval: the same resamples of both."""
-
-    def difference(ours: np.ndarray, other: np.ndarray) -> np.ndarray:
-        return iqm(ours) - iqm(other)
-
-    low, high = statistics.bootstrap(difference, ours, other, resamples=resamples, crossed=True)
-    return {"mean": float(difference(ours, other)[0]), "low": float(low[0]), "high": float(high[0])}

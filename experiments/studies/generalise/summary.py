@@ -12,7 +12,8 @@ import numpy as np
 from experiments.common import paired
 from experiments.studies.generalise.costs import break_even
 from experiments.studies.generalise.plan import Contender
-from experiments.studies.generalise.scores import Regrets, Task, interval, iqm, iqm_difference, mean
+from experiments.studies.generalise.scores import Regrets, Task
+from experiments.studies.intervals import interval, iqm, iqm_difference, mean
 from gensor_gym import operators
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.operators.splits import HELD_OUT

@@ -20,7 +20,8 @@ from experiments.common.anytime import Search
 from experiments.studies.generalise.generalise import certified
 from experiments.studies.generalise.plan import Contender, Plan, plan_of, searches, searches_of
 from experiments.studies.generalise.policies import Trained, train_missing
-from experiments.studies.generalise.scores import Regrets, interval, mean, task_of
+from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.intervals import interval, mean
 from experiments.studies.study import Study, study_command
 from experiments.studies.transfer import report
 from gensor_gym.fingerprint import common, fingerprints

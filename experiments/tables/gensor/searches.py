@@ -133,6 +133,18 @@ class Searches:
         self._console.print(f"{self.device}: {job.strategy} seed {job.seed} on {job.operator}: {best}{end}", soft_wrap=True)
 
 
+def searches_of(config: DictConfig, folder: Path, tier: str, alone: bool = False) -> Searches:
+    """By the model of an RTX 4090, or on the hardware at hand; `alone`: one at a time, because their wall time is reported."""
+    given = config.copy()
+    given.workers = 1 if alone else config.workers
+    return Searches(given, folder, tier, "rtx4090" if tier == MODEL else config.hardware)
+
+
+def trials_of(config: DictConfig, tier: str, model: int, live: int) -> int:
+    """Trials of the searches that measure: the configuration's, else the table's own for the tier."""
+    return int(config.model_trials or model) if tier == MODEL else int(config.trials or live)
+
+
 def tiers_of(config: DictConfig) -> tuple[str, ...]:
     """The tiers asked for; ValueError for an unknown one."""
     tiers = tuple(config.tiers)

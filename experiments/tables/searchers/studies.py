@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from experiments.common import statistics
 from experiments.common.arguments import compose
+from experiments.common.texts import interval_text
 from experiments.studies.search.scores import Scores
 from experiments.studies.search.study import SearchStudy, plan_of
 from experiments.tables.table import Cell, Stamp
@@ -55,7 +56,7 @@ class Study:
         line = self.summary["strategies"].get(name)
         if line is None:
             return [None] * len(self.checkpoints)
-        return [f"{100 * v['mean']:.1f} % [{100 * v['low']:.1f}, {100 * v['high']:.1f}]" for v in line["regret"]]
+        return [interval_text(value, 1) for value in line["regret"]]
 
     def difference(self, name: str, other: str) -> Cell:
         """Paired difference of regret after the last checkpoint, with its interval."""
@@ -88,17 +89,9 @@ def speeds(scores: Scores, name: str) -> np.ndarray:
     return np.exp(-scores.curves[name].regret)
 
 
-def interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Geometric mean of ratios [tasks, seeds], and the ends of its interval."""
-
-    def mean(ratios: np.ndarray) -> float:
-        return float(np.exp(np.log(ratios).mean()))
-
-    low, high = statistics.bootstrap(mean, values, resamples=RESAMPLES)
-    return mean(values), float(low), float(high)
-
-
-def with_interval(values: np.ndarray, digits: int = 2) -> str:
-    """As `interval`, in a cell."""
-    middle, low, high = interval(values)
-    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+def with_interval(
+    values: np.ndarray, digits: int = 2, statistic: Callable[[np.ndarray], float] = lambda of: float(np.exp(np.log(of).mean()))
+) -> str:
+    """A statistic of ratios [tasks, seeds], their geometric mean by default, and the ends of its interval, in a cell."""
+    low, high = statistics.bootstrap(statistic, values, resamples=RESAMPLES)
+    return f"{statistic(values):.{digits}f} [{float(low):.{digits}f}, {float(high):.{digits}f}]"

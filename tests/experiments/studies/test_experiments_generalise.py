@@ -20,10 +20,10 @@ from experiments.common.anytime import Search, constructing, run_search, spend
 from experiments.common.arguments import compose
 from experiments.common.lines import Kept
 from experiments.common.optima import optima
+from experiments.studies import intervals
 from experiments.studies.generalise import costs as generalise_costs
 from experiments.studies.generalise import policies
 from experiments.studies.generalise import report as generalise_report
-from experiments.studies.generalise import scores as generalise_scores
 from experiments.studies.generalise.generalise import Generalisation
 from experiments.studies.generalise.plan import Contender, Plan, modelled, plan_of, searches, searches_of
 from experiments.studies.generalise.policies import Trained
@@ -231,9 +231,9 @@ def test_the_host_is_no_model() -> None:
 def test_the_difference_of_interquartile_means_is_paired() -> None:
     """What all scores have in common does not widen the interval, however far they lie apart."""
     theirs = np.random.default_rng(0).exponential(1.0, size=(12, 5, 1))
-    assert generalise_scores.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
+    assert intervals.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
     shuffled = theirs[::-1] - 0.5
-    assert generalise_scores.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
+    assert intervals.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
 
 
 def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: pytest.MonkeyPatch) -> None:
