@@ -69,11 +69,6 @@ class ColumnWriter(Episodic, Learned):
     """Of the first draws: above 1 the policy tries more. It rises where draws come back to programs that were written before."""
     agent: ClassVar[str] = "columns"
 
-    def __post_init__(self) -> None:
-        """ValueError for no episodes, or a temperature that is not above 0."""
-        if self.episodes < 1 or self.temperature <= 0:
-            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
-
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """As many programs as `episodes` says; no measurement."""
         return self.written(graph, self.episodes, Memory(self.temperature), rng)

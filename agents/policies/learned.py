@@ -64,9 +64,15 @@ class Learned(Constructing):
 
 
 class Episodic(Constructing):
-    """Put before a strategy with `episodes`: constructions that begin small."""
+    """Put before a strategy with `episodes`, whose draws have a `temperature`: constructions that begin small."""
 
     episodes: int
+    temperature: float
+
+    def __post_init__(self) -> None:
+        """ValueError for no episodes, or a temperature that is not above 0."""
+        if self.episodes < 1 or self.temperature <= 0:
+            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
         """Of 1, 2, 4, .. and then always `episodes` episodes, of that many from the first on where it is alone."""

@@ -28,11 +28,6 @@ class Ppo(Episodic, LearnedWalk):
     temperature: float = 1.0
     """Of sampling: above 1 the policy tries more, which many episodes need more than few."""
 
-    def __post_init__(self) -> None:
-        """ValueError for no episodes, or a temperature that is not above 0."""
-        if self.episodes < 1 or self.temperature <= 0:
-            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
-
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The fastest programs that the policy's episodes saw, fastest by the model first; no measurement."""
         begin, before = time.perf_counter(), graph.evaluations

@@ -37,6 +37,12 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def page(lines: Sequence[str], figures: Sequence[str]) -> str:
+    """Lines as a Markdown page that ends with its figures, files beside it."""
+    shown = [line for name in figures for line in ("", f"![{name}]({name})")]
+    return "\n".join([*lines, *shown]) + "\n"
+
+
 def show_table(
     console: Console, title: str, head: Sequence[str], rows: Iterable[Sequence[str]], styles: Iterable[str] = ()
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from experiments.common.texts import seconds_text, show_table, table
+from experiments.common.texts import page, seconds_text, show_table, table
 from gensor_gym.measure.stats.verdict import TOLERANCE
 
 COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
@@ -92,9 +92,7 @@ def markdown(summary: dict, figures: list[str]) -> str:
         rows = [cells(row) for row in summary["rows"] if row["operator"] == op]
         lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *table(COLUMNS, rows)]
         lines += [f"\n{note}" for note in notes(summary, op)]
-    for name in figures:
-        lines += ["", f"![{name}]({name})"]
-    return "\n".join(lines) + "\n"
+    return page(lines, figures)
 
 
 def _beside(paired: dict | None) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.common.texts import interval_text, p_text, seconds_text, show_table, table
+from experiments.common.texts import interval_text, p_text, page, seconds_text, show_table, table
 
 PARTS = {
     "test": "The test part of split v1: no operator of it, nor another of its group (class and rounded log2 of every extent), "
@@ -37,9 +37,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     for name, policy in summary["policies"].items():
         lines += _policy(summary, name, policy)
     lines += _tasks(summary)
-    for name in figures:
-        lines += ["", f"![{name}]({name})"]
-    return "\n".join(lines) + "\n"
+    return page(lines, figures)
 
 
 def _fewer(summary: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.common.stamps import Stamp
-from experiments.common.texts import interval_text, p_text, seconds_text, show_table, table
+from experiments.common.texts import interval_text, p_text, page, seconds_text, show_table, table
 
 CHANCE = "drawing at random"
 
@@ -36,9 +36,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         (task["operator"], task["part"], str(task["kernels"])) for task in tasks
     ])]  # fmt: skip
     lines += [f"\nLeft out: {name}: {why}" for name, why in summary["broken"].items()]
-    for name in figures:
-        lines += ["", f"![{name}]({name})"]
-    return "\n".join(lines) + "\n"
+    return page(lines, figures)
 
 
 def _source(summary: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.common.heat_map import HeatMap
-from experiments.common.texts import interval_text, p_text, table
+from experiments.common.texts import interval_text, p_text, page, table
 
 LEAST = 1.0
 """Per cent below which a colour is no paler."""
@@ -53,9 +53,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         lines += [f"Left out: {len(summary['left_out'])} elementwise maps, whose optima are not certified.", ""]
     for name, unknown in summary["unknown"].items():
         lines += [f"Left out on {name}: `{text}`: {why}\n" for text, why in unknown.items()]
-    for name in figures:
-        lines += ["", f"![{name}]({name})"]
-    return "\n".join(lines) + "\n"
+    return page(lines, figures)
 
 
 def _cell(column: dict[str, Any], name: str, tested_on: str) -> str:
