@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.common.stamps import Stamp
 from experiments.common.texts import table
+from experiments.studies.stamps import Stamp
 
 Cell = str | float | None
 

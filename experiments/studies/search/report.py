@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.common.stamps import Stamp
 from experiments.common.texts import interval_text, p_text, page, seconds_text, show_table, table
+from experiments.studies.stamps import Stamp
 
 CHANCE = "drawing at random"
 

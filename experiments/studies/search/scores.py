@@ -14,9 +14,9 @@ from experiments.common import paired, statistics
 from experiments.common.jobs import DONE, Outcome
 from experiments.common.results import Results
 from experiments.common.settings import Job, Settings
-from experiments.common.stamps import Stamp
 from experiments.studies.intervals import interval, iqm
 from experiments.studies.search.truth import BestKnown, Truth
+from experiments.studies.stamps import Stamp
 from gensor_gym import operators
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.backend import Backend

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from experiments.common.heat_map import HeatMap
 from experiments.common.texts import interval_text, p_text, page, table
+from experiments.studies.heat_map import HeatMap
 
 LEAST = 1.0
 """Per cent below which a colour is no paler."""
