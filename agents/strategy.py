@@ -7,12 +7,14 @@ the session alone, which enforces its budget and remembers the best; `BudgetSpen
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from agents.core.ranking import Construction
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.session import Session
 from gensor_gym.plugins import load_named
 from gensor_gym.registry import register
@@ -28,6 +30,18 @@ class Strategy(Protocol):
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Spend the session's budget; randomness comes from `rng` only."""
+
+
+@runtime_checkable
+class Constructs(Protocol):
+    """A strategy that constructs by the model alone; `agents.core.ranking.Constructing` makes one of any with `construct`."""
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """One construction after another, as long as anybody asks: programs, their seconds by the model, evaluations.
+
+        The first may be smaller than those that follow, so that something is known early, unless only it is asked for (`once`).
+        What a budget of evaluations raises passes through.
+        """
 
 
 STRATEGIES: dict[str, str] = {

@@ -40,21 +40,12 @@ HOMES: dict[str, tuple[str, ...]] = {
     "hydra": (
         "experiments/benches/bench.py",
         "experiments/common/arguments.py",
+        "experiments/common/commands.py",
         "experiments/comparison/compare.py",
-        "experiments/fine_tuning/fine_tune.py",
         "experiments/peers/tvm.py",
         "experiments/recording/record.py",
-        "experiments/studies/generalise/generalise.py",
-        "experiments/studies/search/study.py",
-        "experiments/studies/transfer/transfer.py",
-        "experiments/studies/transfer_recorded/transfer_recorded.py",
-        "experiments/tables/reproduce.py",
-        "experiments/training/learn_correction.py",
         "experiments/training/sweep_table.py",
         "experiments/training/train.py",
-        "experiments/training/train_recorded.py",
-        "experiments/tuning/tune.py",
-        "experiments/tuning/tune_evaluations.py",
     ),
     "sb3_contrib": (
         "agents/learners/masked_a2c.py", "agents/learners/masked_policy.py", "agents/learners/masked_ppo.py",
@@ -102,7 +93,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 
-hydra: each program of `experiments` that takes a configuration is an entry point of its own, and its decorator is there.
+hydra: programs of `experiments` that take a configuration are commands (`experiments.common.commands`) or decorated themselves.
 torch, stable_baselines3, sb3_contrib: every way to learn is a file of its own, imported when it is chosen by name.
 """
 HEAVY = ("cupy", "torch", "stable_baselines3", "sb3_contrib", "hydra", "wandb", "xgboost", "cuda", "ray")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, count
 
 import numpy as np
 
-from agents.core.ranking import Construction, measure_rankings, ranked
+from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from gensor_gym.graph.schedule import Schedule
@@ -16,7 +17,7 @@ from gensor_gym.measure.session import Session
 
 
 @dataclass(frozen=True)
-class Beam:
+class Beam(Constructing):
     """Of all successors not seen before, the `width` fastest by the model are gone on from.
 
     Successors may be slower than where they come from, so that moves that change no program (a level opened) do not end the
@@ -37,12 +38,17 @@ class Beam:
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, measure down the ranking, again until the budget is spent or nothing new is seen."""
-        starts = chain([session.graph.initial()], (session.graph.random_schedule(rng) for _ in count()))
-        measure_rankings(lambda graph, _: self.grow(graph, next(starts)), session, rng, self.per_register_tile)
+        found = self.constructions(session.graph, rng)
+        measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The first search. Nothing in it is random."""
         return self.grow(graph, graph.initial())
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """The first search, then others, each from a random program."""
+        for start in chain([graph.initial()], (graph.random_schedule(rng) for _ in count())):
+            yield self.grow(graph, start)
 
     def grow(self, graph: ConstructionGraph, start: Schedule) -> Construction:
         """All programs that a search from `start` sees, by the model."""

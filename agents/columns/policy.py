@@ -19,7 +19,7 @@ import numpy as np
 from agents.columns.choices import SEES, Choices, choices_of
 from agents.columns.feasible import Feasible
 from agents.core.ranking import Construction, ranked
-from agents.policies.learned import POLICY, Learned, checked_card
+from agents.policies.learned import POLICY, Episodic, Learned, checked_card
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import ROW
 
@@ -59,7 +59,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class ColumnWriter(Learned):
+class ColumnWriter(Episodic, Learned):
     """Programs of a policy that `agent=columns` learned: the most probable one, then draws."""
 
     space: str = "gensor"
@@ -68,11 +68,6 @@ class ColumnWriter(Learned):
     temperature: float = 1.0
     """Of the first draws: above 1 the policy tries more. It rises where draws come back to programs that were written before."""
     agent: ClassVar[str] = "columns"
-
-    def __post_init__(self) -> None:
-        """ValueError for no episodes, or a temperature that is not above 0."""
-        if self.episodes < 1 or self.temperature <= 0:
-            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """As many programs as `episodes` says; no measurement."""
@@ -90,6 +85,10 @@ class ColumnWriter(Learned):
 @dataclass(frozen=True)
 class Columns(ColumnWriter):
     """Draws that never come back to a program, more and more of them."""
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """Its rounds; where the first is alone, one construction of `episodes` programs."""
+        return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where hardly any is left to draw."""

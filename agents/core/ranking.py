@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,19 @@ class Construction:
     """Evaluations of the model; the graph has counted them."""
     seconds: float
     """Wall time of the construction."""
+
+
+class Constructing(ABC):
+    """A strategy that constructs by the model alone, again and again: what `agents.strategy.Constructs` asks for."""
+
+    @abstractmethod
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """One construction; no measurement."""
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """`construct` without end; `once` makes no difference."""
+        while True:
+            yield self.construct(graph, rng)
 
 
 def measure_rankings(

@@ -16,7 +16,7 @@ import numpy as np
 
 from agents.core.feedback import measure_with_feedback
 from agents.core.programs import Programs
-from agents.core.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, measure_rankings, ranked
+from agents.core.ranking import REGISTER_TILE, STRUCTURE, Constructing, Construction, best_of_each, measure_rankings, ranked
 from agents.core.workers import shared_out
 from agents.gensor import walk
 from agents.gensor.descents import descended
@@ -38,7 +38,7 @@ _LEAST = {
 
 
 @dataclass(frozen=True)
-class Markov:
+class Markov(Constructing):
     """The traverser. Exponents of 0 switch a part of a benefit off."""
 
     space: str = "gensor"

@@ -8,7 +8,7 @@ analytic model takes its place, so that what is compared with other strategies b
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from agents.ansor.evolution import Evolution, Settings
 from agents.ansor.sketches import derive_sketches
 from agents.autotvm.annealing_on_model import AnnealingOnModel
 from agents.autotvm.template import Template
-from agents.core.ranking import Construction, measure_rankings, ranked
+from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.session import Session
 
@@ -49,7 +49,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class ModelSearch(ABC):
+class ModelSearch(Constructing):
     """A search of the model that begins again and again, each round by itself."""
 
     space: str = "gensor"
@@ -62,6 +62,10 @@ class ModelSearch(ABC):
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """One round; no measurement."""
         return next(self.rounds(graph, rng))
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """One round after another."""
+        return self.rounds(graph, rng)
 
     @abstractmethod
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import warnings
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from agents.core.feedback import measure_with_feedback
-from agents.core.ranking import Construction, measure_rankings
+from agents.core.ranking import Constructing, Construction, measure_rankings
 from agents.learners.registry import Learner, get_learner
 from agents.policies.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
@@ -27,7 +29,7 @@ POLICIES = ROOT / "agents" / "data" / "policies"
 
 
 @dataclass(frozen=True)
-class Learned(ABC):
+class Learned(Constructing):
     """A search with a policy. The programs it saw are ranked by the model, and the top is measured.
 
     The checkpoint is a folder with `policy.zip` and `card.json`; by default the one shipped for the hardware's kind. It was
@@ -53,10 +55,6 @@ class Learned(ABC):
         else:
             measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
-    @abstractmethod
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The fastest programs seen, fastest by the model first; no measurement."""
-
     def folder(self, graph: ConstructionGraph) -> Path:
         """Where the checkpoint lies."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
@@ -64,6 +62,24 @@ class Learned(ABC):
     def training_seconds(self, graph: ConstructionGraph) -> float:
         """What the policy cost to train, from its card."""
         return float(read_card(self.folder(graph))["training_seconds"])
+
+
+class Episodic(Constructing):
+    """Put before a strategy with `episodes`, whose draws have a `temperature`: constructions that begin small."""
+
+    episodes: int
+    temperature: float
+
+    def __post_init__(self) -> None:
+        """ValueError for no episodes, or a temperature that is not above 0."""
+        if self.episodes < 1 or self.temperature <= 0:
+            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """Of 1, 2, 4, .. and then always `episodes` episodes, of that many from the first on where it is alone."""
+        growing = () if once else (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
+        for episodes in chain(growing, repeat(self.episodes)):
+            yield dataclasses.replace(self, episodes=episodes).construct(graph, rng)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from agents.core.ranking import Construction, ranked
 from agents.gensor.descents import descended
 from agents.learners.registry import Learner
 from agents.learners.sight import Sight
-from agents.policies.learned import LearnedWalk
+from agents.policies.learned import Episodic, LearnedWalk
 from agents.policies.trails import Trails
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
@@ -20,18 +20,13 @@ from gensor_gym.graph.actions import STOP
 
 
 @dataclass(frozen=True)
-class Ppo(LearnedWalk):
+class Ppo(Episodic, LearnedWalk):
     """Sample episodes of the policy; any learner's, PPO's by default."""
 
     episodes: int = 64
     """Episodes sampled at a time, the first of them greedy."""
     temperature: float = 1.0
     """Of sampling: above 1 the policy tries more, which many episodes need more than few."""
-
-    def __post_init__(self) -> None:
-        """ValueError for no episodes, or a temperature that is not above 0."""
-        if self.episodes < 1 or self.temperature <= 0:
-            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The fastest programs that the policy's episodes saw, fastest by the model first; no measurement."""

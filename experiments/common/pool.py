@@ -11,7 +11,7 @@ from multiprocessing.connection import wait
 from threading import Thread
 from typing import Any, TypeVar
 
-from experiments.common.jobs import Outcome, attempt, warm_up
+from experiments.common.jobs import Jobs, Outcome, attempt, warm_up
 from experiments.common.settings import Job
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.session import TraceRow
@@ -33,6 +33,12 @@ _warm: set[tuple[str, str]] = set()
 def attempts(jobs: Sequence[Job], backend: Backend, workers: int) -> Iterator[Ended]:
     """Every job's end as it comes. Nothing a job raises ends the others; closing the iterator drops what has not begun."""
     yield from side_by_side(_search, jobs, workers, _take, (backend,))
+
+
+def made(jobs: Jobs, missing: Sequence[Job], workers: int) -> Iterator[tuple[Job, Outcome]]:
+    """Every missing job with its end, which is kept, as it comes."""
+    for job, trials, outcome, trace in attempts(missing, jobs.backend, workers):
+        yield job, jobs.keep(job, trials, outcome, trace)
 
 
 def side_by_side(

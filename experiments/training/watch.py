@@ -110,11 +110,16 @@ class Watch(BaseCallback):
 
     def _point(self) -> None:
         """Means over the last hundred episodes; nothing while there is none."""
-        episodes: Any = self.model.ep_info_buffer
-        if episodes:
-            means = {name: float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
-            row = {"steps": self.model.num_timesteps, "mean_return": means["return"], "mean_length": means["length"]}
+        if (row := last_episodes(self.model)) is not None:
             append_row(self.folder / CURVE, row)
+
+
+def last_episodes(model: Any) -> dict[str, float] | None:
+    """A point of the learning curve: means over the last hundred episodes; None while there is none."""
+    if not (episodes := model.ep_info_buffer):
+        return None
+    means = {f"mean_{name}": float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
+    return {"steps": model.num_timesteps, **means}
 
 
 def keep_rows(folder: Path, steps: int) -> None:

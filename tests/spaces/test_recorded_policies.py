@@ -18,7 +18,7 @@ from experiments.common.arguments import CONF, compose
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, Task, plan_of
 from experiments.studies.transfer_recorded.scores import Scores, roles
 from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets
-from experiments.studies.transfer_recorded.transfer_recorded import study
+from experiments.studies.transfer_recorded.transfer_recorded import RecordedTransfer
 from experiments.training.lessons import Lesson, RecordedVecEnv, known_card, learn
 from experiments.training.train_recorded import lesson_of
 from gensor_gym import load_space, save_space
@@ -224,7 +224,7 @@ def test_the_study_is_whole_and_kept(tmp_path: Path) -> None:
         name="transfer_recorded",
     )  # fmt: skip
     plan = plan_of(config)
-    summary = study(plan, Console(quiet=True))
+    _, summary = RecordedTransfer(plan)(Console(quiet=True))
     assert set(summary["regret"]["all"]) == set(roles(plan)) and len(summary["training_s"]) == 3 * 2 * 2
     cells = summary["matrix"]["bowl"]
     assert set(cells["far"]) >= {POLICY_OF + "near", POLICY_OF + "far", POLICY_OF + OTHERS, FROM_BEST, BEST_OF + OTHERS}
@@ -235,7 +235,7 @@ def test_the_study_is_whole_and_kept(tmp_path: Path) -> None:
     page, lines = (tmp_path / "out" / "summary.md").read_text(), (tmp_path / "out" / "lines.jsonl").read_text()
     assert "Policies between real GPUs" in page and "![curves.png](curves.png)" in page
     assert all((tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG") for name in ("curves.png", "matrix_bowl.png"))
-    again = study(plan, Console(quiet=True))
+    _, again = RecordedTransfer(plan)(Console(quiet=True))
     assert again["regret"] == summary["regret"] and (tmp_path / "out" / "lines.jsonl").read_text() == lines
     check_scores(Scores(plan, [json.loads(line) for line in lines.splitlines()]))
 

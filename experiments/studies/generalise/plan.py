@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents import STRATEGIES, get_strategy
 from experiments.common.anytime import Search, digest_of_policy
+from experiments.common.checks import check_list, check_whole
 from experiments.common.optima import split_of
 from experiments.studies.generalise.policies import Trained
 from gensor_gym import hardware as machines
@@ -93,17 +94,12 @@ class Plan:
 def plan_of(config: DictConfig) -> Plan:
     """Resolve a configuration (conf/generalise.yaml); ValueError names what is wrong with it."""
     plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
-    for name in ("evaluations", "processes", "nodes", "resamples"):
-        if not isinstance(plain[name], int) or plain[name] < 1:
-            raise ValueError(f"{name} {plain[name]!r}: expected a number, 1 or more")
+    check_whole(plain, 1, "evaluations", "processes", "nodes", "resamples")
+    check_list(plain, 0, "seeds")
     seeds = plain["seeds"]
-    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
-        raise ValueError(f"seeds {seeds!r}: expected a list of numbers from 0")
     policies = tuple(_learned(name, given, plain["reference"]) for name, given in (plain["policies"] or {}).items())
     given_strategies = {name: dict(given or {}) for name, given in (plain["strategies"] or {}).items()}
-    begun = {
-        name: _begun(name, given.pop("seeds"), seeds) for name, given in given_strategies.items() if "seeds" in given
-    }
+    begun = {name: _begun(name, given, seeds) for name, given in given_strategies.items() if "seeds" in given}
     strategies = {name: _variants(name, given) for name, given in given_strategies.items()}
     for name in (plain["reference"], *(policy.reference for policy in policies)):
         if name not in strategies:
@@ -143,11 +139,10 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
     return kept
 
 
-def _begun(name: str, count: Any, seeds: list[int]) -> int:
-    """A strategy's number of seeds; ValueError for one that is none."""
-    if not isinstance(count, int) or count < 1:
-        raise ValueError(f"strategies.{name}.seeds {count!r}: expected a number, 1 or more")
-    return min(count, len(dict.fromkeys(seeds)))
+def _begun(name: str, given: dict[str, Any], seeds: list[int]) -> int:
+    """A strategy's number of seeds, taken from its values; ValueError for one that is none."""
+    check_whole(given, 1, "seeds", of=f"strategies.{name}.")
+    return min(given.pop("seeds"), len(dict.fromkeys(seeds)))
 
 
 def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:

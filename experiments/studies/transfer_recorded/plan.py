@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.recorded.tune import STRATEGIES_OF_SPACES, get_strategy_of_spaces
+from experiments.common.checks import check_list, check_whole
 from experiments.studies.transfer_recorded.searches import RecordedSearch
 from experiments.training.lessons import Lesson, check_alike
 from gensor_gym.spaces import load_space
@@ -117,13 +118,9 @@ class RecordedPlan:
 def plan_of(config: DictConfig) -> RecordedPlan:
     """Resolve a configuration (conf/transfer_recorded.yaml); ValueError names what is wrong with it."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    for name in ("trials", "repeats", "processes", "resamples"):
-        if type(plain[name]) is not int or plain[name] < 1:
-            raise ValueError(f"{name} {plain[name]!r}: expected a whole number, 1 or more")
-    for name in ("seeds", "checkpoints"):
-        values, least = plain[name], int(name == "checkpoints")
-        if not isinstance(values, list) or not values or not all(type(v) is int and v >= least for v in values):
-            raise ValueError(f"{name} {values!r}: expected a list of whole numbers, {least} or more")
+    check_whole(plain, 1, "trials", "repeats", "processes", "resamples")
+    check_list(plain, 0, "seeds")
+    check_list(plain, 1, "checkpoints")
     if plain["shown"] not in plain["checkpoints"] or max(plain["checkpoints"]) > plain["trials"]:
         found = f"shown {plain['shown']!r}, checkpoints {plain['checkpoints']}, trials {plain['trials']}"
         raise ValueError(f"{found}: expected one of the checkpoints, none of which is above the trials")

@@ -22,7 +22,7 @@ from agents.columns.given import Given  # noqa: E402
 from agents.columns.policy import load_columns  # noqa: E402
 from agents.core.feedback import Feedback  # noqa: E402
 from experiments.common.arguments import compose  # noqa: E402
-from experiments.common.jobs import locked  # noqa: E402
+from experiments.common.journal import locked  # noqa: E402
 from experiments.fine_tuning import columns as fine_tune_columns  # noqa: E402
 from experiments.fine_tuning import fine_tune
 from experiments.fine_tuning.measured_budget import CURVE, MeasuredBudget  # noqa: E402
