@@ -11,9 +11,9 @@ from experiments.common.journal import read_rows
 from experiments.device.context import Context, StageJournal
 from experiments.device.stages.families import BYTES, FAMILIES, drawn, features
 from experiments.device.work.makers import Job, Programs, open_makers
-from experiments.device.work.pipeline import Work
+from experiments.device.work.pipeline import Pipeline, Work
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import CHECK, device_backends, facts, run_trials
+from experiments.device.work.trials import CHECK, device_backends, device_pipeline, facts
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.measurement import Status
@@ -38,7 +38,8 @@ def run(context: Context) -> dict[str, object]:
     with closing(backend), closing(context.journal(FILE)) as journal, open_makers() as makers:
         jobs = {text: makers.submit(drawn, text, hw.name, context.seed, PER_OPERATOR) for text in FAMILIES}
         work = cases(jobs, journal)
-        for case, measurement in run_trials(backend, hw, work, lambda: context.left > 0, lambda case: case[0]):
+        pipeline: Pipeline[Case] = device_pipeline(backend, hw, lambda case: case[0])
+        for case, measurement in pipeline.run(work, lambda: context.left > 0):
             op, schedule, source, uses = case
             row = {"operator": op, "schedule": schedule, "features": uses, **facts(measurement)}
             if measurement.status.value not in ANSWERED:

@@ -24,9 +24,9 @@ from experiments.device.context import Context, StageJournal
 from experiments.device.stages.sampling import COMPACT, EXTENDED, Plan, plan
 from experiments.device.table import read_table
 from experiments.device.work.makers import Job, Programs, kernels, open_makers
-from experiments.device.work.pipeline import Work
+from experiments.device.work.pipeline import Pipeline, Work
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import SEARCH, device_backends, run_trials
+from experiments.device.work.trials import SEARCH, device_backends, device_pipeline
 from gensor_gym import hardware
 from gensor_gym.measure.devices.presence import device_name
 from gensor_gym.measure.records.store import Record
@@ -74,7 +74,8 @@ def run(context: Context) -> dict[str, object]:
         journals = {file: stack.enter_context(closing(context.journal(file, keep=True))) for file in FILES}
         makers = stack.enter_context(open_makers())
         work = work_of(targets(makers, hw.name, context.seed), makers, hw.name, journals)
-        for trial, measurement in run_trials(backend, hw, work, lambda: context.left > 0, lambda trial: trial[2]):
+        pipeline: Pipeline[Trial] = device_pipeline(backend, hw, lambda trial: trial[2])
+        for trial, measurement in pipeline.run(work, lambda: context.left > 0):
             file, key, op, schedule = trial
             short = replace(measurement, error=measurement.error[-600:])
             journals[file].put(key, to_row(Record(device, op, schedule, short, time.time())))

@@ -6,12 +6,12 @@ import os
 import queue
 import statistics
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from experiments.device.work.pipeline import Pipeline, Work
+from experiments.device.work.pipeline import Pipeline
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.devices.presence import device_name
@@ -92,22 +92,11 @@ def device_pipeline(
     backend: NativeBackend, hw: Hardware, group: Callable[[T], Hashable] = lambda name: None,
     wanted: Callable[[T], bool] = lambda name: True, size: int | None = None,
 ) -> Pipeline[T]:  # fmt: skip
-    """A pipeline whose trials are those of a backend's device, with `size` compilations at once, by default `compilers()`."""
-    return Pipeline(Threads(backend, size or compilers()), partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
+    """A pipeline whose trials are those of a backend's device, with `size` compilations at once, by default `compilers()`.
 
-
-def run_trials(
-    backend: NativeBackend,
-    hw: Hardware,
-    work: Iterable[Work[T] | None],
-    more: Callable[[], bool],
-    group: Callable[[T], Hashable] = lambda name: None,
-) -> Iterator[tuple[T, Measurement]]:
-    """Measurements as their kernels are ready, which need not be the order of `work`, as long as `more` says so.
-
-    Trials of one `group` stay together where they can; see `Pipeline`.
+    Measurements come as their kernels are ready, which need not be the order of the work; those of one `group` stay together.
     """
-    return device_pipeline(backend, hw, group).run(work, more)
+    return Pipeline(Threads(backend, size or compilers()), partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
 
 
 def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:

@@ -271,14 +271,14 @@ def work(count: int) -> Iterator[tuple[int, Kernel | Measurement]]:
 
 def test_trials_come_as_they_are_ready_and_stop_in_time() -> None:
     backend = FakeBackend()
-    found = list(trials.run_trials(backend, HW, work(200), lambda: True))
+    found = list(trials.device_pipeline(backend, HW).run(work(200), lambda: True))
     assert sorted(number for number, _ in found) == list(range(200))
     assert [m.status for _, m in found].count(Status.ILLEGAL) == 1
     assert backend.compiled == [1] * 199
     left = iter([True] * 6)
-    some = list(trials.run_trials(FakeBackend(), HW, work(1000), lambda: next(left, False)))
+    some = list(trials.device_pipeline(FakeBackend(), HW).run(work(1000), lambda: next(left, False)))
     assert 0 < len(some) <= 6
-    assert list(trials.run_trials(FakeBackend(), HW, work(0), lambda: True)) == []
+    assert list(trials.device_pipeline(FakeBackend(), HW).run(work(0), lambda: True)) == []
 
 
 def test_an_error_of_the_harness_is_no_failed_kernel() -> None:
@@ -292,7 +292,7 @@ def test_an_error_of_the_harness_is_no_failed_kernel() -> None:
 
     found: dict[int, Measurement] = {}
     with pytest.raises(OSError, match="no space left"):
-        found |= trials.run_trials(Broken(), HW, work(10), lambda: True)
+        found |= trials.device_pipeline(Broken(), HW).run(work(10), lambda: True)
     assert all(measured.status is not Status.COMPILE_ERROR for measured in found.values())
     device = SideBySide(trials.device_pipeline(Broken(), HW), found.__setitem__)  # type: ignore[arg-type]
     for name, made in work(10):
