@@ -34,6 +34,7 @@ from gensor_gym.graph.tables import (
     STRIDE,
     TRANSPOSED,
     VECTOR_SLOT,
+    WARP,
     WINDOW,
 )
 
@@ -329,8 +330,8 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
         total += (rows * length + 15) // 16 * 16
     total *= row[STAGES] + 1
     exchange = 0
-    if power_value(row[REDUCE_THREADS]) > 32:
-        exchange = 4 * (threads_of(row, ints) // 32) * spatial_product(row, 0, ints)
+    if power_value(row[REDUCE_THREADS]) > ints[WARP]:
+        exchange = 4 * (threads_of(row, ints) // ints[WARP]) * spatial_product(row, 0, ints)
     return max(total, exchange)
 
 

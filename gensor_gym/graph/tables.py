@@ -20,6 +20,7 @@ from gensor_gym.graph.structure import (
     WGMMA_ROWS,
     column_step,
     convolution_choices,
+    has_async_copies,
     instruction_k,
     is_aligned_window,
     is_laid_out,
@@ -94,8 +95,6 @@ MMA_PEAK, WGMMA_PEAK = FUNCTIONS + 1, FUNCTIONS + 2  # operations per second tha
 NUM_FLOATS = FUNCTIONS + 3
 
 BODIES = ("multiply_add", "sum", "max", "map")
-BEFORE_ASYNC = ("sm_70", "sm_75")
-"""Architectures without cp.async (PTX ISA: from sm_80 on)."""
 _STAGING = ("stages", "register_buffer", "shared_layout", "warp_tile", "lane_map")
 
 
@@ -181,7 +180,7 @@ def _moves_wide_rows(op: Operator, axis: int) -> bool:
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     """Roles of axes and reads on tensor cores, and their instruction; zeros where there is none for the operator."""
-    ints[ASYNC] = hardware.kind == "gpu" and hardware.arch not in BEFORE_ASYNC
+    ints[ASYNC] = has_async_copies(hardware)
     roles = matrix_axes(op)
     if roles is None or len(tensor_core_choices(op, hardware)) == 1:
         return
@@ -283,7 +282,7 @@ def _staging_values(op: Operator, hardware: Hardware, name: str) -> set[int]:
         useful = staged and (repeated or name == "shared_layout")
     if not useful:
         return {first}
-    return {1, 2} if name == "stages" and hardware.arch in BEFORE_ASYNC else {first, *others}
+    return {1, 2} if name == "stages" and not has_async_copies(hardware) else {first, *others}
 
 
 def _floats(op: Operator, hw: Hardware, floor: float, coefficients: tuple[float, ...]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.hardware import amd
 from gensor_gym.hardware.cpu import CPUS
 from gensor_gym.hardware.described import from_json, recorded_machine, recorded_names, to_json
 from gensor_gym.hardware.host import detect
@@ -10,7 +11,7 @@ from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 __all__ = ["Hardware", "MemoryLevel", "from_json", "get", "names", "recorded_names", "to_json"]
 
-_KNOWN = {hardware.name: hardware for hardware in (*GPUS, *CPUS)}
+_KNOWN = {hardware.name: hardware for hardware in (*GPUS, *amd.GPUS, *CPUS)}
 
 
 def names() -> tuple[str, ...]:

@@ -5,11 +5,6 @@ The text is the same for every consumer; the emulator defines EMULATOR and funct
 
 from __future__ import annotations
 
-from gensor_gym.hardware.types import Hardware
-
-FIRST_ARCH = 80
-"""Compute capability from which on cp.async exists."""
-
 ASYNC_FUNCTIONS = """\
 #ifndef EMULATOR  // which has its own
 // Starts copying BYTES bytes to shared memory; zeros where not `inside`, and then nothing is read.
@@ -34,8 +29,3 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 
 """
-
-
-def has_async_copies(hardware: Hardware) -> bool:
-    """Whether the GPU copies to shared memory by itself."""
-    return int(hardware.arch.removeprefix("sm_").rstrip("af")) >= FIRST_ARCH

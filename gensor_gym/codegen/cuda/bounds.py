@@ -7,10 +7,10 @@ them, so none is given.
 
 from __future__ import annotations
 
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 
 
-def launch_bounds(plan: Plan) -> str:
+def launch_bounds(plan: BlockPlan) -> str:
     """Arguments of `__launch_bounds__`: threads of a block and, for products of staged tiles, blocks at once."""
     held = all(plan.staged) and plan.op.body == "multiply_add"
-    return f"{plan.threads}, {plan.resident}" if held else str(plan.threads)
+    return plan.dialect.launch_bounds(plan.threads, plan.warp, plan.resident if held else None)

@@ -107,12 +107,9 @@ FUNCTIONS: dict[str, str] = {
 """Device functions by name."""
 
 
-def device_functions(text: str, more: Mapping[str, str] | None = None) -> str:
-    """Definitions of the functions that a kernel's text calls, which the emulator leaves out; empty where there are none.
-
-    `more` are functions by name that this kernel has beside those of `FUNCTIONS`.
-    """
+def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:
+    """Those of `functions`, by name, that a kernel's text calls, which the emulator leaves out; empty where there are none."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
-    used = [body for name, body in {**(more or {}), **FUNCTIONS}.items() if name in words]
+    used = [body for name, body in functions.items() if name in words]
     copies = ASYNC_FUNCTIONS if "copy_async" in words else ""
     return copies + ("#ifndef EMULATOR  // which has its own\n" + "\n".join(used) + "#endif\n\n" if used else "")

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from gensor_gym.codegen.cuda.index import bounds
-from gensor_gym.codegen.cuda.plan import WARP, Plan, check_program, upper_bound
+from gensor_gym.codegen.cuda.plan import WARP, BlockPlan, check_program, upper_bound
 from gensor_gym.codegen.cuda.text import total
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import TENSOR_TYPES, MatrixAxes, matrix_axes
@@ -74,7 +74,7 @@ class OperandTile:
 
 
 @dataclass(frozen=True)
-class MatrixPlan(Plan):
+class MatrixPlan(BlockPlan):
     """A tensor-core program and what follows from it. Axes are numbered as in the operator."""
 
     @cached_property

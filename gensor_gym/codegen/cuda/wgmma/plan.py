@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.codegen.cuda.plan import Plan, check_program
+from gensor_gym.codegen.cuda.plan import BlockPlan, check_program
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import (
@@ -33,7 +33,7 @@ CONSUMER_REGISTERS = 232
 
 
 @dataclass(frozen=True)
-class WgmmaPlan(Plan):
+class WgmmaPlan(BlockPlan):
     """A matrix product for one warpgroup that copies, the producer, and some that multiply, the consumers.
 
     A consumer holds `tiles[0]`. The block tile of A lies in shared memory as rows of k. That of B as panels of 64 columns,
