@@ -7,9 +7,8 @@ innermost spatial axis.
 
 from __future__ import annotations
 
-from gensor_gym.codegen.cuda.bounds import launch_bounds
 from gensor_gym.codegen.cuda.dialect import CUDA, Dialect
-from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, launch_bounds, sizes
 from gensor_gym.codegen.cuda.mma.codegen import generate_mma
 from gensor_gym.codegen.cuda.plan import BlockPlan, make_plan
 from gensor_gym.codegen.cuda.simt.compute import write_accumulators

@@ -30,6 +30,17 @@ def kernel_text(
     return f"{head} {{\n{declared}{body.text}}}\n"
 
 
+def launch_bounds(plan: BlockPlan) -> str:
+    """Arguments of `__launch_bounds__`: threads of a block and, for products of staged tiles, blocks at once.
+
+    The second makes the assembler keep a kernel's registers to what so many blocks have. The model counts accumulators,
+    fragments and what copies keep. A product whose operands all come through shared memory has little else, and is held to
+    that count. Otherwise a thread also has loads under way; a bound on that count would spill them, so none is given.
+    """
+    held = all(plan.staged) and plan.op.body == "multiply_add"
+    return plan.dialect.launch_bounds(plan.threads, plan.warp, plan.resident if held else None)
+
+
 def sizes(plan: BlockPlan) -> dict[str, tuple[int, str]]:
     """Named sizes of a plan: value, meaning."""
     table = {

@@ -13,7 +13,7 @@ from gensor_gym.hardware.types import Hardware
 class Target(ABC):
     """A language of kernels. What decides by it asks its methods and never compares names.
 
-    How its kernels are timed is for `measure/devices/runners.py` to say, under the same name.
+    How its kernels are timed is for `measure/runners.py` to say, under the same name.
     """
 
     name: str

@@ -370,7 +370,7 @@ static void *read_exactly(FILE *file, size_t bytes) {
 
 #define __syncthreads() emulator::barrier(__LINE__)
 
-// The device functions of codegen/cuda_async.py, as the PTX documentation describes them.
+// The device functions of codegen/cuda/ptx.py, as the PTX documentation describes them.
 template <int BYTES>
 static inline void copy_async(void *to, const void *from, bool inside = true) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "an asynchronous copy has 4, 8 or 16 bytes");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda.index import flat, in_tile, make_site, neutral, origin, spatial_loops
@@ -72,7 +73,10 @@ def write_store(out: Writer, plan: BlockPlan) -> None:
         indices = _enter_outputs(out, plan, stack, axis, width)
         address = flat(op.write, indices)
         if width > 1:
-            _write_vector(out, plan, axis, width, indices, address)
+            write_run(
+                out, plan, indices, width, "lane", lambda lane: accumulator(plan, axis, width, lane),
+                lambda each: write_operand(out, each, indices, axis, "lane", width if _lies(plan, each, axis, width) else 1),
+            )  # fmt: skip
         elif plan.slices > 1:
             out.line(f"partial[{address}] = {accumulator(plan)};")
         else:
@@ -86,35 +90,53 @@ def _enter_outputs(out: Writer, plan: BlockPlan, stack: ExitStack, axis: int, wi
     indices = ["0"] * len(plan.names)
     for a in plan.op.spatial:
         stack.enter_context(out.nest(spatial_loops(plan, (a,), axis, width)))
-        index = total([(1, origin(plan, a)), (1, in_tile(plan, a, site))])
-        if index == "0":
-            continue
-        indices[a] = f"out_{plan.names[a]}"
-        out.line(f"const int {indices[a]} = {index};")
-        stack.enter_context(out.guarded([f"{indices[a]} < {plan.op.extents[a]}"] if plan.overhang[a] else []))
+        declare_index(out, plan, stack, indices, a, total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]))
     return indices
 
 
-def _write_vector(out: Writer, plan: BlockPlan, axis: int, width: int, indices: list[str], address: str) -> None:
-    """One vector store, with the epilogue applied to its elements."""
+def declare_index(out: Writer, plan: BlockPlan, stack: ExitStack, indices: list[str], axis: int, text: str) -> None:
+    """Name an index of the output and guard it where tiles overhang."""
+    if text == "0":
+        return
+    indices[axis] = f"out_{plan.names[axis]}"
+    out.line(f"const int {indices[axis]} = {text};")
+    stack.enter_context(out.guarded([f"{indices[axis]} < {plan.op.extents[axis]}"] if plan.overhang[axis] else []))
+
+
+def write_run(
+    out: Writer,
+    plan: BlockPlan,
+    indices: list[str],
+    width: int,
+    lane: str,
+    element: Callable[[str], str],
+    operand: Callable[[Access], str],
+) -> None:
+    """One store: `width` finished neighbours, or their sums where the reduction is split.
+
+    `element` is C text of the accumulator of a lane, `operand` of the element of a stage's operand for lane `lane`, written
+    before where it takes a line.
+    """
     op, split = plan.op, plan.slices > 1
-    scalar = SCALARS[op.accumulator if split else op.output.dtype]
-    vector = f"{scalar.vector}{width}"
-    values = [accumulator(plan, axis, width, str(lane)) for lane in range(width)]
+    dtype, values = op.accumulator if split else op.output.dtype, [element(str(i)) for i in range(width)]
     if not split and (op.epilogue or op.divisor != 1):
-        accesses = [stage.access for stage in op.epilogue]
-        operands = [
-            write_operand(out, each, indices, axis, "lane", width if _lies(plan, each, axis, width) else 1) if each else None
-            for each in accesses
-        ]
+        operands = [operand(stage.access) if stage.access else None for stage in op.epilogue]
         out.line(f"{SCALARS[op.accumulator].name} finished[{width}];")
-        with out.nest([Loop("lane", str(width))]):
-            value = _finished(out, plan, accumulator(plan, axis, width, "lane"), operands)
-            out.line(f"finished[lane] = {value};")
-        values = [f"finished[{lane}]" for lane in range(width)]
-    values = values if split else [narrowed(op.output.dtype, value) for value in values]
-    target = "partial" if split else op.output.name
-    out.line(f"*reinterpret_cast<{vector} *>(&{target}[{address}]) = {vector}{{{', '.join(values)}}};")
+        with out.nest([Loop(lane, str(width))]):
+            value = _finished(out, plan, element(lane), operands)
+            out.line(f"finished[{lane}] = {value};")
+        values = [f"finished[{i}]" for i in range(width)]
+    target = f"{'partial' if split else op.output.name}[{flat(op.write, indices)}]"
+    write_elements(out, dtype, target, [narrowed(dtype, value) for value in values])
+
+
+def write_elements(out: Writer, dtype: str, target: str, values: list[str]) -> None:
+    """A store of neighbours from `target` on; of several as one aligned vector."""
+    if len(values) == 1:
+        out.line(f"{target} = {values[0]};")
+        return
+    vector = f"{SCALARS[dtype].vector}{len(values)}"
+    out.line(f"*reinterpret_cast<{vector} *>(&{target}) = {vector}{{{', '.join(values)}}};")
 
 
 def _lies(plan: BlockPlan, access: Access, axis: int, width: int) -> bool:
