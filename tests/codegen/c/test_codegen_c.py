@@ -91,7 +91,7 @@ def test_functions_over_their_whole_range() -> None:
     x = np.concatenate([np.linspace(-130, 87, 4001), np.linspace(-1e-3, 1e-3, 101), [-1e30, 0.0]]).astype(np.float32)
     for name in ("gelu", "sigmoid", "tanh", "exp", "relu"):
         op = operators.elementwise(name, x.size)
-        y = compiled([program(op, (16,), (64,), (1024,))])[0](x)
+        y = load(compiled([program(op, (16,), (64,), (1024,))])[0])(x)
         np.testing.assert_allclose(y, op.reference(x), rtol=6e-7, atol=6e-7, err_msg=name)
 
 
