@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.strategy import Strategy, get_strategy
 from gensor_gym import codegen
-from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
@@ -33,7 +33,7 @@ class Result:
         return self.measurement.seconds
 
     @cached_property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> BuiltKernel:
         """The kernel, built for the task's hardware when it is first asked for."""
         return codegen.build(self.task.operator, self.schedule, self.task.hardware)
 

@@ -14,6 +14,7 @@ from gensor_gym.graph.structure import (
     LEVELS,
     column_step,
     convolution_choices,
+    has_async_copies,
     instruction_k,
     is_aligned_window,
     is_laid_out,
@@ -32,7 +33,6 @@ from gensor_gym.graph.tables import (
     ALLOWED,
     ASYNC,
     BANKS,
-    BEFORE_ASYNC,
     BODIES,
     BODY,
     BYTES,
@@ -174,7 +174,7 @@ def _moves_wide_rows(op: Operator, axis: int) -> bool:
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     """Roles of axes and reads on tensor cores, and their instruction; zeros where there is none for the operator."""
-    ints[ASYNC] = hardware.kind == "gpu" and hardware.arch not in BEFORE_ASYNC
+    ints[ASYNC] = has_async_copies(hardware)
     roles = matrix_axes(op)
     if roles is None or len(tensor_core_choices(op, hardware)) == 1:
         return

@@ -68,8 +68,6 @@ MMA_PEAK, WGMMA_PEAK = FUNCTIONS + 1, FUNCTIONS + 2  # operations per second tha
 NUM_FLOATS = FUNCTIONS + 3
 
 BODIES = ("multiply_add", "sum", "max", "map")
-BEFORE_ASYNC = ("sm_70", "sm_75")
-"""Architectures without cp.async (PTX ISA: from sm_80 on)."""
 
 
 @dataclass(frozen=True, eq=False)

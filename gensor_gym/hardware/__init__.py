@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gensor_gym.hardware import amd
 from gensor_gym.hardware.cpu import CPUS
 from gensor_gym.hardware.described import from_json, recorded_machine, recorded_names, to_json
 from gensor_gym.hardware.host import detect
@@ -14,7 +15,7 @@ from gensor_gym.registry import register
 
 __all__ = ["Hardware", "MemoryLevel", "from_json", "get", "names", "recorded_names", "register_machine", "to_json"]
 
-_KNOWN = {hardware.name: hardware for hardware in (*GPUS, *CPUS)}
+_KNOWN = {hardware.name: hardware for hardware in (*GPUS, *amd.GPUS, *CPUS)}
 
 
 def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:

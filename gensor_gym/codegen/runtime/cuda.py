@@ -7,7 +7,6 @@ sm_90a on 9.0 only.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ import numpy as np
 from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.codegen.cuda.tensor_map import with_maps
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.runtime.load import checked
+from gensor_gym.codegen.runtime.arrays import Function, checked
 from gensor_gym.operators.types import ARRAY_DTYPE
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class LoadedKernel:
         return cupy.asnumpy(output)
 
 
-def load(kernel: Kernel) -> Callable[..., np.ndarray]:
+def load(kernel: Kernel) -> Function:
     """The kernel as a function of host arrays that returns a new one. Loaded once per device and digest.
 
     CudaUnavailableError if CuPy or a device of the kernel's architecture is missing, NvrtcError if it does not compile.

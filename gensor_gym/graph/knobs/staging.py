@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from gensor_gym.graph.knobs.knob import MATRIX, REGISTERS, SHARED, Knob
 from gensor_gym.graph.layout import REGISTER_BUFFER, SHARED_LAYOUT, STAGES
-from gensor_gym.graph.structure import has_staged, reduction_points
+from gensor_gym.graph.structure import has_async_copies, has_staged, reduction_points
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
-
-BEFORE_ASYNC = ("sm_70", "sm_75")
-"""Architectures without cp.async (PTX ISA: from sm_80 on)."""
 
 
 def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
@@ -19,7 +16,7 @@ def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
 
 def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
     """Without cp.async a second buffer is filled by way of registers, and there is no third."""
-    return _is_repeated(op, hardware, buffers) and (buffers <= 2 or hardware.arch not in BEFORE_ASYNC)
+    return _is_repeated(op, hardware, buffers) and (buffers <= 2 or has_async_copies(hardware))
 
 
 KNOBS = (

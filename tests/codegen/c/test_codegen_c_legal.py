@@ -10,8 +10,8 @@ import pytest
 
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.c import load
 from gensor_gym.codegen.runtime.compile import compile_c
-from gensor_gym.codegen.runtime.load import load
 from gensor_gym.construction import ConstructionGraph
 from tests.support.c_cases import inputs_of, machine, random_operator, worst_error
 

@@ -141,4 +141,4 @@ def test_a_kernel_runs_on_the_device() -> None:
     arch = f"sm_{cupy.cuda.Device().compute_capability}"
     kernel: Kernel = replace(KERNEL, arch=arch)
     inputs = random_inputs(OP, np.random.default_rng(0))
-    np.testing.assert_allclose(kernel(*inputs), OP.reference(*inputs), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(load(kernel)(*inputs), OP.reference(*inputs), rtol=1e-4, atol=1e-4)
