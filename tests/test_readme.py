@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import STRATEGIES
+from agents.strategy import CONSTRUCTIONS, strategies_for
 from gensor_gym import hardware, operators
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.views import NUM_SUCCESSOR_FEATURES
@@ -105,7 +105,7 @@ def first_column(text: str, head: str) -> list[str]:
 
 def test_readme_names_what_is_registered() -> None:
     text = README.read_text(encoding="utf-8")
-    assert set(first_column(text, "strategy")) == set(STRATEGIES)
+    assert set(first_column(text, "strategy")) == set(strategies_for(CONSTRUCTIONS))
     assert set(first_column(text, "backend")) == {*BACKENDS, "recorded"}
     assert all(f"`{name}`" in text for name in hardware.names())
     assert all(f"`{name}`" in text for name in operators.names())

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gensor_gym.measure.session import Session
+from gensor_gym.measure.search import Node
+from gensor_gym.measure.session import SearchSession
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class RandomWalk:
     patience: int = 100
     """Walks in a row that end at a program already tried, after which the space counts as exhausted."""
 
-    def search(self, session: Session, rng: np.random.Generator) -> None:
+    def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Walk, measure, repeat."""
         idle = 0
         while idle < self.patience:

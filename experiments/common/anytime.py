@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from agents import STRATEGIES, get_strategy
+from agents import get_strategy
 from agents.baselines.beam import Beam
 from agents.baselines.random_walk import RandomWalk
 from agents.core.ranking import Construction
 from agents.core.watched import WatchedGraph
 from agents.policies.learned import POLICY
+from agents.strategy import CONSTRUCTIONS, strategies_for
 from experiments.common.settings import code_digest, digest_of_file, short_hash
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
@@ -138,7 +139,7 @@ def rounds(strategy: Any, graph: WatchedGraph, rng: np.random.Generator, once: b
 
 def constructing() -> list[str]:
     """Strategies of the registry that search by the model alone."""
-    return [name for name in STRATEGIES if hasattr(get_strategy(name), "construct") or name == "random_walk"]
+    return [name for name in strategies_for(CONSTRUCTIONS) if hasattr(get_strategy(name), "construct") or name == "random_walk"]
 
 
 def digest_of_policy(folder: Path) -> str:

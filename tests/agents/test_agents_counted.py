@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import STRATEGIES
+from agents.strategy import CONSTRUCTIONS, strategies_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALLER = {
@@ -48,7 +48,7 @@ def counted_fill(rows, *arguments):
 
 model.fill_latencies = counted_fill
 
-from agents import STRATEGIES, get_strategy
+from agents import get_strategy
 from agents.optimize import run
 from gensor_gym.measure.session import Budget, Session, Task
 
@@ -71,7 +71,7 @@ LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_a
 """A policy's sight runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
 
 
-@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - LEARNED))
+@pytest.mark.parametrize("name", sorted(set(strategies_for(CONSTRUCTIONS)) - LEARNED))
 def test_every_call_of_the_model_is_charged(name: str) -> None:
     """On the recorded tier, where measuring asks no model."""
     parameters = json.dumps({**SMALLER.get(name, {}), "space": "compact"})

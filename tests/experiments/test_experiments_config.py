@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from agents import STRATEGIES, get_strategy
+from agents import get_strategy
+from agents.strategy import CONSTRUCTIONS, strategies_for
 from experiments.common.arguments import CONF, compose, quoted, readable
 from experiments.common.settings import settings_of
 from gensor_gym import hardware, operators
@@ -43,13 +43,12 @@ def test_hardware_is_chosen_by_name(name: str) -> None:
 def test_there_is_a_file_for_everything_registered() -> None:
     assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == {*hardware.names(), *hardware.recorded_names()}
     assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", "recorded", *BACKENDS}
-    assert {path.stem for path in (CONF / "strategy").glob("*.yaml")} == set(STRATEGIES)
+    assert {path.stem for path in (CONF / "strategy").glob("*.yaml")} == set(strategies_for(CONSTRUCTIONS))
 
 
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("name", sorted(strategies_for(CONSTRUCTIONS)))
 def test_hyperparameters_on_the_command_line_are_those_of_the_class(name: str) -> None:
-    module, _, attribute = STRATEGIES[name].partition(":")
-    fields = {field.name: field.default for field in dataclasses.fields(getattr(import_module(module), attribute))}
+    fields = dataclasses.asdict(get_strategy(name))  # type: ignore[call-overload]
     assert OmegaConf.to_container(compose([f"strategy={name}"]).strategies[name]) == fields
 
 
