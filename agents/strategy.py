@@ -81,7 +81,7 @@ STRATEGIES: dict[str, Entry] = {
     "welder": Entry("agents.baselines.welder:Welder"),
     "tpe": Entry("agents.baselines.tpe:Tpe"),
     "flextensor": Entry("agents.baselines.flextensor:FlexTensor"),
-    "elsewhere": Entry("agents.recorded.elsewhere:Elsewhere", {RECORDED: {}}),
+    "elsewhere": Entry("agents.recorded.other_devices:OtherDevices", {RECORDED: {}}),
     "policy": Entry("agents.recorded.policy:TuningPolicy", {RECORDED: {}}),
 }
 """By name; add an entry to register a strategy of your own. In a recorded space `random_walk` is a random search."""

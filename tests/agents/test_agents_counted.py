@@ -68,7 +68,7 @@ print(json.dumps([calls - before, session.evaluations, session.graph.evaluations
 
 
 LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing", "columns", "columns_annealing"}
-"""A policy's sight runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
+"""A policy's observer runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
 
 
 @pytest.mark.parametrize("name", sorted(set(strategies_for(CONSTRUCTIONS)) - LEARNED))
@@ -85,8 +85,8 @@ def test_every_call_of_the_model_is_charged(name: str) -> None:
 
 
 def test_only_walks_and_sights_run_the_model_as_compiled_code() -> None:
-    """Everything else goes through the graph, which counts; what a policy sees is counted by its sight."""
+    """Everything else goes through the graph, which counts; what a policy observes is counted by its observer."""
     using = [path.name for path in (ROOT / "agents").rglob("*.py") if "cost.model" in path.read_text()]
-    assert sorted(using) == ["sight.py", "walk.py"]
+    assert sorted(using) == ["observer.py", "walk.py"]
     direct = [path.name for path in (ROOT / "agents").rglob("*.py") if "successor_features" in path.read_text()]
     assert direct == []

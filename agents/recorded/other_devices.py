@@ -14,7 +14,7 @@ SLOWEST = 2.0
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherDevices:
     """Measure configurations in the order of their mean log regret on the devices of `spaces`; those not recorded there never."""
 
     spaces: Sequence[str] = ()
@@ -23,7 +23,7 @@ class Elsewhere:
     def __post_init__(self) -> None:
         """ValueError where there is nothing to learn from."""
         if not isinstance(self.spaces, Sequence) or isinstance(self.spaces, str) or not self.spaces:
-            raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more of the same kernel elsewhere")
+            raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more, of the kernel on other devices")
 
     def search(self, session: TuningSession, rng: np.random.Generator) -> None:
         """Down the order until the budget is spent."""
