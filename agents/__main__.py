@@ -26,7 +26,8 @@ def hyperparameters(name: str) -> Iterator[tuple[str, object, str]]:
         for field, text in zip(body, body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
                 said[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
-    return ((field.name, field.default, said.get(field.name, "")) for field in dataclasses.fields(cls))
+    own = next(iter(STRATEGIES[name].searches.values()))
+    return ((field.name, own.get(field.name, field.default), said.get(field.name, "")) for field in dataclasses.fields(cls))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

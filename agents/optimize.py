@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from agents.strategy import Strategy, get_strategy
+from agents.strategy import CONSTRUCTIONS, Search, Searched, Strategy, resolve
 from gensor_gym import codegen
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.graph.schedule import Schedule
@@ -54,10 +54,10 @@ def optimize(
     """
     if trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
-    chosen = get_strategy(strategy, **hyperparameters) if isinstance(strategy, str) else strategy
-    task = Task.of(operator, hardware, backend, chosen.space)
+    search: Strategy = resolve(strategy, CONSTRUCTIONS, hyperparameters)
+    task = Task.of(operator, hardware, backend, search.space)
     session = Session(task, Budget(trials=trials), store)
-    run(chosen, session, seed)
+    run(search, session, seed)
     if session.best is None:
         statuses = [row.status for row in session.trace]
         why = f"; the first: {session.first_error}" if session.first_error else ""
@@ -66,7 +66,7 @@ def optimize(
     return Result(schedule, measurement, tuple(session.trace), task)
 
 
-def run(strategy: Strategy, session: Session, seed: int) -> None:
+def run(strategy: Search[Searched], session: Searched, seed: int) -> None:
     """Search until the strategy or the budget is done; the session's clock starts here."""
     session.start()
     try:

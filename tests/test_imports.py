@@ -53,9 +53,9 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/learning.py",
     ),  # fmt: skip
     "stable_baselines3": (
-        "agents/learners/groups.py",
+        "agents/learners/feature_groups.py",
         "agents/learners/masked_q.py",
-        "agents/learners/seen.py",
+        "agents/learners/observed.py",
         "experiments/benches/learning.py",
         "experiments/training/checkpoints.py",
         "experiments/fine_tuning/walk.py",
@@ -68,7 +68,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/columns/learner.py",
         "agents/columns/network.py",
         "agents/columns/policy.py",
-        "agents/learners/groups.py",
+        "agents/learners/feature_groups.py",
         "agents/learners/masked_a2c.py",
         "agents/learners/masked_policy.py",
         "agents/learners/masked_ppo.py",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import STRATEGIES
+from agents.strategy import CONSTRUCTIONS, strategies_for
 from gensor_gym import hardware, operators
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.views import NUM_SUCCESSOR_FEATURES
@@ -106,7 +106,7 @@ def first_column(text: str, head: str) -> list[str]:
 
 def test_readme_names_what_is_registered() -> None:
     text = README.read_text(encoding="utf-8")
-    assert set(first_column(text, "strategy")) <= set(STRATEGIES), "those that are not there `python -m agents` lists"
+    assert set(first_column(text, "strategy")) <= set(strategies_for(CONSTRUCTIONS)), "`python -m agents` lists the others"
     assert set(first_column(text, "backend")) == {*BACKENDS, "recorded"}
     machines = re.search(r"^Hardware: (.*?), and", text, re.DOTALL | re.MULTILINE)
     assert machines and set(re.findall(r"\w+", machines[1])) <= {*hardware.names(), *hardware.recorded_names()}

@@ -10,7 +10,8 @@ import numpy as np
 
 from agents.core.ranking import Construction
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.measure.session import Session
+from gensor_gym.measure.search import Node
+from gensor_gym.measure.session import SearchSession
 
 DRAWN = 64
 """Walks that the model is asked about at a time."""
@@ -25,7 +26,7 @@ class RandomWalk:
     patience: int = 100
     """Walks in a row that end at a program already tried, after which the space counts as exhausted."""
 
-    def search(self, session: Session, rng: np.random.Generator) -> None:
+    def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Walk, measure, repeat."""
         idle = 0
         while idle < self.patience:

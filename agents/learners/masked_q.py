@@ -21,8 +21,8 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
+from agents.learners.feature_groups import of_groups
 from agents.learners.former import former_names
-from agents.learners.groups import looking_at
 from agents.learners.registry import Learner
 
 ILLEGAL = -1e8
@@ -146,7 +146,7 @@ def make_qrdqn(settings: Mapping[str, Any], env: Any, seed: int) -> MaskedQRDQN:
 
 def _arguments(settings: Mapping[str, Any], env: Any, seed: int, more: dict[str, Any]) -> dict[str, Any]:
     """What both constructors take."""
-    policy = {"net_arch": list(settings["net_arch"]), **looking_at(settings), **more}
+    policy = {"net_arch": list(settings["net_arch"]), **of_groups(settings), **more}
     return {
         "env": MaskedObservations(env), "gamma": env.discount, "policy_kwargs": policy, "seed": seed, "device": "cpu",
         **{name: settings[name] for name in _SETTINGS if name in settings},
@@ -167,9 +167,9 @@ def load_qrdqn(path: Path | BufferedIOBase, env: Any = None) -> MaskedQRDQN:
 
 def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """Expected return of every action float64 [B, N], -inf where not legal; of quantiles the mean."""
-    seen = {"observation": torch.as_tensor(observations), "mask": torch.as_tensor(masks)}
+    observed = {"observation": torch.as_tensor(observations), "mask": torch.as_tensor(masks)}
     with torch.no_grad():
-        found = model.q_net(seen) if isinstance(model, DQN) else model.quantile_net(seen).mean(dim=1)
+        found = model.q_net(observed) if isinstance(model, DQN) else model.quantile_net(observed).mean(dim=1)
     return np.where(masks, found.double().numpy(), -np.inf)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from agents import STRATEGIES, get_strategy
+from agents import get_strategy
 from agents.core.watched import WatchedGraph
 from agents.policies.learned import POLICY
-from agents.strategy import Constructs
+from agents.strategy import CONSTRUCTIONS, Constructs, strategies_for
 from experiments.common.settings import code_digest, digest_of_file, short_hash
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
@@ -111,7 +111,7 @@ def _mark(graph: WatchedGraph) -> dict[str, float | None]:
 
 def constructing() -> list[str]:
     """Strategies of the registry that search by the model alone."""
-    return [name for name in STRATEGIES if isinstance(get_strategy(name), Constructs)]
+    return [name for name in strategies_for(CONSTRUCTIONS) if isinstance(get_strategy(name), Constructs)]
 
 
 def digest_of_policy(folder: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
-from agents.strategy import STRATEGIES, class_of
+from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
 from gensor_gym import operators
 from gensor_gym.registry import registered
 
@@ -43,14 +43,15 @@ def compose(overrides: list[str], name: str = "config") -> DictConfig:
         GlobalHydra.instance().hydra = outer
 
 
-def store_strategies(names: Iterable[str] = STRATEGIES) -> None:
+def store_strategies(names: Iterable[str] | None = None) -> None:
     """Make strategies options of Hydra's group `strategy`: their fields with their defaults, at strategies.NAME.
 
     One that a library is missing for has none of its fields there; its search says what is missing.
     """
-    for name in names:
+    known = strategies_for(CONSTRUCTIONS)
+    for name in known if names is None else [name for name in names if name in known]:
         try:
-            fields = dataclasses.asdict(class_of(name)())
+            fields = dataclasses.asdict(get_strategy(name))  # type: ignore[call-overload]
         except ImportError:
             fields = {}
         ConfigStore.instance().store(name, fields, group="strategy", package=f"strategies.{name}", provider="agents")

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from stable_baselines3.common.callbacks import BaseCallback
 
-from agents.learners.seen import SeenVecEnv
+from agents.learners.observed import ObservedVecEnv
 from agents.policies.learned import POLICY, load_policy
 from experiments.common.results import whole
 from experiments.fine_tuning.measured_budget import MeasuredBudget
@@ -78,5 +78,5 @@ def _load(path: Path, envs: MeasuredVectorEnv, config: DictConfig) -> Any:
         raise ValueError(
             f"checkpoint {config.checkpoint} holds a {type(model).__name__}: expected a policy that PPO or agent columns learned"
         )
-    env = SeenVecEnv(ConstructVecEnv(envs), learner.sight, measured=True)
+    env = ObservedVecEnv(ConstructVecEnv(envs), learner.observer, measured=True)
     return type(model).load(path, env=env, device="cpu", custom_objects=settings)

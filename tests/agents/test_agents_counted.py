@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import STRATEGIES
+from agents.strategy import CONSTRUCTIONS, strategies_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALLER = {
@@ -48,7 +48,7 @@ def counted_fill(rows, *arguments):
 
 model.fill_latencies = counted_fill
 
-from agents import STRATEGIES, get_strategy
+from agents import get_strategy
 from agents.optimize import run
 from gensor_gym.measure.session import Budget, Session, Task
 
@@ -68,10 +68,10 @@ print(json.dumps([calls - before, session.evaluations, session.graph.evaluations
 
 
 LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing", "columns", "columns_annealing"}
-"""A policy's sight runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
+"""A policy's observer runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
 
 
-@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - LEARNED))
+@pytest.mark.parametrize("name", sorted(set(strategies_for(CONSTRUCTIONS)) - LEARNED))
 def test_every_call_of_the_model_is_charged(name: str) -> None:
     """On the recorded tier, where measuring asks no model."""
     parameters = json.dumps({**SMALLER.get(name, {}), "space": "compact"})
@@ -85,8 +85,8 @@ def test_every_call_of_the_model_is_charged(name: str) -> None:
 
 
 def test_only_walks_and_sights_run_the_model_as_compiled_code() -> None:
-    """Everything else goes through the graph, which counts; what a policy sees is counted by its sight."""
+    """Everything else goes through the graph, which counts; what a policy observes is counted by its observer."""
     using = [path.name for path in (ROOT / "agents").rglob("*.py") if "cost.model" in path.read_text()]
-    assert sorted(using) == ["sight.py", "walk.py"]
+    assert sorted(using) == ["observer.py", "walk.py"]
     direct = [path.name for path in (ROOT / "agents").rglob("*.py") if "successor_features" in path.read_text()]
     assert direct == []

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from agents import STRATEGIES, get_strategy
 from agents.__main__ import main
-from agents.strategy import class_of
+from agents.strategy import CONSTRUCTIONS, Entry, strategies_for
 from experiments.common.arguments import CONF, compose, quoted, readable, store_strategies
 from experiments.common.settings import settings_of
 from gensor_gym import hardware, operators
@@ -22,7 +22,7 @@ from gensor_gym.measure.session import Session
 
 GROUPS = ("operator", "budget", "experiment")
 FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
-FILES += [("strategy", name) for name in STRATEGIES]
+FILES += [("strategy", name) for name in strategies_for(CONSTRUCTIONS)]
 
 
 @pytest.mark.parametrize(("group", "name"), FILES, ids=[f"{group}/{name}" for group, name in FILES])
@@ -45,9 +45,9 @@ def test_hardware_is_chosen_by_name(name: str) -> None:
     assert compose(["hardware=rtx4090"], name).hardware == "rtx4090" and compose([], name).hardware == "host"
 
 
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_hyperparameters_on_the_command_line_are_those_of_the_class(name: str) -> None:
-    fields = {field.name: field.default for field in dataclasses.fields(class_of(name))}
+@pytest.mark.parametrize("name", sorted(strategies_for(CONSTRUCTIONS)))
+def test_hyperparameters_on_the_command_line_are_those_of_the_strategy(name: str) -> None:
+    fields = dataclasses.asdict(get_strategy(name))  # type: ignore[call-overload]
     assert OmegaConf.to_container(compose([f"strategy={name}"]).strategies[name]) == fields
     last = [*fields][-1]
     changed = compose([f"strategy=[{name}]", f"strategies.{name}.{last}=7", f"+strategies.other={{of: {name}}}"]).strategies
@@ -56,8 +56,8 @@ def test_hyperparameters_on_the_command_line_are_those_of_the_class(name: str) -
 
 def test_a_strategy_of_your_own_needs_its_class_and_its_entry_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its fields are its configuration; a missing library is said by its search, and not by every command."""
-    monkeypatch.setitem(STRATEGIES, "mine", f"{__name__}:Mine")
-    monkeypatch.setitem(STRATEGIES, "broken", "agents.no_such_module:Broken")
+    monkeypatch.setitem(STRATEGIES, "mine", Entry(f"{__name__}:Mine"))
+    monkeypatch.setitem(STRATEGIES, "broken", Entry("agents.no_such_module:Broken"))
     monkeypatch.setattr(ConfigStore.instance(), "repo", copy.deepcopy(ConfigStore.instance().repo))
     store_strategies()
     config = compose(["strategy=[mine,broken]", "strategies.mine.patience=9", "budget.trials=2", "operator=gemv(m=4, k=4)"])
@@ -82,7 +82,7 @@ def test_strategies_and_their_fields_are_listed(monkeypatch: pytest.MonkeyPatch,
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in lines] == list(STRATEGIES) and all(len(line.split(": ")[1]) > 10 for line in lines)
-    monkeypatch.setitem(STRATEGIES, "mine", f"{__name__}:Mine")
+    monkeypatch.setitem(STRATEGIES, "mine", Entry(f"{__name__}:Mine"))
     assert main(["mine"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "mine: A strategy that looks at one program.", "  space='compact'", "  patience=3  Programs that it looks at no longer."

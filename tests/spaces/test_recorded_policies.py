@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from agents import tune
-from agents.recorded.annealing import TuningAnnealing
-from agents.recorded.elsewhere import order
+from agents.recorded.other_devices import order
+from agents.recorded.tune import get_strategy_of_spaces
 from experiments.common.arguments import CONF, compose
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, Task, plan_of
 from experiments.studies.transfer_recorded.scores import Scores, roles
@@ -152,7 +152,7 @@ def test_the_order_of_other_devices(tmp_path: Path) -> None:
 def test_annealing_cools_down_and_exhausts_small_spaces(tmp_path: Path) -> None:
     space = load_space(write_space(tmp_path, "near"))
     session = TuningSession(space, Budget())
-    TuningAnnealing(patience=20).search(session, np.random.default_rng(0))
+    get_strategy_of_spaces("annealing", patience=20).search(session, np.random.default_rng(0))
     assert session.trials == len(space)
     drawn, annealed = (
         np.mean([tune(space, name, trials=12, seed=seed).regret for seed in range(30)]) for name in ("random_walk", "annealing")

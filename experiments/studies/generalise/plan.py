@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents import STRATEGIES, get_strategy
+from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
 from experiments.common.anytime import Search, digest_of_policy
 from experiments.common.checks import check_list, check_whole
 from experiments.common.optima import split_of
@@ -150,7 +150,7 @@ def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
     if missing := [entry for entry in ("of", "folder") if not (isinstance(given, dict) and given.get(entry))]:
         raise ValueError(f"policies.{name} {given!r}: expected {' and '.join(missing)} in it")
     of, fields = given["of"], set()
-    if of in STRATEGIES:
+    if of in strategies_for(CONSTRUCTIONS):
         fields = {field.name for field in dataclasses.fields(type(get_strategy(of)))}  # type: ignore[arg-type]
     if "checkpoint" not in fields:
         raise ValueError(f"policies.{name}.of {of!r}: expected a strategy with a checkpoint, such as 'ppo'")
@@ -167,8 +167,8 @@ def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str
     """Registered name and values of a strategy by the evaluations that they are for."""
     parameters = dict(given)
     of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
-    if of not in STRATEGIES:
-        raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(STRATEGIES)}")
+    if of not in (known := strategies_for(CONSTRUCTIONS)):
+        raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(known)}")
     if tuned is None:
         return {0: (of, parameters)}
     path = located(tuned)

@@ -10,7 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.recorded.tune import STRATEGIES_OF_SPACES, get_strategy_of_spaces
+from agents.recorded.tune import get_strategy_of_spaces
+from agents.strategy import RECORDED, strategies_for
 from experiments.common.checks import check_list, check_whole
 from experiments.studies.transfer_recorded.searches import RecordedSearch
 from experiments.training.lessons import Lesson, check_alike
@@ -167,5 +168,5 @@ def _strategies(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
         get_strategy_of_spaces(name, **values)
     if plain["reference"] not in found:
         raise ValueError(f"reference {plain['reference']!r}: expected one of the strategies, {sorted(found)} "
-                         f"(of {sorted(STRATEGIES_OF_SPACES)})")  # fmt: skip
+                         f"(of {sorted(strategies_for(RECORDED))})")  # fmt: skip
     return found

@@ -1,4 +1,4 @@
-"""The training environment of a policy: it shows what its sight does, and returns that begin at the same level in every task."""
+"""The training environment of a policy: what its observer observes, and returns that begin at the same level in every task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
 
-from agents.learners.sight import Sight
+from agents.learners.observer import Observer
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.env.tasks import TaskSet
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gensor_gym.env.sb3 import ConstructVecEnv
 
 
-class SeenVecEnv(VecEnvWrapper):
-    """Observations of a `Sight`. The last reward is made smaller by a constant of the task, log(T_cap / T_model(s0)).
+class ObservedVecEnv(VecEnvWrapper):
+    """Observations of an `Observer`. The last reward is made smaller by a constant of the task, log(T_cap / T_model(s0)).
 
     With discount 1 a return is then the log speed-up over the unscheduled program, less the step costs: a policy is not changed
     by a constant of the task, and the critic need not learn it. On the analytic tier with shaping `stop` is left with nothing to
@@ -27,10 +27,10 @@ class SeenVecEnv(VecEnvWrapper):
 
     venv: ConstructVecEnv
 
-    def __init__(self, venv: ConstructVecEnv, sight: type[Sight], measured: bool = False) -> None:
+    def __init__(self, venv: ConstructVecEnv, observer: type[Observer], measured: bool = False) -> None:
         """`venv` must see the flat observation. `measured`: its last reward is a measurement's, whatever its tier."""
-        self.sight = sight(venv.envs)
-        super().__init__(venv, observation_space=self.sight.space)
+        self.observer = observer(venv.envs)
+        super().__init__(venv, observation_space=self.observer.space)
         self._running = np.zeros(venv.num_envs, dtype=np.bool_)
         tasks, settings = venv.envs.tasks, venv.envs.settings
         self._paid = settings.backend == "analytic" and settings.shaping and not measured
@@ -52,12 +52,12 @@ class SeenVecEnv(VecEnvWrapper):
     def reset(self) -> np.ndarray:
         """Observations of the first states."""
         flat: Any = self.venv.reset()
-        return self.sight.observe(flat, self._running)
+        return self.observer.observe(flat, self._running)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """As of the environment inside, the observations by the sight."""
+        """As of the environment inside, the observations the observer's."""
         played = self.venv.envs.task_indices.copy()
         stepped: Any = self.venv.step_wait()
         flat, rewards, ended, infos = stepped
         last = np.zeros_like(rewards) if self._paid else rewards - self._constants[played].astype(np.float32)
-        return self.sight.observe(flat, self._running), np.where(ended, last, rewards), ended, infos
+        return self.observer.observe(flat, self._running), np.where(ended, last, rewards), ended, infos

@@ -1,8 +1,8 @@
-"""What a policy sees of the programs it may build next, and the best it has seen.
+"""What a policy observes of the programs it may build next, and the best program observed.
 
-`Sight` shows the flat observation. `Successors` adds for every legal action what the model says of the program it leads to,
-which is what Gensor's traverser looks at (arXiv 2502.11407); every program that the model is asked about counts as one
-evaluation, as it does for the traverser.
+`Observer` gives the flat observation. `LookaheadObserver` adds for every legal action what the model says of the program that
+it leads to, which is what Gensor's traverser looks at (arXiv 2502.11407); every program that the model is asked about counts
+as one evaluation, as it does for the traverser.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from gensor_gym.graph.tables import EXTENT, FLOOR
 _RESOURCES = OFFSETS["resources"]
 _LEGAL, _GAIN, _RATIO = 0, 1, 2
 _USES = _RATIO + NUM_TERMS
-_GROWTH, _ROOM, _AFTER = _USES + 6, _USES + 7, _USES + 8
-NUM_SUCCESSOR_FEATURES = _AFTER + 1
+_GROWTH, _LEFT, _AFTER = _USES + 6, _USES + 7, _USES + 8
+# Not the environment's view `successors` (`gensor_gym.env.views`), which is part of its interface: that one has a row for each
+# of all actions, their levels and primitives, and charges nothing. Shipped policies were trained on these features.
+NUM_LOOKAHEAD_FEATURES = _AFTER + 1
 """Legal; log speed-up; log ratios of the terms; resources; log2 of the size's growth and of what is left of the axis; log10
 of the latency over the roofline floor. All zero where the action is not legal."""
 
 
 class Programs(Protocol):
-    """What a sight looks at: environments, or programs laid side by side (`agents.learners.guide.Placed`)."""
+    """What an observer looks at: environments, or programs laid side by side (`agents.learners.guide.Placed`)."""
 
     tasks: TaskSet
     num_envs: int
@@ -56,14 +58,14 @@ Charge = Callable[[int, np.ndarray], None]
 """As `ConstructionGraph.charge`: evaluations, and improvements float64 [K, 2] of (evaluations by then, seconds)."""
 
 
-class Sight:
+class Observer:
     """The flat observation of `envs`; remembers the `retain` fastest programs that every episode went through."""
 
     extra = 0
     """Values beside the flat observation."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Nothing seen yet; `charge` is told how many programs the model was asked about, and the best so far [[count, s]]."""
+        """Nothing observed; `charge` is told how many programs the model was asked about, and the best so far [[count, s]]."""
         self.envs, self.charge = envs, charge
         self.rows = np.zeros((envs.num_envs, retain, ROW), dtype=np.int32)
         self.seconds = np.full((envs.num_envs, retain), np.inf)
@@ -77,7 +79,7 @@ class Sight:
         """Observations float32 [B, O] from the flat ones [B, F]; episodes that are `over` (bool [B]) are not looked at."""
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
-        self._asked(look_here(self.envs.task_indices, rows, over, *tables, self.rows, self.seconds))
+        self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, self.rows, self.seconds))
         return flat
 
     def _asked(self, count: int) -> None:
@@ -86,26 +88,26 @@ class Sight:
             self.charge(count, np.array([[count, self.seconds.min()]]))
 
     def programs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The fastest seen: rows int32 [P, ROW], model seconds [P]."""
-        seen = np.isfinite(self.seconds)
-        return self.rows[seen], self.seconds[seen]
+        """The fastest observed: rows int32 [P, ROW], model seconds [P]."""
+        found = np.isfinite(self.seconds)
+        return self.rows[found], self.seconds[found]
 
 
-class Successors(Sight):
-    """The flat observation, then NUM_SUCCESSOR_FEATURES values for every action in `successor_actions` of the space."""
+class LookaheadObserver(Observer):
+    """The flat observation, then NUM_LOOKAHEAD_FEATURES values for every action in `lookahead_actions` of the space."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Nothing seen yet."""
+        """Nothing observed yet."""
         super().__init__(envs, retain, charge)
-        self.actions = successor_actions(envs.tasks.space)
-        self.extra = len(self.actions) * NUM_SUCCESSOR_FEATURES
+        self.actions = lookahead_actions(envs.tasks.space)
+        self.extra = len(self.actions) * NUM_LOOKAHEAD_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """As of `Sight`; successors are remembered as well."""
+        """As of `Observer`; successors are remembered as well."""
         out = np.zeros((len(flat), NUM_FEATURES + self.extra), dtype=np.float32)
         out[:, :NUM_FEATURES] = flat
         tasks = self.envs.tasks
-        asked = look_ahead(
+        asked = evaluate_ahead(
             self.envs.task_indices, self.envs.rows, over, self.envs.action_masks(), self.actions, tasks.ints, tasks.floats,
             tasks.sizes, out, self.rows, self.seconds,
         )  # fmt: skip
@@ -113,7 +115,7 @@ class Successors(Sight):
         return out
 
 
-def successor_actions(space: str) -> np.ndarray:
+def lookahead_actions(space: str) -> np.ndarray:
     """Actions that may be legal in a space, int64 [A]: virtual threads are along spatial axes alone."""
     inert = {"set_vthread", "inverse_vthread"}
     return np.array(
@@ -126,7 +128,7 @@ def successor_actions(space: str) -> np.ndarray:
 
 
 @compiled
-def look_here(task, rows, over, ints, floats, best_rows, best_seconds):  # noqa: ANN001, ANN201
+def evaluate_here(task, rows, over, ints, floats, best_rows, best_seconds):  # noqa: ANN001, ANN201
     """Keep every program [B, ROW] that is not over among the best of its episode; returns evaluations of the model."""
     terms, evaluations = np.empty(NUM_TERMS), 0
     for b in range(rows.shape[0]):
@@ -137,7 +139,7 @@ def look_here(task, rows, over, ints, floats, best_rows, best_seconds):  # noqa:
 
 
 @compiled
-def look_ahead(task, rows, over, masks, actions, ints, floats, sizes, out, best_rows, best_seconds):  # noqa: ANN001, ANN201
+def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, out, best_rows, best_seconds):  # noqa: ANN001, ANN201
     """Fill the successors' part of observations out [B, O]; returns evaluations of the model."""
     result, flat = np.empty(ROW, dtype=np.int32), np.zeros(_RESOURCES + 6, dtype=np.float32)
     here, there, evaluations = np.empty(NUM_TERMS), np.empty(NUM_TERMS), 0
@@ -152,7 +154,7 @@ def look_ahead(task, rows, over, masks, actions, ints, floats, sizes, out, best_
             action = actions[i]
             if not masks[b, action]:
                 continue
-            at = out.shape[1] - (actions.shape[0] - i) * NUM_SUCCESSOR_FEATURES
+            at = out.shape[1] - (actions.shape[0] - i) * NUM_LOOKAHEAD_FEATURES
             result[:] = rows[b]
             apply(result, action, ints[t], sizes[t])
             after = now
@@ -161,8 +163,8 @@ def look_ahead(task, rows, over, masks, actions, ints, floats, sizes, out, best_
                 after = model_latency(result, ints[t], floats[t], there)
                 evaluations += 1
                 keep(best_rows[b], best_seconds[b], result, after)
-            fill_one(out[b, at : at + NUM_SUCCESSOR_FEATURES], now, after, here, there, ints[t], floats[t], flat, result)
-            fill_size(out[b, at : at + NUM_SUCCESSOR_FEATURES], rows[b], result, action, ints[t])
+            fill_one(out[b, at : at + NUM_LOOKAHEAD_FEATURES], now, after, here, there, ints[t], floats[t], flat, result)
+            fill_size(out[b, at : at + NUM_LOOKAHEAD_FEATURES], rows[b], result, action, ints[t])
     return evaluations
 
 
@@ -192,4 +194,4 @@ def fill_size(out, row, result, action, ints):  # noqa: ANN001, ANN201
         axis = (action - VTHREAD_UP) % MAX_AXES
         place, whole = VTHREAD + axis, row[TILE + axis]
     out[_GROWTH] = math.log2(result[place] / row[place])
-    out[_ROOM] = math.log2(whole / result[place]) / 4.0
+    out[_LEFT] = math.log2(whole / result[place]) / 4.0

@@ -1,7 +1,7 @@
 """Episodes that do not go back to where they have been.
 
 Gensor's graph has a way back for every primitive. A policy that takes the most probable action goes round in a circle as soon as
-it comes to a program twice; one that draws spends evaluations of the model on programs that it has seen. Ours.
+it comes to a program twice; one that draws spends evaluations of the model on programs that it has been at. Ours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import STOP
 
 
-class Trails:
+class Visited:
     """Programs that each of several episodes on one graph has been at."""
 
     def __init__(self, graph: ConstructionGraph, episodes: int) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gensor_gym.measure.session import Session
-from gensor_gym.spaces import TuningSpace, load_space
+from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 
 SLOWEST = 2.0
 """What a configuration that failed on a device counts there: so many times the log regret of the slowest that ran."""
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherDevices:
     """Measure configurations in the order of their mean log regret on the devices of `spaces`; those not recorded there never."""
 
     spaces: Sequence[str] = ()
@@ -25,13 +23,12 @@ class Elsewhere:
     def __post_init__(self) -> None:
         """ValueError where there is nothing to learn from."""
         if not isinstance(self.spaces, Sequence) or isinstance(self.spaces, str) or not self.spaces:
-            raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more of the same kernel elsewhere")
+            raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more, of the kernel on other devices")
 
-    def search(self, session: Session, rng: np.random.Generator) -> None:
+    def search(self, session: TuningSession, rng: np.random.Generator) -> None:
         """Down the order until the budget is spent."""
-        graph: Any = session.graph
-        backend: Any = session.backend
-        for index in order(graph.space, [load_space(path) for path in self.spaces], backend.timing):
+        graph, timing = session.graph, session.backend.timing
+        for index in order(graph.space, [load_space(path) for path in self.spaces], timing):
             session.measure([graph.at(int(index))])
 
 

@@ -31,7 +31,7 @@ class Groups(BaseFeaturesExtractor):
         return flat.flatten(1)[:, self.kept]
 
 
-def looking_at(settings: Mapping[str, Any]) -> dict[str, Any]:
+def of_groups(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a policy for an agent's setting `groups`."""
     groups = settings.get("groups")
     return {"features_extractor_class": Groups, "features_extractor_kwargs": {"groups": groups and tuple(groups)}}
