@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.support.where"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of this project."""
