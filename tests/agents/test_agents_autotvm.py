@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from agents import get_strategy, optimize
+from agents.autotvm import autotvm
 from agents.autotvm.annealing_on_model import AnnealingOnModel
 from agents.autotvm.autotvm import AutoTvm, AutoTvmSmall
 from agents.autotvm.diversity import diverse_pick
@@ -39,6 +41,7 @@ from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_TENSORS, TILE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.session import Budget, Session, Task
+from tests.support.thorough import thorough_but
 
 GEMM = "gemm(m=256, n=128, k=128)"
 TASKS = [(GEMM, "zen5_1c"), (GEMM, "h200"), ("conv2d(n=1, c=8, h=14, w=14, k=16, r=3, s=3)", "zen5_1c")]
@@ -239,7 +242,7 @@ VARIANTS: list[dict[str, object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+@pytest.mark.parametrize("changes", thorough_but(VARIANTS, VARIANTS[0], VARIANTS[-1]), ids=str)
 def test_searches_beat_their_random_start_and_repeat(changes: dict[str, object]) -> None:
     def search(seed: int) -> list[tuple[str, float]]:
         strategy = get_strategy("autotvm", space="compact", batch=16, warm_up=16, **changes)
@@ -271,7 +274,8 @@ def test_a_search_ends_when_the_space_is_exhausted() -> None:
         assert len(trace) == total
 
 
-def test_treegru_searches() -> None:
+def test_treegru_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autotvm, "TreeGru", partial(TreeGru, minibatches=50))
     strategy = AutoTvm(space="compact", model="treegru", batch=16, warm_up=16)
     assert len(optimize(GEMM, "zen5_1c", strategy, 32, backend="recorded").trace) == 32
 
