@@ -232,7 +232,7 @@ def test_large_warp_tiles_do_not_spill(arch: str) -> None:
                 'gemm(4096, 4096, 4096, dtype="float16")', [64, columns, d], [128, 128, 32], ARCHES[arch],
                 stages=count, vector=4, shared_layout=2, register_buffer=2, raster=8,
             )  # fmt: skip
-            compiled = nvrtc.compile_cubin(kernel, cache=False)
+            compiled = nvrtc.compile_cubin(kernel)
             assert compiled.spill_bytes == 0
             assert "warning" not in compiled.log
             resident = 2 if columns == 64 else 1  # blocks of four and of eight warps that 65536 registers hold
@@ -253,7 +253,7 @@ def test_nvrtc_takes_every_type(arch: str) -> None:
                 [1, 32, 2, 8, d, 1, 1], [1, 64, 4, 16, d, 1, 3], hw, stages=2, shared_layout=2, register_buffer=2,
             ),
         ):  # fmt: skip
-            compiled = nvrtc.compile_cubin(kernel, cache=False)
+            compiled = nvrtc.compile_cubin(kernel)
             assert "warning" not in compiled.log, compiled.log
             assert 0 < compiled.registers <= 255
 
@@ -278,6 +278,6 @@ def test_half_of_the_main_loop_multiplies(rows: int, share: float) -> None:
         'gemm(4096, 4096, 4096, dtype="float16")', [64, 64, 32], [rows, 128, 32], stages=3, vector=4, shared_layout=2,
         register_buffer=2,
     )  # fmt: skip
-    loop = sass.main_loop(nvrtc.compile_cubin(kernel, cache=False).cubin)
+    loop = sass.main_loop(nvrtc.compile_cubin(kernel).cubin)
     assert loop.counts["HMMA"] == 64
     assert loop.share() >= share
