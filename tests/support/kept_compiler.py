@@ -24,7 +24,7 @@ def digest(command: list[str]) -> str:
     found = hashlib.sha256(subprocess.run([command[0], "--version"], capture_output=True, check=True).stdout)
     sources = [Path(part) for part in command[1 : command.index("-o")] if part.startswith("/")]
     for part in command[1 : command.index("-o")]:
-        found.update((part if Path(part) not in sources else Path(part).name).encode() + b"\0")
+        found.update((Path(part).name if part.startswith(("/", "-I")) else part).encode() + b"\0")
     folders = [source.parent for source in sources] + [Path(part[2:]) for part in command if part.startswith("-I")]
     for file in sorted(file for folder in folders for file in folder.iterdir() if file.is_file()):
         found.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
