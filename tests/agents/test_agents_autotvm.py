@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from agents import get_strategy, optimize
+from agents.autotvm import autotvm
 from agents.autotvm.annealing_on_model import AnnealingOnModel
 from agents.autotvm.autotvm import AutoTvm, AutoTvmSmall
 from agents.autotvm.diversity import diverse_pick
@@ -271,7 +273,8 @@ def test_a_search_ends_when_the_space_is_exhausted() -> None:
         assert len(trace) == total
 
 
-def test_treegru_searches() -> None:
+def test_treegru_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autotvm, "TreeGru", partial(TreeGru, minibatches=50))
     strategy = AutoTvm(space="compact", model="treegru", batch=16, warm_up=16)
     assert len(optimize(GEMM, "zen5_1c", strategy, 32, backend="recorded").trace) == 32
 

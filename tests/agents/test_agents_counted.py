@@ -28,7 +28,7 @@ SMALLER = {
 """So that Python gets through them."""
 
 AUDIT = """
-import importlib, json, sys
+import importlib, json, sys, traceback
 from gensor_gym.cost import model
 
 calls = 0
@@ -52,18 +52,26 @@ from agents import get_strategy
 from agents.optimize import run
 from gensor_gym.measure.session import Budget, Session, Task
 
-name, parameters = sys.argv[1], json.loads(sys.argv[2])
-strategy = get_strategy(name, **parameters)
-for module in list(sys.modules.values()):
-    ours = module.__name__.split(".")[0] in ("gensor_gym", "agents") and module is not model
-    for attribute, value in list(vars(module).items()) if ours else ():
-        if value is original:
-            setattr(module, attribute, counted)
-task = Task.of("reduce_sum(m=16, k=65536)", "zen5_1c", "recorded", "compact")
-session = Session(task, Budget(trials=5))
-before = calls
-run(strategy, session, 0)
-print(json.dumps([calls - before, session.evaluations, session.graph.evaluations, session.trials]))
+def audit(name, parameters):
+    strategy = get_strategy(name, **parameters)
+    for module in list(sys.modules.values()):
+        ours = module.__name__.split(".")[0] in ("gensor_gym", "agents") and module is not model
+        for attribute, value in list(vars(module).items()) if ours else ():
+            if value is original:
+                setattr(module, attribute, counted)
+    task = Task.of("reduce_sum(m=16, k=65536)", "zen5_1c", "recorded", "compact")
+    session = Session(task, Budget(trials=5))
+    before = calls
+    run(strategy, session, 0)
+    return [calls - before, session.evaluations, session.graph.evaluations, session.trials]
+
+found = {}
+for name, parameters in json.loads(sys.argv[1]).items():
+    try:
+        found[name] = audit(name, parameters)
+    except Exception:
+        found[name] = traceback.format_exc()
+print(json.dumps(found))
 """
 
 
@@ -71,15 +79,26 @@ LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_a
 """A policy's observer runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
 
 
-@pytest.mark.parametrize("name", sorted(set(strategies_for(CONSTRUCTIONS)) - LEARNED))
-def test_every_call_of_the_model_is_charged(name: str) -> None:
-    """On the recorded tier, where measuring asks no model."""
-    parameters = json.dumps({**SMALLER.get(name, {}), "space": "compact"})
+PLAIN = sorted(set(strategies_for(CONSTRUCTIONS)) - LEARNED)
+
+
+@pytest.fixture(scope="module")
+def audited() -> dict[str, list[int] | str]:
+    """What every strategy asked and was charged, or how it failed; one process, which runs the model as plain Python."""
+    parameters = {name: {**SMALLER.get(name, {}), "space": "compact"} for name in PLAIN}
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "GENSOR_GYM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", AUDIT, name, parameters]
+    command = [sys.executable, "-c", AUDIT, json.dumps(parameters)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-2000:]
-    calls, charged, counted, trials = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_call_of_the_model_is_charged(audited: dict[str, list[int] | str], name: str) -> None:
+    """On the recorded tier, where measuring asks no model."""
+    found = audited[name]
+    assert isinstance(found, list), found
+    calls, charged, counted, trials = found
     assert trials > 0
     assert charged == counted == calls
 

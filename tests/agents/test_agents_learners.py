@@ -22,6 +22,7 @@ from agents.learners.masked_q import ILLEGAL, MaskedObservations, random_legal  
 from agents.learners.registry import LEARNERS, get_learner  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 from gensor_gym.graph.actions import NUM_ACTIONS  # noqa: E402
+from tests.support.thorough import thorough_but
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GEMM = "gemm(m=96, n=80, k=64)"
@@ -58,7 +59,7 @@ def watched(env: Any) -> list[int]:
     return illegal
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize("name", thorough_but(sorted(SMALL), "a2c", "dqn"))
 def test_it_learns_and_never_asks_for_an_illegal_action(name: str) -> None:
     env = envs()
     illegal = watched(env)

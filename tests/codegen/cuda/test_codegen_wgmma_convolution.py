@@ -218,7 +218,7 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 def test_machine_code_has_wgmma_and_bulk_copies() -> None:
     """HGMMA in fours, weights copied and pixels multicast; the layout reads and writes several pairs of elements at a time."""
-    cubin = nvrtc.compile_cubin(MENU["128x224"], cache=False).cubin
+    cubin = nvrtc.compile_cubin(MENU["128x224"]).cubin
     kernels = {
         entry: Counter(line.partition(" ")[0].partition(".")[0] for line in lines)
         for entry, lines in sass.instructions(sass.disassemble(cubin)).items()

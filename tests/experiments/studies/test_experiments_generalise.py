@@ -37,6 +37,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
 from gensor_gym.graph.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import BudgetSpent
+from tests.support.in_process import search_here
 
 GEMM = "gemm(m=4, n=16, k=4)"
 GEMV = "gemv(m=16, k=8)"
@@ -172,7 +173,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 @pytest.fixture(scope="module")
 def summary(plan: Plan) -> dict:
-    return Generalisation(plan)(Console(quiet=True))[1]
+    with pytest.MonkeyPatch.context() as patch:
+        search_here(patch)
+        return Generalisation(plan)(Console(quiet=True))[1]
 
 
 def test_the_study_is_whole(plan: Plan, summary: dict) -> None:

@@ -14,11 +14,13 @@ from agents.policies.training_tasks import bound
 from experiments.common.arguments import compose
 from experiments.studies.transfer.transfer import Transfer, column, plans_of
 from tests.experiments.studies.test_experiments_generalise import GEMM, GEMV, make_policy
+from tests.support.in_process import search_here
 
 MACHINES = ("h200", "t4")
 
 
-def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
+def test_the_matrix_is_whole_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search_here(monkeypatch)
     for number, name in enumerate(MACHINES):
         for seed in (0, 1):
             make_policy(tmp_path / f"{name}{seed}", seed + 10 * number)
