@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agents.core.feedback import measure_with_feedback
-from agents.core.ranking import Constructing, Construction, measure_rankings
+from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
+from agents.gensor.descents import descended
 from agents.learners.registry import Learner, get_learner
 from agents.policies.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
@@ -94,6 +97,17 @@ class LearnedWalk(Learned):
     def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
         """How the policy for a task was learned, and its model."""
         return load_policy(str(self.folder(graph)))
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The fastest programs observed, fastest by the model first; no measurement."""
+        begin, before = time.perf_counter(), graph.evaluations
+        rows, seconds, visited = self.explore(graph, rng)
+        schedules, latencies = ranked(*descended(graph, rows, seconds, self.descents), graph)
+        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+
+    @abstractmethod
+    def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """(programs observed int32 [P, ROW], their seconds by the model [P], states visited)."""
 
 
 @lru_cache(maxsize=8)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from agents.core.ranking import Construction, ranked
-from agents.gensor.descents import descended
 from agents.learners.observer import Observer
 from agents.learners.registry import Learner
 from agents.policies.learned import Episodic, LearnedWalk
@@ -28,9 +25,8 @@ class Ppo(Episodic, LearnedWalk):
     temperature: float = 1.0
     """Of sampling: above 1 the policy tries more, which many episodes need more than few."""
 
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The fastest programs that the policy's episodes saw, fastest by the model first; no measurement."""
-        begin, before = time.perf_counter(), graph.evaluations
+    def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """What the policy's episodes observe."""
         learner, model = self.policy(graph)
         envs = ConstructVectorEnv(
             self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
@@ -38,9 +34,7 @@ class Ppo(Episodic, LearnedWalk):
         observer = learner.observer(envs, self.retain, graph.charge)
         steps = rollout(learner, model, envs, observer, rng, self.temperature)
         envs.close()
-        rows, seconds = descended(graph, *observer.programs(), self.descents)
-        schedules, latencies = ranked(rows, seconds, graph)
-        return Construction(schedules, latencies, steps, graph.evaluations - before, time.perf_counter() - begin)
+        return *observer.programs(), steps
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Tuning:
             Search(short_hash(values), config.strategy, values, task, env.hardware, env.space, seed, int(counts.max()))
             for values in settings for task in tasks for seed in range(seeds)
         ]  # fmt: skip
-        rows = run_missing(wanted, self.journal, config.processes, self.console)
+        rows = run_missing(wanted, self.kept, config.processes, self.console)
         latencies = np.array([best_at(row, counts) for row in rows]).reshape(len(settings), len(tasks), seeds, len(counts))
         best = np.array([self._best(task, latencies[:, t]) for t, task in enumerate(tasks)])
         found: np.ndarray = np.log(latencies / best[:, None, None]).mean(axis=(1, 2))

@@ -12,6 +12,8 @@ from gensor_gym.graph.layout import UNROLL
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import L1_BYTES, L2_BYTES, REGS_THREAD, SHARED_BLOCK, THREADS_BLOCK, UNITS, VECTOR_REGS
 
+LEVEL_NAMES = {"gpu": ("register tile", "block tile"), "cpu": ("register tile", "L1 tile", "task tile")}
+"""Tiles from the inside out, by kind of hardware."""
 TERM_WORDS = {
     "gpu": {
         "arithmetic": "FMA pipes",

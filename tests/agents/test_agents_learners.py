@@ -132,7 +132,7 @@ def test_the_target_takes_the_best_legal_action(name: str) -> None:
 
 
 def test_the_replay_buffer_holds_the_mask_of_the_next_state() -> None:
-    model = masked_q.make_dqn({**SMALL_Q, "learning_starts": 10**6}, envs(4), 0)
+    model = masked_q.DQN_LEARNER.make({**SMALL_Q, "learning_starts": 10**6}, envs(4), 0)
     model.learn(400)
     buffer = model.replay_buffer
     before, after = buffer.observations["mask"][: buffer.pos], buffer.next_observations["mask"][: buffer.pos]
