@@ -95,7 +95,7 @@ def test_every_call_of_the_model_is_charged(name: str) -> None:
 
 
 def test_only_walks_descents_and_sights_run_the_model_as_compiled_code() -> None:
-    """Everything else goes through the graph, which counts; what a policy sees is counted by its sight, a descent in one place."""
+    """Everything else goes through the graph, which counts; what a policy sees is counted by its sight, descents in one place."""
     descending = [path.name for path in (ROOT / "agents").rglob("*.py") if "import descend\n" in path.read_text()]
     assert descending == ["programs.py"]
     using = [path.name for path in (ROOT / "agents").rglob("*.py") if "cost.model" in path.read_text()]
