@@ -228,7 +228,7 @@ def test_what_cannot_be_is_named(tmp_path: Path) -> None:
         get_strategy("columns", temperature=0)
     with pytest.raises(FileNotFoundError, match="experiments.train"):
         Columns(checkpoint=str(tmp_path / "none")).construct(graph, rng)
-    with pytest.raises(ValueError, match="sees what version 1 of agent columns sees, this is version"):
+    with pytest.raises(ValueError, match="observes what version 1 of agent columns does, this is version"):
         Columns(checkpoint=checkpoint(tmp_path / "old", sees=1)).construct(graph, rng)
     with pytest.raises(ValueError, match="agent 'ppo'"):
         Columns(checkpoint=checkpoint(tmp_path / "other", agent="ppo")).construct(graph, rng)

@@ -48,6 +48,16 @@ def counted_fill(rows, *arguments):
 
 model.fill_latencies = counted_fill
 
+from gensor_gym.cost import column_descent
+fits = column_descent.fits
+
+def counted_fits(*arguments):
+    global calls
+    calls += 1  # a descent tries a program: it counts whether it fits or not
+    return fits(*arguments)
+
+column_descent.fits = counted_fits
+
 from agents import get_strategy
 from agents.optimize import run
 from gensor_gym.measure.session import Budget, Session, Task
@@ -103,8 +113,10 @@ def test_every_call_of_the_model_is_charged(audited: dict[str, list[int] | str],
     assert charged == counted == calls
 
 
-def test_only_walks_and_sights_run_the_model_as_compiled_code() -> None:
-    """Everything else goes through the graph, which counts; what a policy observes is counted by its observer."""
+def test_only_walks_descents_and_observers_run_the_model_as_compiled_code() -> None:
+    """Everything else goes through the graph, which counts; a policy's observer counts itself, descents are counted in one place."""
+    descending = [path.name for path in (ROOT / "agents").rglob("*.py") if "import descend\n" in path.read_text()]
+    assert descending == ["programs.py"]
     using = [path.name for path in (ROOT / "agents").rglob("*.py") if "cost.model" in path.read_text()]
     assert sorted(using) == ["observer.py", "walk.py"]
     direct = [path.name for path in (ROOT / "agents").rglob("*.py") if "successor_features" in path.read_text()]
