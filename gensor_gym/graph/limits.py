@@ -51,8 +51,9 @@ from gensor_gym.graph.tables import (
 WGMMA_REGISTERS = 240
 """Registers that a consumer of a wgmma kernel may hold: setmaxnreg gives so many to two warpgroups of three."""
 _OTHERS = [[knob.place for knob in KNOBS if core not in knob.cores] for core in (0, 1, 2)]
-_OF_OTHERS = np.array([np.resize(places, max(map(len, _OTHERS))) for places in _OTHERS])
-"""By value of knob tensor_core, places of the knobs that its programs do not have; repeated, so that all are as many."""
+_NUM_OTHERS = np.array([len(places) for places in _OTHERS])
+_OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS])
+"""By value of knob tensor_core, places of the knobs that its programs do not have, and how many these are."""
 
 
 @lean
@@ -76,10 +77,10 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
 @lean
 def goes_with_cores(row):  # noqa: ANN001, ANN201
     """Whether knobs that programs of this kind (knob tensor_core) do not have stand at their default."""
-    moved = 0
-    for i in range(_OF_OTHERS.shape[1]):
-        moved += row[_OF_OTHERS[row[TENSOR_CORE], i]]
-    return moved == 0
+    for i in range(_NUM_OTHERS[row[TENSOR_CORE]]):
+        if row[_OF_OTHERS[row[TENSOR_CORE], i]] > 0:
+            return False
+    return True
 
 
 @lean

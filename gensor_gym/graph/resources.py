@@ -19,7 +19,6 @@ from gensor_gym.graph.geometry import (
     spatial_product,
     workers_of,
 )
-from gensor_gym.graph.knobs.shares import exchange_bytes
 from gensor_gym.graph.knobs.vector import copied_length
 from gensor_gym.graph.layout import (
     CONVOLUTION,
@@ -51,6 +50,7 @@ from gensor_gym.graph.tables import (
     STAGED,
     TRANSPOSED,
     VECTOR_SLOT,
+    WARP,
 )
 
 CODE_LIMIT_GPU = 4096
@@ -175,7 +175,9 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
             length += 16 if row[TENSOR_CORE] > 0 else 4 * ints[ITEM + t]
         total += (rows * length + 15) // 16 * 16
     total *= row[STAGES] + 1
-    return max(total, exchange_bytes(row, threads_of(row, ints), ints))
+    if power_value(row[REDUCE_THREADS]) <= ints[WARP]:
+        return total
+    return max(total, 4 * (threads_of(row, ints) // ints[WARP]) * spatial_product(row, 0, ints))
 
 
 @lean

@@ -114,7 +114,7 @@ def test_every_call_of_the_model_is_charged(audited: dict[str, list[int] | str],
 
 
 def test_only_walks_descents_and_observers_run_the_model_as_compiled_code() -> None:
-    """Everything else goes through the graph, which counts; a policy's observer counts itself, descents are counted in one place."""
+    """Everything else goes through the graph, which counts; an observer counts itself, descents are counted in one place."""
     descending = [path.name for path in (ROOT / "agents").rglob("*.py") if "import descend\n" in path.read_text()]
     assert descending == ["programs.py"]
     using = [path.name for path in (ROOT / "agents").rglob("*.py") if "cost.model" in path.read_text()]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import power_value, reduce_product, reduce_steps, spatial_product
+from gensor_gym.graph.geometry import power_value, reduce_product, reduce_steps
 from gensor_gym.graph.knobs.knob import MATRIX, REDUCE_SHARES, REGISTERS, SHARED, SPLIT, WARPS, Knob
 from gensor_gym.graph.layout import CONVOLUTION, REDUCE_THREADS, SPLIT_K, THREAD_SPLIT
 from gensor_gym.graph.structure import reduction_points
-from gensor_gym.graph.tables import WARP
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -59,11 +58,3 @@ def tasks_have_steps(row, ints):  # noqa: ANN001, ANN201
     if row[THREAD_SPLIT] == 0:
         return True
     return row[CONVOLUTION] != 2 and power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
-
-
-@lean
-def exchange_bytes(row, threads, ints):  # noqa: ANN001, ANN201
-    """Shared memory through which threads add up what they share: more of them than a warp."""
-    if power_value(row[REDUCE_THREADS]) <= ints[WARP]:
-        return 0
-    return 4 * (threads // ints[WARP]) * spatial_product(row, 0, ints)
