@@ -60,9 +60,9 @@ def test_an_unknown_target_is_a_clear_error() -> None:
 def test_kernels_of_other_languages_are_refused() -> None:
     with pytest.raises(ValueError, match="expected a kernel in language 'c', got one in 'cuda'"):
         compile_c(kernel("cuda"))
-    with pytest.raises(ValueError, match="one target of GPUs at a time, not of c"):
+    with pytest.raises(ValueError, match="one target of GPUs at a time, not of language 'c'"):
         EmulatedKernels([kernel("c")])
-    with pytest.raises(ValueError, match="not of cuda, hip"):
+    with pytest.raises(ValueError, match="not of language 'cuda', 'hip'"):
         EmulatedKernels([kernel("cuda"), kernel("hip")])
 
 

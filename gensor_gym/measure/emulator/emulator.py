@@ -67,7 +67,8 @@ class EmulatedKernels:
         """Compile. ValueError for a kernel of no GPU, EmulatorError with the compiler's report."""
         languages = {kernel.language for kernel in kernels}
         if len(languages) != 1 or not all(targets.get(language).emulated for language in languages):
-            raise ValueError(f"the emulator runs kernels of one target of GPUs at a time, not of {', '.join(sorted(languages))}")
+            names = ", ".join(map(repr, sorted(languages)))
+            raise ValueError(f"the emulator runs kernels of one target of GPUs at a time, not of language {names}")
         self.kernels = tuple(kernels)
         self._folder = tempfile.TemporaryDirectory(prefix="gensor-gym-emulator-")
         self._path = Path(self._folder.name)

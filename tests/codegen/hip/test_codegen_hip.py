@@ -30,7 +30,7 @@ from tests.support.cuda_schedules import OPERATORS, make_kernel, make_schedule, 
 
 MACHINE = "mi300x"
 HW = hardware.get(MACHINE)
-BATCHES = 3
+BATCHES = 7
 
 
 def has_clang() -> bool:
