@@ -1,5 +1,6 @@
 # make compare   compare strategies on this machine        make lint    ruff, mypy, direction of imports
 # make test      the default tests: no GPU needed          make gpu     on a machine with an NVIDIA GPU
+# make test-all  these and the thorough ones
 #
 # The first target that needs it builds .venv. ARGS are passed on: make compare ARGS="seed=1", make test ARGS="-k env".
 
@@ -16,13 +17,18 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export NUMEXPR_NUM_THREADS ?= 1
 
-.PHONY: compare test lint gpu gpu-wheels clean
+.PHONY: compare test test-all lint gpu gpu-wheels clean
 
 compare: $(STAMP)
 	$(BIN)/python -m experiments.compare $(ARGS)
 
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --durations=10
+
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+	$(PYTEST) $(ARGS)
+
+test-all: $(STAMP)
+	$(PYTEST) -m 'not slow' $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

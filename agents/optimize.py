@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from agents.strategy import Strategy, get_strategy
+from agents.strategy import CONSTRUCTIONS, Search, Searched, Strategy, resolve
 from gensor_gym import codegen
-from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.build import BuiltKernel
+from gensor_gym.codegen.export import Exported
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
@@ -33,9 +35,23 @@ class Result:
         return self.measurement.seconds
 
     @cached_property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> BuiltKernel:
         """The kernel, built for the task's hardware when it is first asked for."""
         return codegen.build(self.task.operator, self.schedule, self.task.hardware)
+
+    def export(self, folder: str | Path, library: str = "gensor_kernels") -> Exported:
+        """Write the kernel into a folder that C uses without Python: a shared library, header, sources, an example, a manifest.
+
+        ValueError for a kernel that is not C, and a folder that holds something else; CompileError with the compiler's message.
+        """
+        from gensor_gym.codegen.export import export
+
+        measured = {
+            "status": self.measurement.status.value, "seconds": self.measurement.seconds,
+            "samples": list(self.measurement.samples), "conditions": self.measurement.conditions,
+        }  # fmt: skip
+        known = {"schedule": str(self.schedule), "hardware": self.task.hardware.name, "measurement": measured}
+        return export([self.kernel], folder, self.task.hardware.units, [known], library)
 
 
 def optimize(
@@ -54,10 +70,10 @@ def optimize(
     """
     if trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
-    chosen = get_strategy(strategy, **hyperparameters) if isinstance(strategy, str) else strategy
-    task = Task.of(operator, hardware, backend, chosen.space)
+    search: Strategy = resolve(strategy, CONSTRUCTIONS, hyperparameters)
+    task = Task.of(operator, hardware, backend, search.space)
     session = Session(task, Budget(trials=trials), store)
-    run(chosen, session, seed)
+    run(search, session, seed)
     if session.best is None:
         statuses = [row.status for row in session.trace]
         why = f"; the first: {session.first_error}" if session.first_error else ""
@@ -66,7 +82,7 @@ def optimize(
     return Result(schedule, measurement, tuple(session.trace), task)
 
 
-def run(strategy: Strategy, session: Session, seed: int) -> None:
+def run(strategy: Search[Searched], session: Searched, seed: int) -> None:
     """Search until the strategy or the budget is done; the session's clock starts here."""
     session.start()
     try:

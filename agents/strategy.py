@@ -1,83 +1,167 @@
 """What a strategy is, and the registry of those there are.
 
-A strategy is a frozen dataclass of hyperparameters with a `space` it searches and `search(session, rng)`. It works through
-the session alone, which enforces its budget and remembers the best; `BudgetSpent` may pass through `search`.
+A strategy is a frozen dataclass of hyperparameters with `search(session, rng)`. It works through the session alone, which
+enforces its budget and remembers the best; `BudgetSpent` may pass through `search`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from gensor_gym.measure.session import Session
+from agents.core.ranking import Construction
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.session import SearchSession, Session
+from gensor_gym.plugins import load_named
+from gensor_gym.registry import register
+
+Made = TypeVar("Made")
+Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
 
 
-class Strategy(Protocol):
+class Search(Protocol[Searched]):
+    """Anything that searches what its sessions are of."""
+
+    def search(self, session: Searched, rng: np.random.Generator) -> None:
+        """Spend the session's budget; randomness comes from `rng` only."""
+
+
+class Strategy(Search[Session], Protocol):
     """Anything that searches the construction graph of one task."""
 
     space: str
     """Name of the space whose graph the session is made for."""
 
-    def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Spend the session's budget; randomness comes from `rng` only."""
+
+CONSTRUCTIONS, RECORDED = "construction graphs", "recorded spaces"
 
 
-STRATEGIES: dict[str, str] = {
-    "markov": "agents.gensor.markov:Markov",
-    "markov_ext": "agents.gensor.markov:MarkovExtended",
-    "roller": "agents.baselines.roller:Roller",
-    "ansor": "agents.ansor.ansor:Ansor",
-    "ansor_small": "agents.ansor.ansor:AnsorSmall",
-    "random_walk": "agents.baselines.random_walk:RandomWalk",
-    "local_search": "agents.baselines.local_search:LocalSearch",
-    "exhaustive": "agents.baselines.exhaustive:Exhaustive",
-    "ppo": "agents.policies.ppo:Ppo",
-    "a2c": "agents.policies.ppo:A2c",
-    "dqn": "agents.policies.ppo:Dqn",
-    "qrdqn": "agents.policies.ppo:QrDqn",
-    "policy_beam": "agents.policies.policy_beam:PolicyBeam",
-    "policy_mcts": "agents.policies.policy_mcts:PolicyMcts",
-    "autotvm": "agents.autotvm.autotvm:AutoTvm",
-    "autotvm_small": "agents.autotvm.autotvm:AutoTvmSmall",
-    "random": "agents.baselines.random_search:RandomSearch",
-    "annealing": "agents.baselines.annealing:Annealing",
-    "genetic": "agents.baselines.genetic:Genetic",
-    "droplet": "agents.baselines.droplet:Droplet",
-    "greedy": "agents.baselines.greedy:Greedy",
-    "beam": "agents.baselines.beam:Beam",
-    "mcts": "agents.baselines.mcts:Mcts",
-    "model_annealing": "agents.hybrids.model_search:ModelAnnealing",
-    "model_evolution": "agents.hybrids.model_search:ModelEvolution",
-    "model_descent": "agents.hybrids.model_descent:ModelDescent",
-    "policy_annealing": "agents.hybrids.annealed:PolicyAnnealing",
-    "markov_annealing": "agents.hybrids.annealed:MarkovAnnealing",
-    "columns": "agents.columns.policy:Columns",
-    "columns_annealing": "agents.hybrids.annealed:ColumnsAnnealing",
-    "corrected": "agents.hybrids.corrected:Corrected",
-    "welder": "agents.baselines.welder:Welder",
-    "tpe": "agents.baselines.tpe:Tpe",
-    "flextensor": "agents.baselines.flextensor:FlexTensor",
+@runtime_checkable
+class Constructs(Protocol):
+    """A strategy that constructs by the model alone; `agents.core.ranking.Constructing` makes one of any with `construct`."""
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """One construction after another, as long as anybody asks: programs, their seconds by the model, evaluations.
+
+        The first may be smaller than those that follow, so that something is known early, unless only it is asked for (`once`).
+        What a budget of evaluations raises passes through.
+        """
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A strategy of the registry."""
+
+    where: str
+    """module:class."""
+    searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
+    """What it searches (CONSTRUCTIONS, RECORDED or both) -> hyperparameters whose default there is not the class's."""
+
+
+STRATEGIES: dict[str, Entry] = {
+    "markov": Entry("agents.gensor.markov:Markov"),
+    "markov_ext": Entry("agents.gensor.markov:MarkovExtended"),
+    "roller": Entry("agents.baselines.roller:Roller"),
+    "ansor": Entry("agents.ansor.ansor:Ansor"),
+    "ansor_small": Entry("agents.ansor.ansor:AnsorSmall"),
+    "random_walk": Entry("agents.baselines.random_walk:RandomWalk", {CONSTRUCTIONS: {}, RECORDED: {}}),
+    "local_search": Entry("agents.baselines.local_search:LocalSearch", {CONSTRUCTIONS: {}, RECORDED: {}}),
+    "exhaustive": Entry("agents.baselines.exhaustive:Exhaustive", {CONSTRUCTIONS: {}, RECORDED: {}}),
+    "ppo": Entry("agents.policies.ppo:Ppo"),
+    "a2c": Entry("agents.policies.ppo:A2c"),
+    "dqn": Entry("agents.policies.ppo:Dqn"),
+    "qrdqn": Entry("agents.policies.ppo:QrDqn"),
+    "policy_beam": Entry("agents.policies.policy_beam:PolicyBeam"),
+    "policy_mcts": Entry("agents.policies.policy_mcts:PolicyMcts"),
+    "autotvm": Entry("agents.autotvm.autotvm:AutoTvm"),
+    "autotvm_small": Entry("agents.autotvm.autotvm:AutoTvmSmall"),
+    "random": Entry("agents.baselines.random_search:RandomSearch"),
+    "annealing": Entry("agents.baselines.annealing:Annealing", {CONSTRUCTIONS: {}, RECORDED: {"reach": 2}}),
+    "genetic": Entry("agents.baselines.genetic:Genetic"),
+    "droplet": Entry("agents.baselines.droplet:Droplet"),
+    "greedy": Entry("agents.baselines.beam:Beam", {CONSTRUCTIONS: {"width": 1, "patience": 4}}),
+    "beam": Entry("agents.baselines.beam:Beam"),
+    "mcts": Entry("agents.baselines.mcts:Mcts"),
+    "model_annealing": Entry("agents.hybrids.model_search:ModelAnnealing"),
+    "model_evolution": Entry("agents.hybrids.model_search:ModelEvolution"),
+    "model_descent": Entry("agents.hybrids.model_descent:ModelDescent"),
+    "policy_annealing": Entry("agents.hybrids.annealed:PolicyAnnealing"),
+    "markov_annealing": Entry("agents.hybrids.annealed:MarkovAnnealing"),
+    "columns": Entry("agents.columns.policy:Columns"),
+    "columns_annealing": Entry("agents.hybrids.annealed:ColumnsAnnealing"),
+    "corrected": Entry("agents.hybrids.corrected:Corrected"),
+    "welder": Entry("agents.baselines.welder:Welder"),
+    "tpe": Entry("agents.baselines.tpe:Tpe"),
+    "flextensor": Entry("agents.baselines.flextensor:FlexTensor"),
+    "elsewhere": Entry("agents.recorded.other_devices:OtherDevices", {RECORDED: {}}),
+    "policy": Entry("agents.recorded.policy:TuningPolicy", {RECORDED: {}}),
 }
-"""Name -> module:class. Add an entry to register a strategy of your own."""
+"""By name. In a recorded space `random_walk` is a random search."""
+
+
+def register_strategy(name: str, *searched: str) -> Callable[[type[Made]], type[Made]]:
+    """A decorator for the class of a strategy of your own, which searches construction graphs unless it says otherwise.
+
+    ValueError for a name that another module's has.
+    """
+
+    def add(cls: type[Made]) -> type[Made]:
+        entry = Entry(f"{cls.__module__}:{cls.__qualname__}", {one: {} for one in searched or (CONSTRUCTIONS,)})
+        register("strategy", STRATEGIES, name, entry, cls.__module__)
+        return cls
+
+    return add
+
+
+def strategies_for(searched: str) -> list[str]:
+    """Names of the strategies that search CONSTRUCTIONS or RECORDED, in the order of the table."""
+    return [name for name, entry in STRATEGIES.items() if searched in entry.searches]
+
+
+def class_of(name: str) -> type[Any]:
+    """The class that a registered name stands for, a dataclass; ImportError where a library that it needs is missing."""
+    module, _, attribute = STRATEGIES[name].where.partition(":")
+    found: type[Any] = getattr(import_module(module), attribute)
+    return found
 
 
 def get_strategy(name: str, **hyperparameters: object) -> Strategy:
     """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
+    return build(name, CONSTRUCTIONS, hyperparameters)
+
+
+def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> Any:
+    """A strategy with the defaults of what is searched; ValueError as of `get_strategy`, and where it searches something else."""
     if name not in STRATEGIES:
-        raise ValueError(f"no strategy {name!r}; strategies are {sorted(STRATEGIES)}")
-    return build(STRATEGIES, name, hyperparameters)
-
-
-def build(registry: Mapping[str, str], name: str, hyperparameters: Mapping[str, object]) -> Any:
-    """An object of a class in a registry of names; ValueError names unknown hyperparameters and those there are."""
-    module, _, attribute = registry[name].partition(":")
-    cls = getattr(import_module(module), attribute)
+        load_named()
+    if name not in STRATEGIES:
+        raise ValueError(f"no strategy {name!r}; strategies are {sorted(strategies_for(searched))}")
+    if searched not in STRATEGIES[name].searches:
+        raise refusal(name, searched)
+    cls = class_of(name)
     known = [field.name for field in dataclasses.fields(cls)]
     unknown = sorted(set(hyperparameters) - set(known))
     if unknown:
         raise ValueError(f"strategy {name!r} has no hyperparameters {unknown}; it has {known}")
-    return cls(**hyperparameters)
+    return cls(**{**STRATEGIES[name].searches[searched], **hyperparameters})
+
+
+def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object]) -> Any:
+    """The strategy of a name as of `build`, or the very object; ValueError where its class is registered for something else."""
+    if isinstance(strategy, str):
+        return build(strategy, searched, hyperparameters)
+    where = f"{type(strategy).__module__}:{type(strategy).__qualname__}"
+    entries = [entry for entry in STRATEGIES.values() if entry.where == where]
+    if entries and not any(searched in entry.searches for entry in entries):
+        raise refusal(type(strategy).__name__, searched)
+    return strategy
+
+
+def refusal(name: str, searched: str) -> ValueError:
+    """The error that names the strategies that are accepted in place of one that searches something else."""
+    return ValueError(f"strategy {name!r} does not search {searched}; these do: {sorted(strategies_for(searched))}")

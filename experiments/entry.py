@@ -6,11 +6,14 @@ Every command is a line of `COMMANDS`: where it is written, what it does, two ex
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+
+from gensor_gym.plugins import load_named, load_plugins
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ COMMANDS = {
         "experiments.fine_tuning.fine_tune:main",
         "go on training a policy with measured rewards",
         (
-            "checkpoint=results/policies/columns_cpu output=outputs/fine_tuned",
+            "checkpoint=agents/data/policies/columns_cpu output=outputs/fine_tuned",
             "checkpoint=outputs/ppo output=outputs/ppo_tuned seconds=600",
         ),
     ),
@@ -52,7 +55,7 @@ COMMANDS = {
         "experiments.training.train_recorded:main",
         "train a policy in recorded tuning spaces",
         (
-            "'spaces=[results/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",
+            "'spaces=[gensor_gym/data/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",
             "spaces=[mine.json] steps=50000",
         ),
     ),
@@ -120,7 +123,7 @@ COMMANDS = {
     "check_certificates": Command(
         "experiments.certification.check_certificates:main",
         "check certificates",
-        ("results/certificates/h200_gensor.jsonl", "results/certificates/h200_gensor.jsonl --samples 1000000"),
+        ("gensor_gym/data/certificates/h200_gensor.jsonl", "gensor_gym/data/certificates/h200_gensor.jsonl --samples 1000000"),
     ),
     "explain": Command(
         "experiments.certification.explain:main",
@@ -221,13 +224,25 @@ def overview() -> str:
     """All commands, a line each."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {command.about}" for name, command in COMMANDS.items()]
-    return "\n".join(["usage: gensor COMMAND ARGUMENTS", "", *lines, "", "gensor COMMAND --help says more of one."])
+    last = "gensor COMMAND --help says more of one; every command takes plugins=[NAME,..]."
+    return "\n".join(["usage: gensor COMMAND ARGUMENTS", "", *lines, "", last])
 
 
 def help_of(name: str) -> str:
     """What a command does, and its examples."""
     command = COMMANDS[name]
     return "\n".join([f"gensor {name}: {command.about}", *(f"  gensor {name} {words}" for words in command.examples), ""])
+
+
+def _without_plugins(words: Sequence[str]) -> list[str]:
+    """The arguments but for `plugins=[NAME,..]`, which every command takes; these and those of the environment are loaded."""
+    chosen = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
+    try:
+        load_named()
+        load_plugins(*(name for text in chosen for name in re.findall(r"[^][,\s]+", text)))
+    except ValueError as error:
+        sys.exit(str(error))
+    return [word for word in words if not word.startswith("plugins=")]
 
 
 def _refusal(name: str) -> str:
@@ -239,6 +254,6 @@ def _run(name: str, words: Sequence[str]) -> None:
     """Run a command; its answer is the exit code."""
     if set(words) & {"-h", "--help"}:
         print(help_of(name), flush=True)
-    sys.argv[1:] = words
+    sys.argv[1:] = _without_plugins(words)
     module, _, function = COMMANDS[name].target.partition(":")
     sys.exit(getattr(import_module(module), function)())

@@ -17,12 +17,15 @@ _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",
     "Schedule": "gensor_gym.graph.schedule",
     "build": "gensor_gym.codegen",
+    "load_plugins": "gensor_gym.plugins",
     "load_space": "gensor_gym.spaces",
     "save_space": "gensor_gym.spaces",
 }
 _MODULES = ("operators", "hardware", "graph", "cost", "codegen", "construction", "measure", "env")
 
-__all__ = ["ConstructionGraph", "Schedule", "build", "load_space", "save_space", "measure", "operators", "hardware"]
+__all__ = [
+    "ConstructionGraph", "Schedule", "build", "load_plugins", "load_space", "save_space", "measure", "operators", "hardware",
+]  # fmt: skip
 
 register()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -16,13 +17,15 @@ from gensor_gym.cost.terms import NUM_TERMS, TERMS
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
 from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.coordinates import Coordinates, columns_of, opened
 from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
+from gensor_gym.graph.filling import make_tables
 from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs.knob import EVERY
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_LEVELS, ROW
-from gensor_gym.graph.limits import EVERY
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import HORIZON, make_tables
+from gensor_gym.graph.tables import HORIZON
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -60,8 +63,16 @@ class ConstructionGraph:
 
     @property
     def horizon(self) -> int:
-        """Steps of an episode on this task (see `graph.tables.horizon`)."""
+        """Steps of an episode on this task (see `graph.filling.horizon`)."""
         return int(self.tables.ints[HORIZON])
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """All columns of the task's programs; the knobs that the space does not move stay as in the unscheduled program.
+
+        Listed once, since that takes longer than a descent.
+        """
+        return Coordinates(opened(self._initial.row, self.tables.ints), columns_of(self.tables.ints, self.tables.sizes))
 
     def initial(self) -> Schedule:
         """The unscheduled program: every tile 1, registers under construction, knobs by the rule of `graph.defaults`."""
@@ -189,7 +200,7 @@ class ConstructionGraph:
         """
         if batch < 1:
             raise ValueError(f"batch is {batch!r}: expected at least one row")
-        return enumerate_rows(self.tables.ints, self.tables.sizes, self._initial.row, batch)
+        return enumerate_rows(self.coordinates, self.tables.ints, batch)
 
     def stack(self, schedules: list[Schedule]) -> np.ndarray:
         """Schedules as rows int32 [B, ROW]."""

@@ -28,18 +28,18 @@ import numpy as np
 
 from gensor_gym import hardware as machines
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.column_descent import SEEN, ColumnChoices, descend, usable_values
+from gensor_gym.cost.column_descent import SEEN, descend
 from gensor_gym.cost.model import fill_terms
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.graph.actions import ACTIONS, KNOB_UP
+from gensor_gym.graph.actions import ACTIONS
+from gensor_gym.graph.coordinates import moved_knobs, opened, usable_values
 from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW
+from gensor_gym.graph.layout import MAX_AXES, ROW
 from gensor_gym.graph.near_limits import DRAWS, near_limits
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
-from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
 from gensor_gym.hardware.cpu import CASCADE_LAKE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
@@ -133,9 +133,9 @@ def _facts(graph: ConstructionGraph) -> list[object]:
     """What the task's tables say of its space and its scale."""
     tables = graph.tables
     knobs = {
-        knob.name: [knob.values[i] for i in values]
-        for k, knob in enumerate(KNOBS)
-        if tables.ints[ALLOWED + KNOB_UP + k] and len(values := usable_values(tables, k)) > 1
+        KNOBS[k].name: [KNOBS[k].values[i] for i in values]
+        for k in moved_knobs(tables.ints)
+        if len(values := usable_values(tables.ints, k)) > 1
     }
     seconds = [f"{value:.6g}" for value in (graph.floor, CAP_OVER_FLOOR * graph.floor)]
     ladders = [tables.ladder(slot) for slot in range(MAX_AXES)]
@@ -170,13 +170,11 @@ def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     """What descents from the fastest of `rows` [B, ROW] evaluate on their way, float64 [N, SEEN]; to six digits the fastest."""
-    tables = graph.tables
-    choices = ColumnChoices.of(tables, [k for k in range(len(KNOBS)) if tables.ints[ALLOWED + KNOB_UP + k]])
     parts = [np.empty((0, SEEN))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
-        row[LEVEL] = tables.ints[NUM_LEVELS] - 1
         seen = np.empty((EVALUATED, SEEN))
-        parts.append(seen[: descend(row, choices, tables, GAIN, seen)[1]])
+        found = descend(opened(row, graph.tables.ints), graph.coordinates, graph.tables, gain=GAIN, seen=seen)
+        parts.append(seen[: found.evaluated])
     return np.concatenate(parts)
 
 

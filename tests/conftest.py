@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from gensor_gym.measure.emulator import emulator
+from tests.support import kept_compiler
+
+pytest_plugins = ["tests.support.where"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +23,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be recorded anew."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_emulations() -> Iterator[None]:
+    """A kernel that the emulator has compiled before is not compiled again."""
+    kept_compiler.forget()
+    wrapper, plain = (sys.executable, "-I", "-S", kept_compiler.__file__), emulator.find_cxx
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(emulator, "find_cxx", lambda: (*wrapper, *plain()))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

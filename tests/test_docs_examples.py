@@ -12,6 +12,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from tests.support.thorough import thorough_but
+
 torch = pytest.importorskip("torch")
 pytest.importorskip("stable_baselines3")
 
@@ -42,7 +44,7 @@ def of_random_actions() -> float:
     return float(np.mean(returns))
 
 
-@pytest.mark.parametrize("masks", [False, True], ids=["all actions", "masks"])
+@pytest.mark.parametrize("masks", thorough_but([False, True], True), ids=["all actions", "masks"])
 def test_ppo_in_one_file_learns(clean: Any, of_random_actions: float, masks: bool) -> None:
     curve = clean.train(clean.Arguments(total_steps=36_000, masks=masks))
     assert abs(curve[0] - of_random_actions) < 1.0 and curve[-1] > of_random_actions + 1.5

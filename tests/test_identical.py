@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents import STRATEGIES
-from agents.recorded.tune import STRATEGIES_OF_SPACES
+from agents.strategy import CONSTRUCTIONS, RECORDED, strategies_for
 from tests.identical import searches, sections
 from tests.identical.digests import observed, of, reward, six
 from tests.identical.sections import QUICK, SLOW, Section
@@ -46,9 +45,9 @@ def test_all_sections_are_recorded_and_large_enough() -> None:
 
 
 def test_every_strategy_is_searched_with() -> None:
-    known = sections.recorded()
-    assert {name.split(" on ")[0] for name in known["searches"]} == set(STRATEGIES) - set(searches.NEEDS_A_POLICY)
-    assert set(known["searches of recorded spaces"]) == set(STRATEGIES_OF_SPACES) - set(searches.NEEDS_A_POLICY)
+    known, learned = sections.recorded(), set(searches.NEEDS_A_POLICY)
+    assert {name.split(" on ")[0] for name in known["searches"]} == set(strategies_for(CONSTRUCTIONS)) - learned
+    assert set(known["searches of recorded spaces"]) == set(strategies_for(RECORDED)) - learned
 
 
 def test_last_digits_do_not_count_and_others_do() -> None:

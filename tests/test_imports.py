@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from experiments.house.imports import Import, imports
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
 LAYERS = (
+    ("registry", "plugins", "locate"),
     ("operators", "hardware"),
     ("graph",),
     ("cost",),
@@ -38,21 +40,12 @@ HOMES: dict[str, tuple[str, ...]] = {
     "hydra": (
         "experiments/benches/bench.py",
         "experiments/common/arguments.py",
+        "experiments/common/commands.py",
         "experiments/comparison/compare.py",
-        "experiments/fine_tuning/fine_tune.py",
         "experiments/peers/tvm.py",
         "experiments/recording/record.py",
-        "experiments/studies/generalise/generalise.py",
-        "experiments/studies/search/study.py",
-        "experiments/studies/transfer/transfer.py",
-        "experiments/studies/transfer_recorded/transfer_recorded.py",
-        "experiments/tables/reproduce.py",
-        "experiments/training/learn_correction.py",
         "experiments/training/sweep_table.py",
         "experiments/training/train.py",
-        "experiments/training/train_recorded.py",
-        "experiments/tuning/tune.py",
-        "experiments/tuning/tune_evaluations.py",
     ),
     "sb3_contrib": (
         "agents/learners/masked_a2c.py", "agents/learners/masked_policy.py", "agents/learners/masked_ppo.py",
@@ -60,9 +53,9 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/learning.py",
     ),  # fmt: skip
     "stable_baselines3": (
-        "agents/learners/groups.py",
+        "agents/learners/feature_groups.py",
         "agents/learners/masked_q.py",
-        "agents/learners/seen.py",
+        "agents/learners/observed.py",
         "experiments/benches/learning.py",
         "experiments/training/checkpoints.py",
         "experiments/fine_tuning/walk.py",
@@ -75,7 +68,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/columns/learner.py",
         "agents/columns/network.py",
         "agents/columns/policy.py",
-        "agents/learners/groups.py",
+        "agents/learners/feature_groups.py",
         "agents/learners/masked_a2c.py",
         "agents/learners/masked_policy.py",
         "agents/learners/masked_ppo.py",
@@ -100,7 +93,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 
-hydra: each program of `experiments` that takes a configuration is an entry point of its own, and its decorator is there.
+hydra: programs of `experiments` that take a configuration are commands (`experiments.common.commands`) or decorated themselves.
 torch, stable_baselines3, sb3_contrib: every way to learn is a file of its own, imported when it is chosen by name.
 """
 HEAVY = ("cupy", "torch", "stable_baselines3", "sb3_contrib", "hydra", "wandb", "xgboost", "cuda", "ray")
@@ -111,35 +104,16 @@ def sources(package: str) -> list[Path]:
     return sorted(path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py"))
 
 
-def imported(tree: ast.AST, path: Path) -> Iterator[tuple[str, int]]:
-    """(absolute dotted name, line) of every import below a node; `from a import b` gives a.b."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = list(path.parent.parts[: len(path.parent.parts) - node.level + 1]) if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+@cache
+def imported(path: Path, text: str | None = None) -> list[Import]:
+    """What a file imports, or would with that text."""
+    source = (ROOT / path).read_text(encoding="utf-8") if text is None else text
+    return list(imports(source, ".".join(path.parent.parts)))
 
 
-def at_top(tree: ast.Module) -> ast.Module:
-    """The module without what runs only when called, or only for type checkers."""
-
-    class Strip(ast.NodeTransformer):
-        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-            return None
-
-        def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-            return None
-
-        def visit_If(self, node: ast.If) -> ast.AST | None:
-            return None if "TYPE_CHECKING" in ast.unparse(node.test) else self.generic_visit(node)
-
-    return Strip().visit(tree)
-
-
-def parse(path: Path) -> ast.Module:
-    return ast.parse((ROOT / path).read_text(encoding="utf-8"), filename=str(path))
+def at_top(path: Path, text: str | None = None) -> list[Import]:
+    """What it imports when it is imported itself."""
+    return [each for each in imported(path, text) if each.kind == "top"]
 
 
 def height(part: str) -> int | None:
@@ -152,24 +126,28 @@ def part_of(path: Path) -> str:
     return path.parts[1].removesuffix(".py")
 
 
-def against_the_layers(path: Path, tree: ast.Module) -> list[str]:
+def against_the_layers(path: Path, text: str | None = None) -> list[str]:
     """Imports of a gensor_gym file that go up, sideways, or out to the face of the package."""
     own = height(part_of(path))
     if own is None:
         return []
     wrong = []
-    for name, line in imported(tree, path):
-        words = name.split(".")
+    for each in imported(path, text):
+        words = each.name.split(".")
         if words[0] != "gensor_gym" or words[1:2] == [part_of(path)]:
             continue
         other = height(words[1]) if len(words) > 1 else None
         if other is None or other >= own:
-            wrong.append(f"{path}:{line} imports {name}")
+            wrong.append(said(path, each))
     return wrong
 
 
+def said(path: Path, each: Import) -> str:
+    return f"{path}:{each.line} imports {each.name}"
+
+
 def test_layers_go_one_way() -> None:
-    wrong = [text for path in sources("gensor_gym") for text in against_the_layers(path, parse(path))]
+    wrong = [text for path in sources("gensor_gym") for text in against_the_layers(path)]
     assert wrong == []
 
 
@@ -182,19 +160,18 @@ def test_the_gym_knows_no_agent_and_agents_no_experiment() -> None:
     wrong = []
     for number, package in enumerate(PACKAGES):
         for path in sources(package):
-            for name, line in imported(parse(path), path):
-                if name.split(".")[0] in (*PACKAGES[number + 1 :], "tests"):
-                    wrong.append(f"{path}:{line} imports {name}")
+            above = (*PACKAGES[number + 1 :], "tests")
+            wrong += [said(path, each) for each in imported(path) if each.name.split(".")[0] in above]
     assert wrong == []
 
 
 def test_tops_of_gym_modules_import_only_the_core() -> None:
     allowed = TOP | {"gensor_gym", "__future__"} | set(sys.stdlib_module_names)
     wrong = [
-        f"{path}:{line} imports {name}"
+        said(path, each)
         for path in sources("gensor_gym")
-        for name, line in imported(at_top(parse(path)), path)
-        if name.split(".")[0] not in allowed | LAZY.get(path.as_posix(), set())
+        for each in at_top(path)
+        if each.name.split(".")[0] not in allowed | LAZY.get(path.as_posix(), set())
     ]
     assert wrong == []
 
@@ -202,11 +179,11 @@ def test_tops_of_gym_modules_import_only_the_core() -> None:
 def test_files_that_load_a_heavy_library_are_themselves_imported_late() -> None:
     modules = {file.removesuffix(".py").replace("/", ".") for file in LAZY}
     wrong = [
-        f"{path}:{line} imports {name}"
+        said(path, each)
         for package in PACKAGES
         for path in sources(package)
-        for name, line in imported(at_top(parse(path)), path)
-        if any(name == module or name.startswith(f"{module}.") for module in modules)
+        for each in at_top(path)
+        if any(f"{each.name}.".startswith(f"{module}.") for module in modules)
     ]
     assert wrong == []
 
@@ -216,7 +193,7 @@ def test_a_heavy_library_is_imported_only_in_its_files(library: str) -> None:
     users: dict[str, list[str]] = {package: [] for package in PACKAGES}
     for package in PACKAGES:
         for path in sources(package):
-            if any(name.split(".")[0] == library for name, _ in imported(parse(path), path)):
+            if any(each.name.split(".")[0] == library for each in imported(path)):
                 users[package].append(path.as_posix())
     for package, files in users.items():
         homes = {home for home in HOMES.get(library, ()) if home.startswith(f"{package}/")}
@@ -228,7 +205,7 @@ def test_a_heavy_library_is_imported_only_in_its_files(library: str) -> None:
 
 def test_the_checks_see_what_they_should() -> None:
     def wrong(path: str, text: str) -> list[str]:
-        return against_the_layers(Path(path), ast.parse(text))
+        return against_the_layers(Path(path), text)
 
     assert wrong("gensor_gym/graph/a.py", "from gensor_gym.operators import x\nfrom gensor_gym.graph.b import y") == []
     assert wrong("gensor_gym/graph/a.py", "def f():\n    import gensor_gym.measure.workers.trial")
@@ -239,4 +216,4 @@ def test_the_checks_see_what_they_should() -> None:
     assert wrong("gensor_gym/construction.py", "from gensor_gym.codegen import lower")
     assert wrong("gensor_gym/construction.py", "from gensor_gym.cost.model import latency") == []
     lazy = "import numpy\nif TYPE_CHECKING:\n    import torch\ndef f():\n    import cupy\nclass A:\n    import rich\n"
-    assert [name for name, _ in imported(at_top(ast.parse(lazy)), Path("a/b.py"))] == ["numpy", "rich"]
+    assert [each.name for each in at_top(Path("a/b.py"), lazy)] == ["numpy", "rich"]

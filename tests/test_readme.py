@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import STRATEGIES
+from agents.strategy import CONSTRUCTIONS, strategies_for
 from gensor_gym import hardware, operators
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.views import NUM_SUCCESSOR_FEATURES
@@ -92,7 +92,8 @@ def test_commands_exist(page: Path) -> None:
     assert set(re.findall(r"(?:`|^    )make (\w+)", text, re.MULTILINE)) <= targets
     for command in re.findall(r"python -m experiments\.\w+[^`\n]*", text):
         for group, name in re.findall(r"\b(experiment|operator|strategy|hardware|backend)=(\w+)\b(?!\()", command):
-            assert (ROOT / "conf" / group / f"{name}.yaml").exists(), command
+            registered = {"hardware": {*hardware.names(), *hardware.recorded_names()}, "backend": {*BACKENDS, "auto", "recorded"}}
+            assert name in registered.get(group, ()) or (ROOT / "conf" / group / f"{name}.yaml").exists(), command
     for path in set(re.findall(r"`((?:gensor_gym|agents|experiments|conf|docs|tests|results)/[\w./]*)`", text)):
         assert (ROOT / path).exists(), path
 
@@ -105,10 +106,11 @@ def first_column(text: str, head: str) -> list[str]:
 
 def test_readme_names_what_is_registered() -> None:
     text = README.read_text(encoding="utf-8")
-    assert set(first_column(text, "strategy")) == set(STRATEGIES)
+    assert set(first_column(text, "strategy")) <= set(strategies_for(CONSTRUCTIONS)), "`python -m agents` lists the others"
     assert set(first_column(text, "backend")) == {*BACKENDS, "recorded"}
-    assert all(f"`{name}`" in text for name in hardware.names())
-    assert all(f"`{name}`" in text for name in operators.names())
+    machines = re.search(r"^Hardware: (.*?), and", text, re.DOTALL | re.MULTILINE)
+    assert machines and set(re.findall(r"\w+", machines[1])) <= {*hardware.names(), *hardware.recorded_names()}
+    assert all(f"`{op.name}`" in text for op in operators.resolve("smoke"))
     extras = re.search(r"optional-dependencies\]\n(.*?)\n\[", (ROOT / "pyproject.toml").read_text(), re.DOTALL)
     assert set(first_column(text, "extra")) == set(re.findall(r"^(\w+) = \[", extras[1], re.MULTILINE))
 

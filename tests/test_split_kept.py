@@ -20,7 +20,7 @@ from gensor_gym.cost.calibration import shipped_fits
 from gensor_gym.cost.constants import CPU_CONSTANTS, constant_values, shipped_constants
 
 TUNED = ("markov", "markov_ext")
-POLICIES = sorted((ROOT / "results" / "policies").glob("*/card.json"))
+POLICIES = sorted((ROOT / "agents" / "data" / "policies").glob("*/card.json"))
 
 
 def _parts(texts: list[str]) -> set[str]:
@@ -53,7 +53,7 @@ def test_the_model_benchmark_fits_on_train_and_scores_on_validation() -> None:
 
 @pytest.mark.parametrize("name", TUNED)
 def test_values_of_the_traverser_are_those_that_tuning_found(name: str) -> None:
-    result = _read(ROOT / "results" / "tune" / f"{name}.json")
+    result = _read(ROOT / "experiments" / "data" / "tuned" / f"{name}.json")
     assert _parts(result["train"]) == {"train"} and _parts(result["validation"]) == {"validation"}
     used = asdict(get_strategy(name))  # type: ignore[call-overload]
     assert {key: used[key] for key in result["values"]} == result["values"]
@@ -63,7 +63,7 @@ def test_values_of_the_traverser_are_those_that_tuning_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["markov", "model_annealing", "markov_annealing"])
 def test_values_for_evaluations_come_from_train_and_validation(name: str) -> None:
-    result = _read(ROOT / "results" / "tune" / f"{name}_evaluations.json")
+    result = _read(ROOT / "experiments" / "data" / "tuned" / f"{name}_evaluations.json")
     assert _parts(result["train"]) == {"train"} and _parts(result["validation"]) == {"validation"}
     config: Any = compose([f"choices={name}"], "tune_evaluations")
     assert result["strategy"] == config.strategy == name
@@ -73,7 +73,7 @@ def test_values_for_evaluations_come_from_train_and_validation(name: str) -> Non
 
 def test_chains_take_the_values_chosen_for_4096_evaluations() -> None:
     """In the study's file, and by default."""
-    chosen = _read(ROOT / "results" / "tune" / "model_annealing_evaluations.json")["values"]["4096"]
+    chosen = _read(ROOT / "experiments" / "data" / "tuned" / "model_annealing_evaluations.json")["values"]["4096"]
     default: Any = get_strategy("model_annealing")
     assert {name: getattr(default, name) for name in chosen} == chosen
     behind = {"chains": chosen["chains"], "chain_steps": chosen["steps"], "chain_temperature": chosen["start_temperature"]}

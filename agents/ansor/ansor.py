@@ -31,9 +31,11 @@ class Ansor:
 
     space: str = "extended"
     batch: int = 64
+    """Programs measured a round."""
     epsilon: float = 0.05
     """Share of a batch that is random; rounded down."""
     warmup: int = 100
+    """Programs measured before the model predicts: until then scores are random numbers."""
     population: int = 2048
     generations: int = 4
     random_generations: int = 2
@@ -105,7 +107,7 @@ class Rounds:
         self._task = f"{session.task.operator} {session.task.hardware.name}"
         self._measured = Population(session.graph.stack([]), np.empty(0, dtype=np.int64))
         self._seconds = np.empty(0)
-        self._seen: set[bytes] = set()
+        self._known: set[bytes] = set()
 
     def advance(self, limit: int) -> int:
         """Measure one batch of at most `limit` programs; how many of them were new trials."""
@@ -114,10 +116,10 @@ class Rounds:
         if len(chosen) == 0:
             return 0
         answers = self.session.measure([Schedule(row) for row in chosen.rows])
-        chosen = chosen.take(np.arange(len(answers)))
+        chosen = chosen.head(len(answers))
         seconds = np.array([answer.seconds for answer in answers])
         self._measured, self._seconds = self._measured.joined(chosen), np.concatenate([self._seconds, seconds])
-        self._seen.update(row.tobytes() for row in chosen.rows)
+        self._known.update(chosen.keys())
         if self.settings.tuning != "none":
             self.model.add(self._task, statement_features(self.session.graph, chosen.rows), seconds)
             self.model.fit()
@@ -128,15 +130,15 @@ class Rounds:
         settings = self.settings
         kept = self._best_measured(int(settings.population * settings.measured))
         random = self.evolution.sample(self.rng, settings.population - len(kept))
-        ranked = self._new(self._ranked(random, kept))
-        greedy = ranked.take(np.arange(min(len(ranked), count - int(settings.epsilon * count))))
-        fresh = self._new(random.take(self.rng.permutation(len(random))))
-        return _distinct(greedy.joined(fresh).joined(ranked), count)
+        ranked = self._ranked(random, kept).new(self._known)
+        greedy = ranked.head(count - int(settings.epsilon * count))
+        fresh = random.take(self.rng.permutation(len(random))).new(self._known)
+        return greedy.joined(fresh).joined(ranked).new().head(count)
 
     def _ranked(self, random: Population, kept: Population) -> Population:
         """Programs to measure, the best first: what evolution meets, or an ablation of it."""
         if self.settings.tuning == "none":
-            return random.take(np.arange(0))
+            return random.head(0)
         if self.settings.tuning == "beam":
             return self.beam.construct(self._score, self.rng)
         generations = self.settings.generations if self.model.ready else self.settings.random_generations
@@ -152,15 +154,3 @@ class Rounds:
         if not self.model.ready:
             return self.rng.random(len(rows))
         return self.model.predict(statement_features(self.session.graph, rows))
-
-    def _new(self, population: Population) -> Population:
-        """Programs that were not measured."""
-        return population.take(np.flatnonzero([row.tobytes() not in self._seen for row in population.rows]))
-
-
-def _distinct(population: Population, count: int) -> Population:
-    """The first `count` different programs."""
-    first: dict[bytes, int] = {}
-    for i, row in enumerate(population.rows):
-        first.setdefault(row.tobytes(), i)
-    return population.take(np.fromiter(first.values(), dtype=np.int64, count=len(first))[:count])

@@ -10,16 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from agents.ansor.evolution import Population, Score
-from agents.ansor.sketches import Sketch, set_chains
+from agents.ansor.sketches import Sketch
 from gensor_gym.construction import ConstructionGraph
 
 WIDTH = 128
 """Incomplete programs that are kept."""
 BRANCHES = 16
 """Values that are tried for a decision of one program; with WIDTH as many programs are rated as in an evolution's generation."""
-
-Decision = tuple[int, np.ndarray, bool]
-"""Axis and its chains [C, levels + 1] (True), or place in the row and its values (False)."""
 
 
 class BeamOfSketches:
@@ -28,7 +25,7 @@ class BeamOfSketches:
     def __init__(self, graph: ConstructionGraph, sketches: list[Sketch]) -> None:
         """List the decisions of each sketch."""
         self.graph = graph
-        self._decisions = [_decisions(sketch) for sketch in sketches]
+        self._decisions = [sketch.movable() for sketch in sketches]
         self._first = np.stack([_smallest(sketch) for sketch in sketches])
 
     def construct(self, score: Score, rng: np.random.Generator) -> Population:
@@ -53,32 +50,17 @@ class BeamOfSketches:
         """The row with some values of its next decision [B, ROW]; itself where there is none left."""
         if step >= len(self._decisions[number]):
             return row[None]
-        place, values, tiles = self._decisions[number][step]
-        drawn = values[rng.permutation(len(values))[:BRANCHES]]
-        rows = np.repeat(row[None], len(drawn), axis=0)
-        if tiles:
-            set_chains(rows, place, drawn)
-        else:
-            rows[:, place] = drawn
-        return rows
+        column = self._decisions[number][step]
+        return column.only(rng.permutation(len(column.values))[:BRANCHES]).every(row)
 
     def _legal(self, population: Population) -> Population:
         """Different programs that fit the hardware, in order."""
-        first: dict[bytes, int] = {}
-        for i in np.flatnonzero(self.graph.fits(population.rows)):
-            first.setdefault(population.rows[i].tobytes(), int(i))
-        return population.take(np.fromiter(first.values(), dtype=np.int64, count=len(first)))
-
-
-def _decisions(sketch: Sketch) -> list[Decision]:
-    """What a sketch leaves open, tiles first."""
-    tiles = [(axis, chains, True) for axis, chains in enumerate(sketch.chains) if len(chains) > 1]
-    return [*tiles, *((place, values, False) for place, values in sketch.knobs)]
+        return population.take(np.flatnonzero(self.graph.fits(population.rows))).new()
 
 
 def _smallest(sketch: Sketch) -> np.ndarray:
     """The row [ROW] with the smallest tiles of every axis."""
-    row = sketch.base.copy()[None]
-    for axis, chains in enumerate(sketch.chains):
-        set_chains(row, axis, chains[np.argmin(chains.astype(np.int64).sum(axis=1))][None])
-    return row[0]
+    row = sketch.base.copy()
+    for axis in sketch.axes:
+        row[axis.places] = axis.values[np.argmin(axis.values.astype(np.int64).sum(axis=1))]
+    return row

@@ -8,17 +8,18 @@ each knob comes from one of two parents of the same sketch: a reconstruction.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import numpy as np
 
-from agents.ansor.sketches import LOCATIONS, Sketch, set_chains
+from agents.ansor.sketches import LOCATIONS, Sketch
 from agents.ansor.thread_binding import binds
 from agents.ansor.tile_moves import TileMoves, pick
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.coordinates import Column
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE, VTHREAD
+from gensor_gym.graph.layout import KNOB
 from gensor_gym.graph.tables import IS_CPU, NUM_LEVELS
 
 TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
@@ -65,9 +66,22 @@ class Population:
         """Some of them."""
         return Population(self.rows[indices], self.sketches[indices])
 
+    def head(self, count: int) -> Population:
+        """The first so many, or as many as there are."""
+        return self.take(np.arange(min(count, len(self))))
+
     def joined(self, other: Population) -> Population:
         """These and others."""
         return Population(np.concatenate([self.rows, other.rows]), np.concatenate([self.sketches, other.sketches]))
+
+    def keys(self) -> list[bytes]:
+        """What distinguishes programs, hashable."""
+        return [row.tobytes() for row in self.rows]
+
+    def new(self, known: Container[bytes] = ()) -> Population:
+        """Different programs whose keys are not among the known, in order."""
+        first = {key: i for i, key in reversed(list(enumerate(self.keys()))) if key not in known}
+        return self.take(np.sort(np.fromiter(first.values(), dtype=np.int64, count=len(first))))
 
 
 class Evolution:
@@ -79,8 +93,8 @@ class Evolution:
         ints = graph.tables.ints
         levels = int(ints[NUM_LEVELS])
         self._weights = WEIGHTS["cpu" if ints[IS_CPU] else "gpu"]
-        self._moves = [[TileMoves(chains, levels) for chains in sketch.chains] for sketch in sketches]
-        self._axes = [[a for a, chains in enumerate(sketch.chains) if len(chains) > 1] for sketch in sketches]
+        self._moves = [[TileMoves(axis.values, levels) for axis in sketch.axes] for sketch in sketches]
+        self._axes = [[a for a, axis in enumerate(sketch.axes) if len(axis.values) > 1] for sketch in sketches]
         self._knobs = [self._by_kind(sketch) for sketch in sketches]
         self._kinds = [self._chances(number) for number in range(len(sketches))]
 
@@ -100,38 +114,27 @@ class Evolution:
                 rows[mine] = sketch.sample(rng, int(mine.sum()))
             kept = np.flatnonzero(self.graph.fits(rows) & binds(self.graph, rows))
             found = found.joined(Population(rows[kept], ids[kept]))
-        return found.take(np.arange(min(count, len(found))))
+        return found.head(count)
 
     def evolve(self, first: Population, score: Score, generations: int, rng: np.random.Generator) -> Population:
         """All distinct programs met over the generations, the best first; equals in the order they were met."""
         scores: dict[bytes, float] = {}
-        met, now = first.take(np.arange(0)), first
+        met, now = first.head(0), first
         for generation in range(generations + 1):
-            met = met.joined(self._rate(now, scores, score))
+            fresh = now.new(scores)
+            if len(fresh):
+                scores.update(zip(fresh.keys(), score(fresh.rows).tolist(), strict=True))
+            met = met.joined(fresh)
             if generation < generations and len(now):
-                rated = np.array([scores[row.tobytes()] for row in now.rows])
-                now = self._breed(now, rated, rng)
-        order = np.argsort([-scores[row.tobytes()] for row in met.rows], kind="stable")
-        return met.take(order)
-
-    def _rate(self, population: Population, scores: dict[bytes, float], score: Score) -> Population:
-        """Score what is new and enter it into `scores`; gives the new programs."""
-        new: dict[bytes, int] = {}
-        for i, row in enumerate(population.rows):
-            key = row.tobytes()
-            if key not in scores:
-                new.setdefault(key, i)
-        fresh = population.take(np.fromiter(new.values(), dtype=np.int64, count=len(new)))
-        if len(fresh):
-            scores.update(zip(new, score(fresh.rows).tolist(), strict=True))
-        return fresh
+                now = self._breed(now, np.array([scores[key] for key in now.keys()]), rng)
+        return met.take(np.argsort([-scores[key] for key in met.keys()], kind="stable"))
 
     def _breed(self, parents: Population, scores: np.ndarray, rng: np.random.Generator) -> Population:
         """The next generation: parents drawn with chances by their score, clipped at 0."""
         chances = np.maximum(scores, 0.0)
         chances = chances / chances.sum() if chances.sum() > 0 else np.full(len(chances), 1.0 / len(chances))
         wanted = min(self.settings.population, len(parents))
-        children = parents.take(np.arange(0))
+        children = parents.head(0)
         for _ in range(self.settings.tries):
             need = wanted - len(children)
             drawn = parents.take(rng.choice(len(parents), size=need, p=chances))
@@ -155,12 +158,12 @@ class Evolution:
                 self._cross(rows[i], mates.rows[i], sketch, rng)
         return rows
 
-    def _by_kind(self, sketch: Sketch) -> dict[int, list[tuple[int, np.ndarray]]]:
+    def _by_kind(self, sketch: Sketch) -> dict[int, list[Column]]:
         """Free knobs of a sketch by the mutation that changes them. Kinds without a knob of their own are pragmas."""
         factors, locations = ([KNOB + KNOB_INDEX[n] for n in names] for names in (FACTORS, LOCATIONS))
-        kinds: dict[int, list[tuple[int, np.ndarray]]] = {TILES: [], PRAGMA: [], LOCATION: []}
-        for place, values in sketch.knobs:
-            kinds[TILES if place in factors else LOCATION if place in locations else PRAGMA].append((place, values))
+        kinds: dict[int, list[Column]] = {TILES: [], PRAGMA: [], LOCATION: []}
+        for knob in sketch.knobs:
+            kinds[TILES if knob.first in factors else LOCATION if knob.first in locations else PRAGMA].append(knob)
         return kinds
 
     def _chances(self, sketch: int) -> list[float]:
@@ -181,25 +184,19 @@ class Evolution:
         if chosen < movable:
             self._move_tile(row, sketch, axes[chosen], kind == GRANULARITY, draws)
             return
-        place, values = knobs[chosen - movable]
-        others = values[values != row[place]]
-        row[place] = others[int(draws[2] * len(others))]
+        knob = knobs[chosen - movable]
+        others = knob.values[knob.values[:, 0] != row[knob.first]]
+        row[knob.first] = others[int(draws[2] * len(others)), 0]
 
     def _move_tile(self, row: np.ndarray, sketch: int, axis: int, granularity: bool, draws: list[float]) -> None:
         """Move a factor of an axis, in place."""
-        chain = np.append(row[TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES], row[VTHREAD + axis])
-        moved = pick(self._moves[sketch][axis].groups(chain, granularity), draws[2], draws[3])
+        places = self.sketches[sketch].axes[axis].places
+        moved = pick(self._moves[sketch][axis].groups(row[places], granularity), draws[2], draws[3])
         if moved is not None:
-            set_chains(row[None], axis, moved[None])
+            row[places] = moved
 
     def _cross(self, row: np.ndarray, mate: np.ndarray, sketch: int, rng: np.random.Generator) -> None:
         """Take each axis and each knob of the mate with an even chance, in place."""
-        for axis in self._axes[sketch]:
+        for column in self.sketches[sketch].movable():
             if rng.random() < 0.5:
-                row[TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = mate[
-                    TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES
-                ]
-                row[VTHREAD + axis] = mate[VTHREAD + axis]
-        for place, _ in self.sketches[sketch].knobs:
-            if rng.random() < 0.5:
-                row[place] = mate[place]
+                row[column.places] = mate[column.places]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,8 +58,9 @@ def optimize_tasks(
         raise ValueError(f"weights of {table.shape[-1]} tasks for {len(tasks)} operators")
     aim = objective or total_latency(table)
     searches = _searches(chosen, tasks, trials, seed, store)
-    order, curve, spent = _spend(searches, scheduler(aim), aim, trials, early_stopping, np.random.default_rng(seed))
-    return TasksResult(tuple(_result(search.session) for search in searches), tuple(order), tuple(curve), tuple(spent))
+    batches = _spend(searches, scheduler(aim), aim, trials, early_stopping, np.random.default_rng(seed))
+    order, curve, spent = zip(*batches, strict=True) if batches else ((), (), ())
+    return TasksResult(tuple(_result(search.session) for search in searches), order, curve, spent)
 
 
 def _check(tasks: list[Task], trials: int, early_stopping: int | None) -> None:
@@ -87,14 +89,12 @@ def _spend(
     trials: int,
     early_stopping: int | None,
     rng: np.random.Generator,
-) -> tuple[list[int], list[float], list[int]]:
-    """Give batches to tasks until the trials are spent or all tasks are dead: (tasks chosen, objective, trials after each)."""
+) -> list[tuple[int, float, int]]:
+    """Give batches to tasks until the trials are spent or all tasks are dead: of each (task, objective and trials after it)."""
     operators = [search.session.task.operator for search in searches]
     progress = [Progress(float(op.flops), op.name) for op in operators]
     unit = max(1, min(searches[0].settings.batch, trials // len(searches)))
-    order: list[int] = []
-    curve: list[float] = []
-    spent: list[int] = []
+    batches: list[tuple[int, float, int]] = []
     while (left := trials - sum(search.session.trials for search in searches)) > 0:
         number = scheduler.choose(progress, rng)
         if number is None:
@@ -103,19 +103,16 @@ def _spend(
         best = searches[number].session.best
         progress[number].record(np.inf if best is None else best[1].seconds, new, early_stopping)
         latencies = np.array([task.latency for task in progress])
-        order.append(number)
-        curve.append(aim(latencies) if np.isfinite(latencies).all() else np.inf)
-        spent.append(sum(search.session.trials for search in searches))
-    return order, curve, spent
+        after = aim(latencies) if np.isfinite(latencies).all() else np.inf
+        batches.append((number, after, sum(search.session.trials for search in searches)))
+    return batches
 
 
 def _advance(search: Rounds, limit: int) -> int:
     """New trials of one batch."""
     before = search.session.trials
-    try:
+    with suppress(BudgetSpent):
         search.advance(limit)
-    except BudgetSpent:
-        return search.session.trials - before
     return search.session.trials - before
 
 

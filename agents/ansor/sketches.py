@@ -9,55 +9,51 @@ is factored and, as the paper's user rules, algorithms that Ansor has no rule fo
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.actions import KNOB_UP
-from gensor_gym.graph.enumeration import axis_choices
-from gensor_gym.graph.form import fragment_length
+from gensor_gym.graph.coordinates import Column, Coordinates, moved_knobs, usable_values
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD
-from gensor_gym.graph.tables import ALLOWED, COPIED, IS_CPU, KNOB_BITS, NUM_LEVELS
+from gensor_gym.graph.knobs.tensor_cores import fragment_length
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE
+from gensor_gym.graph.tables import COPIED, IS_CPU
 from gensor_gym.operators.types import Operator
 
 PARALLEL = 16
 """Tasks for each core that parallel loops should give (authors' code)."""
 AUTHORS = ("split_k", "reduce_threads", "vector", "unroll", "pack_a", "pack_b", "loop_order", "thread_split")
 """Knobs that Ansor has a word for; `beyond` adds the others."""
+ALGORITHMS = {"convolution": (0, 1), "tensor_core": (0,)}
+"""Algorithms that Ansor's own rules make: direct ones without tensor cores."""
 
 Options = dict[str, tuple[int, ...]]
 """Values that knobs may take, by name."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sketch:
-    """A structure: chains of every axis slot int32 [C, levels + 1] (tiles of all levels, virtual threads), values of knobs."""
+class Sketch(Coordinates):
+    """A structure: columns of every axis slot and of the knobs with a choice, restricted to what the rules leave open."""
 
-    name: str
-    base: np.ndarray
-    """Row [ROW] with all levels opened, from which programs of the sketch differ in tiles and free knobs."""
-    chains: tuple[np.ndarray, ...]
-    knobs: tuple[tuple[int, np.ndarray], ...]
-    """Place in the row and value indices of every knob with a choice."""
+    def __init__(self, name: str, base: np.ndarray, columns: Sequence[Column]) -> None:
+        """A name beside what `Coordinates` has."""
+        super().__init__(base, columns)
+        self.name = name
+
+    @property
+    def axes(self) -> tuple[Column, ...]:
+        """The columns of all axis slots, in their order."""
+        return self.columns[:MAX_AXES]
+
+    @property
+    def knobs(self) -> tuple[Column, ...]:
+        """The columns of the knobs with a choice."""
+        return self.columns[MAX_AXES:]
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Rows int32 [count, ROW], legal or not: tiles uniform over all factorisations, knobs over all values."""
-        rows = np.repeat(self.base[None], count, axis=0)
-        for axis, chains in enumerate(self.chains):
-            set_chains(rows, axis, chains[rng.integers(len(chains), size=count)])
-        for place, values in self.knobs:
-            rows[:, place] = values[rng.integers(len(values), size=count)]
-        return rows
-
-
-def set_chains(rows: np.ndarray, axis: int, chains: np.ndarray) -> None:
-    """Write chains [B, levels + 1] of an axis into rows [B, ROW]."""
-    rows[:, TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = chains[:, :MAX_LEVELS]
-    rows[:, VTHREAD + axis] = chains[:, MAX_LEVELS]
+        return self.rows(self.draw(rng, count))
 
 
 def has_data_reuse(op: Operator) -> bool:
@@ -110,33 +106,24 @@ def derive_sketches(
 def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
     """The sketch with the chains that a template would have; an axis that has none of them keeps all."""
     kept = []
-    for chains in sketch.chains:
+    for column in sketch.axes:
+        chains = column.values
         inner = chains[:, 0] // chains[:, MAX_LEVELS]
         plain = (inner <= TEMPLATE_INNERMOST) & (inner & (inner - 1) == 0)
         if graph.tables.ints[IS_CPU]:
             plain &= chains[:, 0] == chains[:, 1]
-        kept.append(chains[plain] if plain.any() else chains)
-    return dataclasses.replace(sketch, chains=tuple(kept))
+        kept.append(column.only(plain) if plain.any() else column)
+    return Sketch(sketch.name, sketch.base, [*kept, *sketch.knobs])
 
 
 def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
     """Usable values of every knob that the space moves and the sketch may."""
     ints = graph.tables.ints
-    return {
-        knob.name: tuple(v for i, v in enumerate(knob.values) if ints[KNOB_BITS + k] >> i & 1)
-        for k, knob in enumerate(KNOBS)
-        if ints[ALLOWED + KNOB_UP + k] and (beyond or knob.name in (*AUTHORS, "convolution", "tensor_core"))
-    } | ({} if beyond else _only_authors(ints))
-
-
-def _only_authors(ints: np.ndarray) -> Options:
-    """Algorithms that Ansor's own rules make: direct ones without tensor cores."""
-    kept = {"convolution": (0, 1), "tensor_core": (0,)}
-    return {
-        name: tuple(v for v in values if ints[KNOB_BITS + KNOB_INDEX[name]] >> v & 1)
-        for name, values in kept.items()
-        if ints[ALLOWED + KNOB_UP + KNOB_INDEX[name]]
-    }
+    found = {KNOBS[k].name: tuple(KNOBS[k].values[i] for i in usable_values(ints, k)) for k in moved_knobs(ints)}
+    if beyond:
+        return found
+    kept = {name: values for name, values in found.items() if name in (*AUTHORS, *ALGORITHMS)}
+    return {name: tuple(v for v in values if v in ALGORITHMS.get(name, values)) for name, values in kept.items()}
 
 
 def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
@@ -173,30 +160,25 @@ def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, O
 
 def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost: int) -> Sketch | None:
     """The sketch, or None where an axis has no tile of the form that its algorithm asks for."""
-    base = graph.initial().row.copy()
-    base[LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
-    free = []
+    base, free = graph.coordinates.base.copy(), []
     for knob, values in options.items():
         indices = np.array([KNOBS[KNOB_INDEX[knob]].values.index(v) for v in values], dtype=np.int32)
         if len(indices) == 0:
             return None
         base[KNOB + KNOB_INDEX[knob]] = indices[0]
         if len(indices) > 1:
-            free.append((KNOB + KNOB_INDEX[knob], indices))
-    chains = tuple(
-        _kept(graph, base, axis, all_chains, max_innermost)
-        for axis, all_chains in enumerate(axis_choices(graph.tables.ints, graph.tables.sizes))
-    )
-    return None if any(len(c) == 0 for c in chains) else Sketch(name, base, chains, tuple(free))
+            free.append(Column(KNOB + KNOB_INDEX[knob], indices[:, None]))
+    axes = [c.only(_kept(graph, base, c, max_innermost)) for c in graph.coordinates.columns if not c.is_knob]
+    return Sketch(name, base, [*axes, *free]) if all(len(column.values) for column in axes) else None
 
 
-def _kept(graph: ConstructionGraph, base: np.ndarray, axis: int, chains: np.ndarray, max_innermost: int) -> np.ndarray:
-    """Chains of an axis that the structure allows: without reuse there is nothing to tile for a cache."""
-    ints = graph.tables.ints
+def _kept(graph: ConstructionGraph, base: np.ndarray, axis: Column, max_innermost: int) -> np.ndarray:
+    """Which chains of an axis the structure allows, bool [C]: without reuse there is nothing to tile for a cache."""
+    ints, chains = graph.tables.ints, axis.values
     if base[KNOB + KNOB_INDEX["tensor_core"]] > 0:
-        step = int(fragment_length(base, axis, ints))
-        return chains[(chains[:, 0] % step == 0) & (chains[:, MAX_LEVELS] == 1)]
-    kept = chains[chains[:, 0] // chains[:, MAX_LEVELS] <= max_innermost]
+        step = int(fragment_length(base, axis.first - TILE, ints))
+        return (chains[:, 0] % step == 0) & (chains[:, MAX_LEVELS] == 1)
+    kept: np.ndarray = chains[:, 0] // chains[:, MAX_LEVELS] <= max_innermost
     if ints[IS_CPU] and not has_data_reuse(graph.operator):
-        kept = kept[kept[:, 0] == kept[:, 1]]
+        kept &= chains[:, 0] == chains[:, 1]
     return kept

@@ -42,7 +42,7 @@ class AnnealingOnModel:
         idle, cool = 0, self.start_temperature / (self.steps + 1)
         for step in range(self.steps):
             temperature = self.start_temperature - cool * step
-            proposed = self.template.moved(points, rng)
+            proposed = self.template.mutated(points, rng)
             new = score(proposed)
             gain = np.minimum((new - scores) / (temperature + 1e-5), 1.0)
             taken = rng.random(len(points)) < np.exp(gain)

@@ -52,8 +52,11 @@ class AutoTvm:
     alpha: float = 1.0
     """What a new value of a knob in the batch counts for, in units of the model's score; infinite: scores do not count."""
     chains: int = 128
+    """Of simulated annealing on the model."""
     steps: int = 500
+    """Of a chain, at most."""
     patience: int = 50
+    """Steps without a better candidate after which the annealing ends."""
     history: str = ""
     """Store, table or folder of tables with trials of earlier tasks, from which a global model is fitted; empty for none."""
 
@@ -102,7 +105,7 @@ class Tuner:
         if settings.history:
             kind, objective = settings.features, settings.objective
             self.earlier = GlobalModel(settings.history, session.graph, kind, objective, settings.batch, seed)
-        listed = self.template.listed
+        listed = self.template.enumerated
         self._listed_features = None if listed is None else self.features(listed)
 
     def propose_and_measure(self) -> bool:
@@ -118,7 +121,7 @@ class Tuner:
 
     def _plan(self) -> np.ndarray:
         """Configurations of the next batch, each new; they count as tried from now on."""
-        batch, chosen = self.settings.batch, np.empty((0, len(self.template.sizes)), dtype=np.int64)
+        batch, chosen = self.settings.batch, np.empty((0, len(self.template.counts)), dtype=np.int64)
         learned = len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any()
         if learned or self.earlier:
             if at_model := batch - int(self.settings.epsilon * batch):
@@ -139,7 +142,7 @@ class Tuner:
 
     def _random(self, count: int) -> np.ndarray:
         """At most so many new configurations, uniform."""
-        listed = self.template.listed
+        listed = self.template.enumerated
         if listed is not None:
             new = [i for i, key in enumerate(keys_of(listed)) if key not in self.tried]
             found = listed[self.rng.permutation(new)[:count]] if new else listed[:0]
@@ -152,15 +155,15 @@ class Tuner:
         return found
 
     def features(self, points: np.ndarray) -> np.ndarray:
-        """What the model sees of configurations."""
+        """What the model observes of configurations."""
         return program_features(self.settings.features, self.session.graph, self.template.rows(points))
 
     def _score(self) -> Callable[[np.ndarray], np.ndarray]:
         """The model as a function of configurations; a table of all of them where the space is listed."""
-        listed = self.template.listed
+        listed = self.template.enumerated
         if listed is None or self._listed_features is None:
             return lambda points: self._predict(self.features(points))
-        table = np.full(int(np.prod(self.template.sizes)), -np.inf)
+        table = np.full(self.template.size, -np.inf)
         table[self.template.numbers(listed)] = self._predict(self._listed_features)
         return lambda points: table[self.template.numbers(points)]
 

@@ -16,6 +16,7 @@ from agents.autotvm.program_features import program_features
 from agents.autotvm.tree_model import TreeModel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.locate import located
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.store import Record
 from gensor_gym.measure.records.tables import read_table
@@ -32,7 +33,7 @@ class GlobalModel:
 
     def __init__(self, path: str, graph: ConstructionGraph, kind: str, objective: str, recall_of: int, seed: int) -> None:
         """Read, compute features, fit. ValueError where there is no such file or too little in it."""
-        tasks = _tasks(_records(Path(path)), graph)
+        tasks = _tasks(_records(located(path)), graph)
         parts = [(program_features(kind, other, rows), labels_of(seconds)) for other, rows, seconds in tasks]
         count = sum(len(labels) for _, labels in parts)
         if count < LEAST_RECORDS:

@@ -60,7 +60,7 @@ class TreeModel:
 
         varying = np.flatnonzero(np.ptp(features, axis=0) > _LEAST_SPREAD)
         self._columns = varying if len(varying) else np.zeros(1, dtype=np.int64)
-        data = self._matrix(features, margin, labels)
+        data = xgboost.DMatrix(features[:, self._columns], label=labels, base_margin=margin, nthread=self.threads)
         if self.objective == "rank":
             data.set_group([len(labels)] if not groups else list(groups))
         stop = xgboost.callback.EarlyStopping(rounds=self.patience, metric_name="recall", data_name="train", maximize=True)
@@ -82,15 +82,6 @@ class TreeModel:
         found = self._booster.inplace_predict(columns, iteration_range=kept, predict_type="margin", base_margin=margin)
         return np.asarray(found, dtype=np.float64)
 
-    def _matrix(self, features: np.ndarray, margin: np.ndarray | None, labels: np.ndarray | None = None) -> Any:
-        """Columns that vary, as XGBoost wants them."""
-        import xgboost
-
-        data = xgboost.DMatrix(features[:, self._columns], label=labels, nthread=self.threads)
-        if margin is not None:
-            data.set_base_margin(margin)
-        return data
-
     def _settings(self) -> dict[str, Any]:
         """Settings of the authors' tuner, but for PAIRS."""
         settings: dict[str, Any] = {
@@ -99,8 +90,8 @@ class TreeModel:
             "base_score": 0.5, "disable_default_eval_metric": 1, "verbosity": 0,
         }  # fmt: skip
         if self.objective == "rank":
-            settings |= {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": PAIRS}
-            settings |= {"lambdarank_normalization": False}
+            pairs = {"pair_method": "mean", "num_pair_per_sample": PAIRS, "normalization": False}
+            settings |= {f"lambdarank_{name}": value for name, value in pairs.items()}
         return settings
 
 

@@ -1,72 +1,120 @@
-"""Simulated annealing by measurement over the actions of the graph (Kirkpatrick et al., Science 220, 1983)."""
+"""Simulated annealing by measurement over the actions of a graph (Kirkpatrick et al., Science 220, 1983)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
+from typing import Protocol
 
 import numpy as np
 
 from agents.core.ledger import Ledger
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.measure.session import Session
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.search import Asked, Node, SearchGraph
+from gensor_gym.measure.session import SearchSession, Session
+
+
+class Trials(Protocol[Asked]):
+    """Who answers a chain: a session, or a `Ledger`, which knows equal programs without generating their text."""
+
+    @property
+    def trials(self) -> int:
+        """Different nodes measured."""
+
+    def measure(self, schedules: Sequence[Asked], /) -> list[Measurement]:
+        """Measurements in order, of what was measured before for free."""
 
 
 @dataclass(frozen=True)
 class Annealing:
     """Chains of short random walks over legal actions, the end of each measured.
 
-    A slower program is gone to with probability exp(-d / T), d being the difference of the logarithms of times, so that a
+    A slower node is accepted with probability exp(-d / T), d being the difference of the logarithms of times, so that a
     temperature means the same on every task.
 
-    The first chain begins at the best of a few random programs, later ones by turns at a new random program and at the best
-    program measured. No model is asked.
+    The first chain begins at the best of a few random nodes, later ones by turns at a new random node and at the best
+    measured. No model is asked. A node is a program of a construction graph, or a configuration of a recorded space.
     """
 
     space: str = "extended"
     starts: int = 6
-    """Programs drawn uniformly at the beginning, and at every restart from a new one."""
+    """Nodes drawn uniformly at the beginning, and at every restart from a new one."""
     reach: int = 4
     """A step of a chain takes one action to so many: from a register tile to another all that is built on it must change."""
     hot: float = 0.3
-    """Temperature at the start of a chain: a program 1.35 times slower is gone to one time in three."""
+    """Temperature at the start of a chain: a node 1.35 times slower is accepted one time in three."""
     cold: float = 0.02
     """Temperature at its end."""
     steps: int = 48
     """New trials in which it falls, geometrically; then the chain ends."""
     patience: int = 60
-    """Steps in a row without a new trial, after which a chain ends: all around is known."""
+    """Steps in a row without a new trial, after which a chain ends: all around is known. Of a recorded space so many chains
+    in a row without a new trial end the search as well."""
 
-    def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Chain after chain until the budget is spent or every program measured."""
-        ledger = Ledger(session)
-        chains = 0
-        while drawn := ledger.walked(rng, self.starts):
-            if chains % 2 and session.best is not None:
-                start = session.best[0]
+    def __post_init__(self) -> None:
+        """ValueError names a value that no chain could have."""
+        for name in ("starts", "reach", "steps", "patience"):
+            if type(value := getattr(self, name)) is not int or value < 1:
+                raise ValueError(f"{name} is {value!r}: expected a whole number, 1 or more")
+        if not self.hot >= self.cold > 0:
+            raise ValueError(f"hot={self.hot}, cold={self.cold}: expected hot >= cold > 0")
+
+    def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
+        """Chain after chain until the budget is spent, every program measured, or nothing new met in a recorded space."""
+        if isinstance(session, Session):
+            ledger = Ledger(session)
+            self._anneal(session.graph, ledger, self._programs(ledger, rng), rng)
+        else:
+            self._anneal(session.graph, session, self._configurations(session, rng), rng)
+
+    def _programs(self, ledger: Ledger, rng: np.random.Generator) -> Iterator[list[Schedule]]:
+        """Where chains begin on a construction graph: at programs that were not measured, drawn for every chain."""
+        for chain in count():
+            best, before = ledger.session.best, ledger.trials
+            if not (drawn := ledger.walked(rng, self.starts)):
+                return
+            yield [best[0]] if chain % 2 and best is not None else drawn
+            if ledger.trials == before:  # a chain that knew all around it is no search: something new, then
+                ledger.measure(drawn[:1])
+
+    def _configurations(self, session: SearchSession[Node], rng: np.random.Generator) -> Iterator[list[Node]]:
+        """Where chains begin in a recorded space: at any configurations, measured before or not."""
+        chains = idle = 0
+        while idle < self.patience:
+            best, before = session.best, session.trials
+            if chains % 2 and best is not None:
+                yield [best[0]]
             else:
-                times = [m.seconds for m in ledger.measure(drawn)]
-                start = drawn[int(np.argmin(times))]
-            if not self._chain(ledger, start, rng):
-                ledger.measure(drawn[:1])  # a chain that knew all around it is no search: something new, then
-            chains += 1
+                yield [session.graph.random_schedule(rng) for _ in range(self.starts)]
+            chains, idle = chains + 1, idle + 1 if session.trials == before else 0
 
-    def _chain(self, ledger: Ledger, node: Schedule, rng: np.random.Generator) -> int:
-        """One chain; returns its new trials."""
-        graph, seconds = ledger.session.graph, ledger.seconds(node)
-        begin = len(ledger)
-        idle = 0
-        while (used := len(ledger) - begin) < self.steps and idle < self.patience:
-            after = graph.random_schedule(rng, int(rng.integers(1, self.reach + 1)), node)
-            idle = idle + 1 if after in ledger else 0
+    def _anneal(
+        self, graph: SearchGraph[Node], known: Trials[Node], starts: Iterator[list[Node]], rng: np.random.Generator
+    ) -> None:
+        """A chain from the fastest of each of the lists."""
+        for drawn in starts:
+            seconds = [found.seconds for found in known.measure(drawn)]
+            self._chain(graph, known, drawn[int(np.argmin(seconds))], min(seconds), rng)
+
+    def _chain(
+        self, graph: SearchGraph[Node], known: Trials[Node], node: Node, seconds: float, rng: np.random.Generator
+    ) -> None:
+        """One chain from a node that was measured."""
+        begin, idle = known.trials, 0
+        while (used := known.trials - begin) < self.steps and idle < self.patience:
+            after, before = graph.random_schedule(rng, int(rng.integers(1, self.reach + 1)), node), known.trials
+            found = known.measure([after])[0].seconds
+            idle = 0 if known.trials > before else idle + 1
             temperature = self.hot * (self.cold / self.hot) ** (used / self.steps)
-            if accepts(seconds, found := ledger.seconds(after), temperature, float(rng.random())):
+            if accepts(seconds, found, temperature, float(rng.random())):
                 node, seconds = after, found
-        return len(ledger) - begin
 
 
 def accepts(now: float, after: float, temperature: float, draw: float) -> bool:
-    """Metropolis' rule on log seconds; `draw` is uniform in [0, 1). Failures are gone to from failures alone."""
+    """Metropolis' rule on log seconds; `draw` is uniform in [0, 1). Failures are accepted from failures alone."""
     if after <= now:
         return True
     return math.isfinite(after) and draw < math.exp(-math.log(after / now) / temperature)

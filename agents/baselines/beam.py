@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, count
 
 import numpy as np
 
-from agents.core.ranking import Construction, measure_rankings, ranked
+from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from gensor_gym.graph.schedule import Schedule
@@ -16,12 +17,12 @@ from gensor_gym.measure.session import Session
 
 
 @dataclass(frozen=True)
-class Beam:
-    """Of all successors not seen before, the `width` fastest by the model are gone on from.
+class Beam(Constructing):
+    """Of all successors that are new, the `width` fastest by the model are the next beam.
 
     Successors may be slower than where they come from, so that moves that change no program (a level opened) do not end the
-    search; it ends when for `patience` steps no faster program came. Everything seen is ranked, and measured in that order.
-    The first search begins at the unscheduled program, those after it, when all that was seen is measured, at random ones.
+    search; it ends when for `patience` steps no faster program came. Everything met is ranked, and measured in that order.
+    The first search begins at the unscheduled program, those after it, when all that was met is measured, at random ones.
     """
 
     space: str = "extended"
@@ -36,24 +37,30 @@ class Beam:
             raise ValueError(f"width={self.width}, patience={self.patience}: expected 1 or more for both")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, measure down the ranking, again until the budget is spent or nothing new is seen."""
-        starts = chain([session.graph.initial()], (session.graph.random_schedule(rng) for _ in count()))
-        measure_rankings(lambda graph, _: self.grow(graph, next(starts)), session, rng, self.per_register_tile)
+        """Construct, measure down the ranking, again until the budget is spent or nothing new is met."""
+        found = self.constructions(session.graph, rng)
+        measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The first search. Nothing in it is random."""
         return self.grow(graph, graph.initial())
 
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """The first search, then others, each from a random program."""
+        for start in chain([graph.initial()], (graph.random_schedule(rng) for _ in count())):
+            yield self.grow(graph, start)
+
     def grow(self, graph: ConstructionGraph, start: Schedule) -> Construction:
-        """All programs that a search from `start` sees, by the model."""
+        """All programs that a search from `start` meets, by the model."""
         begin = time.perf_counter()
         beam = start.row[None]
         rows, seconds = [beam], [graph.latencies(beam)]
-        seen = {beam[0].tobytes()}
+        known = {beam[0].tobytes()}
         best, idle = float(seconds[0][0]), 0
         while len(beam) and idle < self.patience:
-            after = np.array([row for row in successors(graph, beam) if not _known(row, seen)]).reshape(-1, beam.shape[1])
-            after = after.astype(np.int32)
+            near = {row.tobytes(): row for row in successors(graph, beam)}
+            after = np.array([row for key, row in near.items() if key not in known], np.int32).reshape(-1, beam.shape[1])
+            known.update(near)
             times = graph.latencies(after)
             rows.append(after)
             seconds.append(times)
@@ -61,7 +68,7 @@ class Beam:
             improved = len(times) > 0 and times.min() < best
             best, idle = (float(times.min()), 0) if improved else (best, idle + 1)
         schedules, latencies = ranked(np.concatenate(rows), np.concatenate(seconds), graph)
-        return Construction(schedules, latencies, len(seen), len(seen), time.perf_counter() - begin)
+        return Construction(schedules, latencies, len(known), len(known), time.perf_counter() - begin)
 
 
 def successors(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
@@ -70,11 +77,3 @@ def successors(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     masks[:, STOP] = False
     parents, actions = np.divmod(np.flatnonzero(masks), NUM_ACTIONS)
     return graph.transitions(np.ascontiguousarray(rows[parents]), actions)[0]
-
-
-def _known(row: np.ndarray, seen: set[bytes]) -> bool:
-    """Whether the row was seen; now it is."""
-    key = row.tobytes()
-    known = key in seen
-    seen.add(key)
-    return known

@@ -2,7 +2,7 @@
 
 Sources: AutoTVM's `droplet_tuner.py`; notes on "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037). Of them:
 descent along the coordinates of a configuration, a batch measured at a time, filled by speculation with points further along;
-a point is gone to when its mean is smaller and the t-test says so (p = 0.05); the search ends when no neighbour is better.
+a point is accepted when its mean is smaller and the t-test says so (p = 0.05); the search ends when no neighbour is better.
 Ours: the start (programs that Roller's rules construct, the best by measurement; AutoTVM begins at the first configuration
 unless told), coordinates (a place of a column, see `agents.core.programs`, one at a time and no diagonals), speculation along the
 direction that helped last, and further descents from random programs while there is budget.
@@ -39,7 +39,7 @@ class Droplet:
     """Level of the test."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend, then again from elsewhere until the budget is spent or every program measured."""
+        """Descend, then again from random programs until the budget is spent or every program measured."""
         ledger = Ledger(session)
         starts = self._by_rule(ledger) or ledger.walked(rng, self.starts)
         while starts:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gensor_gym.measure.session import Session
+from gensor_gym.measure.search import Node
+from gensor_gym.measure.session import SearchSession
 
 
 @dataclass(frozen=True)
 class LocalSearch:
     """Climb from random programs: go to the first neighbour, in random order, that is faster.
 
-    A neighbour that is as fast and was not visited in this climb is gone to where none is faster, so that actions that
+    A neighbour that is as fast and was not visited in this climb is accepted where none is faster, so that actions that
     leave the program as it is (a change of level) do not end a climb.
     """
 
@@ -22,7 +22,7 @@ class LocalSearch:
     patience: int = 100
     """Climbs in a row without a new trial, after which the space counts as exhausted."""
 
-    def search(self, session: Session, rng: np.random.Generator) -> None:
+    def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Climb, restart."""
         idle = 0
         while idle < self.patience:
@@ -30,9 +30,9 @@ class LocalSearch:
             self._climb(session, rng)
             idle = 0 if session.trials > before else idle + 1
 
-    def _climb(self, session: Session, rng: np.random.Generator) -> None:
+    def _climb(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """One climb to a local optimum."""
-        node: Any = session.graph.random_schedule(rng)
+        node = session.graph.random_schedule(rng)
         seconds = session.measure([node])[0].seconds
         visited = {str(node)}
         while True:

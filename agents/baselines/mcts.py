@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.baselines.beam import successors
-from agents.core.ranking import Construction, measure_rankings, ranked
+from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 
 @dataclass(frozen=True)
-class Mcts:
+class Mcts(Constructing):
     """Simulations from the unscheduled program; all programs seen are ranked by the model, and measured in that order.
 
     A simulation descends by upper confidence bounds, adds a child, walks at random from there and then to the best
@@ -102,7 +102,7 @@ class Search:
             node.total += low
 
     def _next(self, node: Node) -> tuple[Node | None, bool]:
-        """(a child, whether it is new); None where no successor is left that the tree does not hold elsewhere."""
+        """(a child, whether it is new); None where no successor is left that the tree does not hold already."""
         if node.untried is None:
             node.untried = self.expand(node)
             self.tree.update(child.row.tobytes() for child in node.untried)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
-from gensor_gym.measure.session import Session
+from agents.core.ranking import Construction
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.search import Node
+from gensor_gym.measure.session import SearchSession
+
+DRAWN = 64
+"""Walks that the model is asked about at a time."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +26,16 @@ class RandomWalk:
     patience: int = 100
     """Walks in a row that end at a program already tried, after which the space counts as exhausted."""
 
-    def search(self, session: Session, rng: np.random.Generator) -> None:
+    def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Walk, measure, repeat."""
         idle = 0
         while idle < self.patience:
             before = session.trials
             session.measure([session.graph.random_schedule(rng) for _ in range(self.batch)])
             idle = 0 if session.trials > before else idle + self.batch
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """One construction that does not end: walks until the evaluations of the graph are spent."""
+        for _ in count():
+            graph.latencies(graph.stack([graph.random_schedule(rng) for _ in range(DRAWN)]))
+        yield from ()

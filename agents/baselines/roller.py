@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.core.ranking import Construction
+from agents.core.ranking import Constructing, Construction
 from agents.gensor.benefits import occupied, traffic, waste
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import grid_blocks
@@ -36,7 +36,7 @@ VECTOR_REDUCTION = 64
 
 
 @dataclass(frozen=True)
-class Roller:
+class Roller(Constructing):
     """The tree construction; `top_k` programs are measured in the order found."""
 
     space: str = "tree"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.core.ranking import Construction, diverse
+from agents.core.ranking import Constructing, Construction, diverse
 from agents.gensor.benefits import traffic
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import resident_blocks
@@ -39,7 +39,7 @@ Key = tuple[float, int]
 
 
 @dataclass(frozen=True)
-class Welder:
+class Welder(Constructing):
     """The search; knobs and virtual threads stay as the graph's rule sets them. Nothing is random, and no model is asked."""
 
     space: str = "tree"

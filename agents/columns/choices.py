@@ -1,8 +1,8 @@
-"""What a policy sees that chooses a program column by column: features of every choice, of the columns, of the task.
+"""What a policy observes that chooses a program column by column: features of every choice, of the columns, of the task.
 
-A column is the whole chain of tiles and virtual threads of an axis, or one knob (`agents.core.programs`). Nothing that is seen
-here
-asks the analytic model: a choice is described by its sizes alone, so that a program costs one evaluation when it is complete.
+A column is the whole chain of tiles and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). Nothing that is
+observed here asks the analytic model: a choice is described by its sizes alone, so that a program costs one evaluation when it is
+complete.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import numpy as np
 
 from agents.core.programs import Programs
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.coordinates import Column, Coordinates
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
 
 SEES = 2
-"""Version of what a policy sees, and of its network: raised whenever the one or the other changes, so that no old one is used."""
+"""Version of what a policy observes, and of its network: raised whenever one of them changes, so that no old one is used."""
 _MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
 """Level, and numbers of which the tile there is a multiple or not: vectors, transactions and warps."""
 _SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
@@ -30,33 +31,23 @@ CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
 TASK_FEATURES = 3
 
 
-class Choices:
-    """The columns of a graph, knobs first: what kind of program it is decides what tiles are good."""
+class Choices(Programs):
+    """The columns of a graph, knobs first, described: what kind of program it is decides what tiles are good."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
         """List and describe them."""
-        self.graph, self.programs = graph, Programs(graph)
-        moves = self.programs.moves
-        self.order = np.array(sorted(range(len(moves)), key=lambda c: (moves[c][0] < KNOB, c)), dtype=np.int64)
-        """Column of `programs` that is chosen first, second, .. [K]."""
-        self.counts = [len(moves[c][2]) for c in self.order]
-        """How many choices each has."""
+        super().__init__(graph)
+        Coordinates.__init__(self, self.base, sorted(self.columns, key=lambda column: not column.is_knob))
         ints, floats = graph.tables.ints, graph.tables.floats
-        columns = [_column(moves[c][0], ints) for c in self.order]
-        parts = [_described(moves[c][0], moves[c][2], column, ints) for c, column in zip(self.order, columns, strict=True)]
+        described = [_column(column.first, ints) for column in self.columns]
+        parts = [_described(column, own, ints) for column, own in zip(self.columns, described, strict=True)]
         self.features = np.concatenate([np.empty((0, CHOICE_FEATURES), dtype=np.float32), *parts])
         """Of all choices, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
-        self.columns = np.array(columns, dtype=np.float32).reshape(-1, COLUMN_FEATURES)
+        self.column_features = np.array(described, dtype=np.float32).reshape(-1, COLUMN_FEATURES)
         """Float32 [K, COLUMN_FEATURES]."""
         flops, size = floats[FLOPS], floats[BYTES]
         self.task = np.array([np.log2(flops) / 32, np.log2(size) / 32, np.log2(flops / size) / 8], dtype=np.float32)
         """Float32 [TASK_FEATURES]: logarithms of operations, compulsory bytes, and of their ratio."""
-
-    def rows(self, chosen: np.ndarray) -> np.ndarray:
-        """Programs int32 [N, ROW], legal or not, of choices int64 [N, K] in the order of the columns here."""
-        vectors = np.empty_like(chosen)
-        vectors[:, self.order] = chosen
-        return self.programs.rows(vectors)
 
 
 def is_joint(graph: ConstructionGraph) -> bool:
@@ -95,15 +86,15 @@ def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
     return 1, 1
 
 
-def _described(start: int, values: np.ndarray, column: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """CHOICE_FEATURES of the values of a column, int32 [C, MAX_LEVELS + 1] of an axis or [C, 1] of a knob; float32."""
-    own = np.zeros((len(values), _SIZES + 1))
-    if start >= KNOB:
-        own[:, -1] = values[:, 0] / max(1, len(KNOBS[start - KNOB].values) - 1)
+def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.ndarray:
+    """CHOICE_FEATURES float32 of the C values of a column, whose own are `features` [COLUMN_FEATURES]."""
+    values, own = column.values, np.zeros((len(column.values), _SIZES + 1))
+    if column.is_knob:
+        own[:, -1] = values[:, 0] / max(1, len(KNOBS[column.first - KNOB].values) - 1)
     else:
-        axis = start - TILE
+        axis = column.first - TILE
         own[:, :-1] = _sizes(values.astype(np.float64), float(ints[EXTENT + axis]), *_window(axis, ints))
-    return np.concatenate([own, np.repeat(column[None], len(values), axis=0)], axis=1).astype(np.float32)
+    return np.concatenate([own, np.repeat(features[None], len(values), axis=0)], axis=1).astype(np.float32)
 
 
 def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:

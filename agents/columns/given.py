@@ -13,5 +13,5 @@ class Given:
         self.chosen = chosen
 
     def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:
-        """Choices int64 [N] of a column, N >= G; as `agents.columns.room.Room.kept`."""
+        """Choices int64 [N] of a column, N >= G; as `agents.columns.feasible.Feasible.kept`."""
         return np.concatenate([self.chosen[:, column], at[len(self.chosen) :]])

@@ -70,7 +70,7 @@ class ColumnLearner:
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
         """Of programs for one task: what to descend on, and their mean reward."""
         given = self.given(choices)
-        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))), room=given)
+        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))), substitute=given)
         seconds = self.seconds(choices, choices.rows(chosen))
         weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
         drawn = seconds[len(given.chosen) :] if given else seconds

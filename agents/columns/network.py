@@ -1,6 +1,6 @@
 """The network of a policy that chooses a program column by column. PyTorch, so imported when it is used.
 
-Every choice has an embedding, from its sizes alone, so that any extent has choices that were seen in training under others. What
+Every choice has an embedding, from its sizes alone, so that any extent has choices that training met under others. What
 has been chosen is the sum of such embeddings, what is still to choose the sum of its columns' (sets, as in Zaheer et al. 2017):
 these and the task make a query, and a choice's logit is its product with the query, plus a number of its own.
 """
@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from agents.columns.choices import CHOICE_FEATURES, COLUMN_FEATURES, TASK_FEATURES, Choices
+from agents.columns.feasible import Feasible
 from agents.columns.given import Given
-from agents.columns.room import Room
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:
@@ -38,34 +38,38 @@ class ColumnNetwork(nn.Module):
         self.query = _perceptron(TASK_FEATURES + COLUMN_FEATURES + 2 * width, 2 * width, width)
 
     def forward(
-        self, choices: Choices, draws: np.ndarray | None, temperature: float = 1.0, room: Room | Given | None = None
+        self,
+        choices: Choices,
+        draws: np.ndarray | None,
+        temperature: float = 1.0,
+        substitute: Feasible | Given | None = None,
     ) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
         """(choices int64 [N, K], logarithm of their chance [N], entropy of the chances on the way [N]).
 
-        `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1. `room` may put another
-        choice in the place of one that was drawn; chances are told as if it did not.
+        `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1. `substitute` may put
+        another choice in the place of one that was drawn; chances are told as if it did not.
         """
-        features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.columns)
-        embedded = self.choice(features)
-        alone = self.alone(torch.relu(embedded))[:, 0].split(choices.counts)
-        keys, described = embedded.split(choices.counts), features.split(choices.counts)
+        features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.column_features)
+        embedded, counts = self.choice(features), choices.counts.tolist()
+        alone = self.alone(torch.relu(embedded))[:, 0].split(counts)
+        keys, described = embedded.split(counts), features.split(counts)
         of_columns, scale = self.column(columns), self.width**-0.5
         left, count = of_columns.sum(0), 1 if draws is None else len(draws)
         sofar, chance, entropy = torch.zeros(count, self.width), torch.zeros(count), torch.zeros(count)
-        chosen = np.full((count, len(choices.counts)), -1, dtype=np.int64)
-        for k in range(len(choices.counts)):
+        chosen = np.full((count, len(counts)), -1, dtype=np.int64)
+        for k in range(len(counts)):
             left = left - of_columns[k]
             known = torch.cat([torch.from_numpy(choices.task), columns[k], left])
             query = self.query(torch.cat([known.expand(count, -1), sofar], dim=1)) * (scale / temperature)
             logs = torch.log_softmax(torch.addmm(alone[k] / temperature, query, keys[k].T), dim=1)
             chances = logs.exp()
             at = _drawn(chances.detach(), None if draws is None else draws[:, k])
-            if room is not None:
-                at = torch.from_numpy(room.kept(chosen, k, at.numpy(), chances.detach().numpy()))
+            if substitute is not None:
+                at = torch.from_numpy(substitute.kept(chosen, k, at.numpy(), chances.detach().numpy()))
             chance = chance + logs.gather(1, at[:, None])[:, 0]
             entropy = entropy - (chances * logs).sum(1)
             chosen[:, k] = at.numpy()
-            if k + 1 < len(choices.counts):
+            if k + 1 < len(counts):
                 sofar = sofar + self.chosen(described[k].index_select(0, at))
         return chosen, chance, entropy
 

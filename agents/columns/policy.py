@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agents.columns.choices import SEES, Choices, choices_of
-from agents.columns.room import Room
+from agents.columns.feasible import Feasible
 from agents.core.ranking import Construction, ranked
-from agents.policies.learned import POLICY, Learned, checked_card
+from agents.policies.learned import POLICY, Episodic, Learned, checked_card
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import ROW
 
@@ -39,9 +39,9 @@ class Memory:
     """What a search has written, and the temperature of its next draws, never below the first."""
 
     first: float
-    seen: set[bytes] = field(default_factory=set)
+    written: set[bytes] = field(default_factory=set)
     narrow: bool = False
-    """Whether choices are kept to those that leave room, since a block had fewer than FEW legal programs."""
+    """Whether choices are kept to feasible ones, since a block had fewer than FEW legal programs."""
     warmer: int = 0
     """How often the temperature has risen, less how often it has fallen."""
 
@@ -59,7 +59,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class ColumnWriter(Learned):
+class ColumnWriter(Episodic, Learned):
     """Programs of a policy that `agent=columns` learned: the most probable one, then draws."""
 
     space: str = "gensor"
@@ -68,11 +68,6 @@ class ColumnWriter(Learned):
     temperature: float = 1.0
     """Of the first draws: above 1 the policy tries more. It rises where draws come back to programs that were written before."""
     agent: ClassVar[str] = "columns"
-
-    def __post_init__(self) -> None:
-        """ValueError for no episodes, or a temperature that is not above 0."""
-        if self.episodes < 1 or self.temperature <= 0:
-            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """As many programs as `episodes` says; no measurement."""
@@ -91,6 +86,10 @@ class ColumnWriter(Learned):
 class Columns(ColumnWriter):
     """Draws that never come back to a program, more and more of them."""
 
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """Its rounds; where the first is alone, one construction of `episodes` programs."""
+        return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
+
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where hardly any is left to draw."""
         memory = Memory(self.temperature)
@@ -106,19 +105,19 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
     """At most `count` legal programs that were not written before, rows int32 [N, ROW]: the most probable one of all, then draws.
 
     Programs that do not fit are drawn again: whether one fits is no question to the model. Where the most probable one does not,
-    the most probable that does of the first block stands in its place. Where hardly any draw fits, choices are kept to those that
-    leave room.
+    the most probable that does of the first block stands in its place. Where hardly any draw fits, choices are kept to feasible
+    ones.
     """
     found: list[np.ndarray] = []
-    room, known, barren = Room(choices, rng), 0, 0
-    if not memory.seen and count > 0 and choices.counts:
+    feasible, known, barren = Feasible(choices, rng), 0, 0
+    if not memory.written and count > 0 and choices.columns:
         found.extend(_legal(network, choices, None, memory))
-        memory.seen.update(row.tobytes() for row in found)
-    while len(found) < count and known < KNOWN and barren < BARREN and choices.counts:
-        legal = _legal(network, choices, rng.random((BLOCK, len(choices.counts))), memory, room if memory.narrow else None)
-        new = {key: row for row in legal if (key := row.tobytes()) not in memory.seen}
-        kept = dict(islice(new.items(), count - len(found) if memory.seen else 1))
-        memory.seen.update(kept)
+        memory.written.update(row.tobytes() for row in found)
+    while len(found) < count and known < KNOWN and barren < BARREN and choices.columns:
+        legal = _legal(network, choices, rng.random((BLOCK, len(choices.counts))), memory, feasible if memory.narrow else None)
+        new = {key: row for row in legal if (key := row.tobytes()) not in memory.written}
+        kept = dict(islice(new.items(), count - len(found) if memory.written else 1))
+        memory.written.update(kept)
         found.extend(kept.values())
         memory.adapt(len(new), len(legal))
         memory.narrow = memory.narrow or len(legal) < FEW
@@ -132,16 +131,16 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
 
 
 def _legal(
-    network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory, room: Room | None = None
+    network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory, feasible: Feasible | None = None
 ) -> np.ndarray:
     """Legal programs of some draws, or the most probable one; before any is known the most probable comes first."""
     import torch
 
     with torch.no_grad():
-        chosen, chances, _ = network(choices, draws, memory.temperature, room)
+        chosen, chances, _ = network(choices, draws, memory.temperature, feasible)
     rows = choices.rows(chosen)
     fitting = choices.graph.fits(rows)
-    order = slice(None) if memory.seen else np.argsort(-chances.numpy()[fitting], kind="stable")
+    order = slice(None) if memory.written else np.argsort(-chances.numpy()[fitting], kind="stable")
     return rows[fitting][order]
 
 
@@ -157,8 +156,8 @@ def load_columns(folder: str) -> Any:
         raise ValueError(f"policy {folder} was learned by agent {card['agent']!r}: expected columns")
     if card.get("sees") != SEES:
         raise ValueError(
-            f"policy {folder} sees what version {card.get('sees')} of agent columns sees, this is version {SEES}; train another "
-            "with: python -m experiments.train agent=columns output=FOLDER"
+            f"policy {folder} observes what version {card.get('sees')} of agent columns does, this is version {SEES}; train "
+            "another with: python -m experiments.train agent=columns output=FOLDER"
         )
     network = ColumnNetwork(card["config"]["agent"]["width"])
     network.load_state_dict(torch.load(Path(folder) / POLICY, weights_only=True)["network"])

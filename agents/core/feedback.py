@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.core.columns import Columns
+from agents.core.programs import Programs
 from agents.core.ranking import STRUCTURE, Construction, tile_of, until_nothing_new
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -78,7 +78,7 @@ class Trials:
 
     Of the programs of the ranking whose prediction is within `near` times the best's, those come first of whose register
     tile fewer than `per_register_tile` were measured; when there are none, the bound on a register tile grows by as many.
-    A neighbour differs in one column (`agents.core.columns`); it is drawn from those that the model calls no slower than SLACK.
+    A neighbour differs in one column (`agents.core.programs`); it is drawn from those that the model calls no slower than SLACK.
     """
 
     def __init__(self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float) -> None:
@@ -87,18 +87,18 @@ class Trials:
             raise ValueError(f"per_register_tile={per_register_tile}, near={near}: expected 1 or more for both")
         self.session, self.rng, self.per_tile, self.near = session, rng, per_register_tile, near
         self.feedback = Feedback()
-        self.columns = Columns(session.graph)
+        self.programs = Programs(session.graph)
         self.bound = per_register_tile
         self.tiles: dict[bytes, int] = {}
-        self.seen: set[Schedule] = set()
+        self.measured: set[Schedule] = set()
 
     def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
         """Measure every new program of a construction, whose seconds are the model's, neighbours among them."""
-        left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.seen}
+        left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.measured}
         while left:
             chosen = self._from_ranking(left)
             self._try(chosen, left.pop(chosen))
-            if len(self.seen) % 2 == 0 and (found := self._neighbour()):
+            if len(self.measured) % 2 == 0 and (found := self._neighbour()):
                 left.pop(found[0], None)
                 self._try(*found)
 
@@ -116,11 +116,11 @@ class Trials:
         if self.session.best is None:
             return None
         best = self.session.best[0]
-        rows, seconds = self.columns.neighbours(best.row)
+        rows, seconds = self.programs.neighbours(best.row)
         close = np.flatnonzero(seconds <= SLACK * self.session.graph.latency(best))
         for at in self.rng.permutation(close)[:TRIES]:
             schedule = Schedule(rows[at])
-            if schedule not in self.seen:
+            if schedule not in self.measured:
                 return schedule, float(seconds[at])
         return None
 
@@ -129,4 +129,4 @@ class Trials:
         (measured,) = self.session.measure([schedule])
         self.feedback.add(schedule, model, measured.seconds if measured.status is Status.OK else math.inf)
         self.tiles[tile_of(schedule)] = self.tiles.get(tile_of(schedule), 0) + 1
-        self.seen.add(schedule)
+        self.measured.add(schedule)

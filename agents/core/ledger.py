@@ -34,7 +34,8 @@ class Ledger:
         """Whether the program was measured."""
         return program_key(schedule) in self._known
 
-    def __len__(self) -> int:
+    @property
+    def trials(self) -> int:
         """Programs measured."""
         return len(self._known)
 

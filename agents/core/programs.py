@@ -1,4 +1,4 @@
-"""The legal programs of a graph as vectors of choices, one choice for each column (see `agents.core.columns`).
+"""The legal programs of a graph as vectors of choices, one choice for each column (see `gensor_gym.graph.coordinates`).
 
 A choice of an axis is its whole chain of tiles and virtual threads; a *place* of a column is one number in it. Neighbours
 along a place are found by the logarithm of sizes: the choice that has another number there and changes least elsewhere.
@@ -6,13 +6,14 @@ along a place are found by the logarithm of sizes: the choice that has another n
 
 from __future__ import annotations
 
-import math
+from collections.abc import Collection
+from functools import cached_property
 
 import numpy as np
 
-from agents.core.columns import Columns
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import KNOB
+from gensor_gym.cost.column_descent import descend
+from gensor_gym.graph.coordinates import Coordinates, opened
 from gensor_gym.graph.schedule import Schedule
 
 BLOCK = 4096
@@ -26,40 +27,31 @@ Direction = tuple[int, int, int]
 """A column, a place in it, and how many distinct numbers up (or, below zero, down)."""
 
 
-class Programs:
-    """The space of one graph: C columns, of which every legal program is a vector int64 [C]."""
+class Programs(Coordinates):
+    """The space of one graph: C columns that have a choice, of which every legal program is a vector int64 [C]."""
 
-    def __init__(self, graph: ConstructionGraph) -> None:
-        """List the columns."""
+    def __init__(self, graph: ConstructionGraph, fixed: Collection[int] = ()) -> None:
+        """Columns that begin at the places `fixed` of a row are left out."""
+        super().__init__(graph.coordinates.base, graph.coordinates.movable(fixed))
         self.graph = graph
-        self._columns = Columns(graph)
-        self.moves = self._columns.moves
-        self.counts = np.array([len(values) for _, _, values in self.moves], dtype=np.int64)
-        self.logs = [values * 1.0 if at >= KNOB else np.log2(values) for at, _, values in self.moves]
-        """Of every column its numbers as they are compared, float64 [choices, places]."""
-        self.places = [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
-        """(column, place) wherever choices differ."""
-        self.candidates = math.prod(self.counts.tolist())
-        """Vectors there are, legal or not."""
-        self._base = self._columns.opened(graph.initial().row)
 
-    def rows(self, vectors: np.ndarray) -> np.ndarray:
-        """Rows int32 [N, ROW] of vectors int64 [N, C]."""
-        rows = np.repeat(self._base[None], len(vectors), axis=0)
-        for column, (start, step, values) in enumerate(self.moves):
-            rows[:, start : start + step * values.shape[1] : step] = values[vectors[:, column]]
-        return rows
+    @cached_property
+    def logs(self) -> list[np.ndarray]:
+        """Of every column its numbers as they are compared, float64 [choices, places]."""
+        return [column.values * 1.0 if column.is_knob else np.log2(column.values) for column in self.columns]
+
+    @cached_property
+    def places(self) -> list[tuple[int, int]]:
+        """(column, place) wherever choices differ."""
+        return [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
 
     def vector(self, schedule: Schedule) -> np.ndarray | None:
         """The vector int64 [C] of a schedule; None where the space does not have it."""
-        row = self._columns.opened(schedule.row)
-        found = np.empty(len(self.moves), dtype=np.int64)
-        for column, (start, step, values) in enumerate(self.moves):
-            same = np.flatnonzero((values == row[start : start + step * values.shape[1] : step]).all(axis=1))
-            if not len(same):
-                return None
-            found[column] = same[0]
-        return found if np.array_equal(self.rows(found[None])[0], row) else None
+        return self.vector_of(schedule.row)
+
+    def opened(self, row: np.ndarray) -> np.ndarray:
+        """The row with all levels opened, which changes no program."""
+        return opened(row, self.graph.tables.ints)
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
         """Which vectors [N, C] are legal programs, bool [N]."""
@@ -78,11 +70,11 @@ class Programs:
             vectors = rng.integers(0, self.counts, size=(BLOCK, len(self.counts)))
             if len(good := np.flatnonzero(self.legal(vectors))):
                 return self.schedule(vectors[good[0]])
-        return Schedule(self._columns.opened(self.graph.random_schedule(rng).row))
+        return Schedule(self.opened(self.graph.random_schedule(rng).row))
 
     def listed(self) -> np.ndarray | None:
         """All legal programs, rows int32 [N, ROW]; None where there are too many candidates to list."""
-        if self.candidates > LISTED:
+        if self.size > LISTED:
             return None
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
@@ -100,6 +92,21 @@ class Programs:
         found = vector.copy()
         found[column] = nearest(np.where(logs[:, [place]] == numbers[at], logs, np.inf), wanted)
         return found
+
+    def descend(self, row: np.ndarray) -> tuple[np.ndarray, float]:
+        """(the program from which no column gains, its seconds by the model), by coordinate descent from `row` [ROW]."""
+        row = self.opened(row)
+        found = descend(row, self, self.graph.tables, sweeps=False)
+        self.graph.charge(found.tried, found.improvements)
+        return row, found.seconds
+
+    def neighbours(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Legal programs [N, ROW] that differ from `row` in one column, and their seconds by the model [N]."""
+        row = self.opened(row)
+        rows = np.concatenate([row[None], *(column.every(row) for column in self.columns)])
+        seconds = self.graph.latencies(rows)
+        kept = np.isfinite(seconds) & (rows != row).any(axis=1)
+        return rows[kept], seconds[kept]
 
 
 def nearest(logs: np.ndarray, wanted: np.ndarray) -> int:

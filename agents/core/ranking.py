@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.layout import MAX_AXES, TILE
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import NUM_LEVELS
 from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
 """Places of the register tile in a row."""
-_STRUCTURAL = ("pack_a", "pack_b", "convolution", "thread_split", "split_k", "stages", "tensor_core")
-STRUCTURE = [KNOB + i for i, k in enumerate(KNOBS) if k.name in _STRUCTURAL]
+STRUCTURE = [knob.place for knob in KNOBS if knob.structural]
 """Places of the knobs that change what is generated as a whole. The model errs alike on programs of one structure."""
 
 
@@ -34,6 +34,19 @@ class Construction:
     """Evaluations of the model; the graph has counted them."""
     seconds: float
     """Wall time of the construction."""
+
+
+class Constructing(ABC):
+    """A strategy that constructs by the model alone, again and again: what `agents.strategy.Constructs` asks for."""
+
+    @abstractmethod
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """One construction; no measurement."""
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """`construct` without end; `once` makes no difference."""
+        while True:
+            yield self.construct(graph, rng)
 
 
 def measure_rankings(
@@ -82,8 +95,7 @@ def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
     """Distinct programs by model latency, every level marked as opened (which changes no program)."""
-    rows = rows.copy()
-    rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
+    rows = opened(rows, graph.tables.ints)
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]
     return tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
@@ -91,11 +103,11 @@ def ranked(
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
     """The ranking with at most so many programs of each register tile, the others moved to the end."""
-    seen: dict[bytes, int] = {}
+    taken: dict[bytes, int] = {}
     first: list[Schedule] = []
     later: list[Schedule] = []
     for schedule in schedules:
         tile = tile_of(schedule)
-        seen[tile] = seen.get(tile, 0) + 1
-        (first if seen[tile] <= per_register_tile else later).append(schedule)
+        taken[tile] = taken.get(tile, 0) + 1
+        (first if taken[tile] <= per_register_tile else later).append(schedule)
     return first + later

@@ -1,8 +1,8 @@
 """A construction graph that is watched: the best latency after every evaluation of the model, and an end of evaluations.
 
 For comparisons at equal evaluations. Whoever asks the model through the graph is watched exactly, evaluation by evaluation;
-compiled walks, which ask it themselves, tell of what they found (`ConstructionGraph.charge`), and so does a policy's sight after
-every step of its episodes.
+compiled walks, which ask it themselves, tell of what they found (`ConstructionGraph.charge`), and so does a policy's observer
+after every step of its episodes.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agents.core.parts import in_parts
 from agents.core.ranking import REGISTER_TILE, best_of_each
+from agents.core.workers import shared_out
 from agents.gensor.walk import descents, improvements, new_trace
 from gensor_gym.construction import ConstructionGraph
 
@@ -35,6 +35,6 @@ def descended(
         trace = new_trace()
         return descents(ends[at], moves, tables.floats, tables.sizes, limit, reached[at], trace), trace
 
-    for evaluations, trace in in_parts(descend, len(ends)):
+    for evaluations, trace in shared_out(descend, len(ends)):
         graph.charge(evaluations, improvements(trace))
     return np.concatenate([rows, ends]), np.concatenate([seconds, reached])

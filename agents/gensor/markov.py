@@ -14,10 +14,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from agents.core.columns import Columns
 from agents.core.feedback import measure_with_feedback
-from agents.core.parts import in_parts
-from agents.core.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, measure_rankings, ranked
+from agents.core.programs import Programs
+from agents.core.ranking import REGISTER_TILE, STRUCTURE, Constructing, Construction, best_of_each, measure_rankings, ranked
+from agents.core.workers import shared_out
 from agents.gensor import walk
 from agents.gensor.descents import descended
 from gensor_gym.construction import ConstructionGraph
@@ -38,7 +38,7 @@ _LEAST = {
 
 
 @dataclass(frozen=True)
-class Markov:
+class Markov(Constructing):
     """The traverser. Exponents of 0 switch a part of a benefit off."""
 
     space: str = "gensor"
@@ -106,9 +106,9 @@ class Markov:
     def _descend_columns(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `descended`, by whole columns (`agents.core.columns`), from the best program of each structure, which stays."""
-        columns = Columns(graph, STRUCTURE)
-        ends = [columns.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
+        """As `descended`, by whole columns (`agents.core.programs`), from the best program of each structure, which stays."""
+        programs = Programs(graph, STRUCTURE)
+        ends = [programs.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
         found, reached = zip(*ends, strict=True)
         return np.concatenate([rows, found]), np.concatenate([seconds, reached])
 
@@ -147,7 +147,7 @@ class Markov:
             return walk.walks(starts[at], seeds[at], *of, rows[at], seconds[at], trace), trace
 
         visited = 0
-        for (states, evaluations), trace in in_parts(part, len(starts)):
+        for (states, evaluations), trace in shared_out(part, len(starts)):
             graph.charge(evaluations, walk.improvements(trace))
             visited += states
         filled = np.isfinite(seconds)
@@ -165,15 +165,14 @@ class Markov:
 
     def options(self, steps: int, temperature: float) -> np.ndarray:
         """Settings of a walk in the form that the compiled one takes, float64 [`agents.gensor.walk.NUM_OPTIONS`]."""
+        values = {
+            walk.TRAFFIC: self.traffic, walk.FOOTPRINT: self.footprint, walk.MODEL: self.model,
+            walk.CACHE_WEIGHT: self.cache, walk.CACHE_GROWTH: self.cache_growth, walk.CONFLICT: self.conflict,
+            walk.DIFFERENCE: self.form == "difference",
+            walk.START: temperature, walk.FINISH: self.final_temperature, walk.STEPS: steps,
+        }  # fmt: skip
         options = np.zeros(walk.NUM_OPTIONS)
-        options[walk.TRAFFIC], options[walk.FOOTPRINT], options[walk.MODEL] = self.traffic, self.footprint, self.model
-        options[walk.CACHE_WEIGHT], options[walk.CACHE_GROWTH], options[walk.CONFLICT] = (
-            self.cache,
-            self.cache_growth,
-            self.conflict,
-        )
-        options[walk.DIFFERENCE] = self.form == "difference"
-        options[walk.START], options[walk.FINISH], options[walk.STEPS] = temperature, self.final_temperature, steps
+        options[list(values)] = list(values.values())
         return options
 
 
@@ -185,13 +184,10 @@ class MarkovExtended(Markov):
     walkers: int = 72
     steps: int = 192
     traffic: float = 0.5
-    footprint: float = 0.25
     model: float = 4.0
-    cache: float = 0.5
     cache_growth: float = 1.0
     conflict: float = 0.5
     start_temperature: float = 4.0
-    final_temperature: float = 0.2
     refiners: int = 56
     refine_steps: int = 128
     refine_temperature: float = 0.5

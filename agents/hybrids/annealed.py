@@ -22,7 +22,6 @@ from agents.hybrids.model_search import anneal
 from agents.policies.ppo import Ppo
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import ROW
-from gensor_gym.graph.schedule import Schedule
 
 template_of = lru_cache(maxsize=4)(Template)
 """The template of a graph, which lists every column, kept for the next round."""
@@ -40,7 +39,7 @@ def annealed(
     template = template_of(graph)
     rows = np.array([schedule.row for schedule in found.schedules], dtype=np.int32).reshape(-1, ROW)
     best = best_of_each(REGISTER_TILE, rows, np.array(found.latencies))
-    points = islice((p for row in best if (p := template.configuration(Schedule(row))) is not None), chains)
+    points = islice((p for row in best if (p := template.vector_of(row)) is not None), chains)
     begun = AnnealingOnModel(template, chains, steps, temperature, patience=steps)
     if kept := list(points):
         begun.points = np.resize(np.array(kept), (chains, len(kept[0])))
@@ -60,7 +59,9 @@ class Annealed:
     """Put before a strategy that constructs: chains of `agents.autotvm.annealing_on_model` go on from what it finds."""
 
     chains: int = 2
+    """Chains of annealing by the model, begun at the best programs of different register tiles."""
     chain_steps: int = 512
+    """Steps of each."""
     chain_temperature: float = 0.02
     """As that of `ModelAnnealing`, from which the three values are."""
 
@@ -95,6 +96,6 @@ class ColumnsAnnealing(Annealed, ColumnWriter):
 class MarkovAnnealing(Annealed, Markov):
     """Gensor's traverser, then the chains; ours, and not called Gensor.
 
-    With a short walk (results/tune/markov_annealing_evaluations.json) what `PolicyAnnealing` is to be compared with; the default
-    is the whole walk of `Markov`, some 100,000 evaluations.
+    With a short walk (experiments/data/tuned/markov_annealing_evaluations.json) what `PolicyAnnealing` is to be compared with;
+    the default is the whole walk of `Markov`, some 100,000 evaluations.
     """

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from agents.core.feedback import measure_with_feedback
-from agents.core.ranking import Construction
+from agents.core.ranking import Constructing, Construction
 from agents.hybrids.correction import load_correction
 from agents.strategy import get_strategy
 from gensor_gym.construction import ConstructionGraph
@@ -17,7 +17,7 @@ from gensor_gym.measure.session import Session
 
 
 @dataclass(frozen=True)
-class Corrected:
+class Corrected(Constructing):
     """`proposer` constructs, the corrected model ranks; without a correction the model alone does."""
 
     space: str = "extended"

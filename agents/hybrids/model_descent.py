@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.core.columns import Columns
+from agents.core.programs import Programs
 from agents.core.ranking import Construction, ranked
 from agents.hybrids.model_search import ModelSearch
 from gensor_gym.construction import ConstructionGraph
@@ -16,18 +16,19 @@ from gensor_gym.construction import ConstructionGraph
 
 @dataclass(frozen=True)
 class ModelDescent(ModelSearch):
-    """Descents over whole columns of schedules (see `agents.core.columns`) from random programs, several in a round."""
+    """The compiled coordinate descent (`gensor_gym.cost.column_descent`) from random programs, several in a round."""
 
     restarts: int = 12
+    """Descents from random programs in a round."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """One set of descents after another, each from new random programs."""
-        columns = Columns(graph)
+        programs = Programs(graph)
         while True:
             begin, before = time.perf_counter(), graph.evaluations
             starts = [graph.random_schedule(rng).row for _ in range(self.restarts)]
-            ends = [columns.descend(row) for row in starts]
-            around = [columns.neighbours(row) for row, _ in ends]
+            ends = [programs.descend(row) for row in starts]
+            around = [programs.neighbours(row) for row, _ in ends]
             rows = np.concatenate([np.stack([row for row, _ in ends]), *(found for found, _ in around)])
             seconds = np.concatenate([[best for _, best in ends], *(found for _, found in around)])
             made = graph.evaluations - before

@@ -8,7 +8,7 @@ analytic model takes its place, so that what is compared with other strategies b
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -18,13 +18,13 @@ from agents.ansor.evolution import Evolution, Settings
 from agents.ansor.sketches import derive_sketches
 from agents.autotvm.annealing_on_model import AnnealingOnModel
 from agents.autotvm.template import Template
-from agents.core.ranking import Construction, measure_rankings, ranked
+from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.session import Session
 
 
 @dataclass
-class Seen:
+class Asked:
     """Everything that one round of a search asked the model."""
 
     graph: ConstructionGraph
@@ -41,7 +41,7 @@ class Seen:
         return seconds
 
     def construction(self) -> Construction:
-        """What was seen and is legal, ranked."""
+        """What was asked about and is legal, ranked."""
         rows, seconds = np.concatenate(self.rows), np.concatenate(self.seconds)
         legal = np.isfinite(seconds)
         schedules, latencies = ranked(rows[legal], seconds[legal], self.graph)
@@ -49,7 +49,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class ModelSearch(ABC):
+class ModelSearch(Constructing):
     """A search of the model that begins again and again, each round by itself."""
 
     space: str = "gensor"
@@ -63,6 +63,10 @@ class ModelSearch(ABC):
         """One round; no measurement."""
         return next(self.rounds(graph, rng))
 
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """One round after another."""
+        return self.rounds(graph, rng)
+
     @abstractmethod
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """One round after another, each from new random programs."""
@@ -73,33 +77,35 @@ class ModelAnnealing(ModelSearch):
     """Parallel simulated annealing over tile chains and knobs: AutoTVM's search, the score being -log of the model's latency.
 
     The temperature falls linearly from `start_temperature` to 0: at the start a program slower by so much, in the logarithm of
-    the latency, is gone to one time in e. Numbers are those that `experiments.tune_evaluations` chose for 4,096 evaluations on
+    the latency, is accepted one time in e. Numbers are those that `experiments.tune_evaluations` chose for 4,096 evaluations on
     train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps are for scores that cost nothing.
     """
 
     chains: int = 2
     steps: int = 512
     start_temperature: float = 0.02
+    """At the start a program slower by so much, in the logarithm, is accepted one time in e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """One annealing after another, each from new random programs."""
         template = Template(graph)
         while True:
             chains = AnnealingOnModel(template, self.chains, self.steps, self.start_temperature, patience=self.steps)
-            chains.points = template.random(max(self.chains, template.kinds), rng)[: self.chains]  # few chains: kinds by turns
+            least = max(self.chains, len(template.strata))  # few chains: strata by turns
+            chains.points = template.random(least, rng)[: self.chains]
             yield anneal(graph, chains, rng).construction()
 
 
-def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Generator) -> Seen:
+def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Generator) -> Asked:
     """One annealing of chains on the analytic model, the score being -log of its latency."""
-    seen = Seen(graph)
+    asked = Asked(graph)
 
     def score(points: np.ndarray) -> np.ndarray:
-        found: np.ndarray = -np.log(seen.ask(chains.template.rows(points)))
+        found: np.ndarray = -np.log(asked.ask(chains.template.rows(points)))
         return found
 
     chains.best(score, 1, set(), rng)
-    return seen
+    return asked
 
 
 @dataclass(frozen=True)
@@ -116,11 +122,11 @@ class ModelEvolution(ModelSearch):
         """One evolution after another, each from a new random population."""
         evolution = Evolution(graph, derive_sketches(graph), Settings(self.population, self.generations))
         while True:
-            seen = Seen(graph)
+            asked = Asked(graph)
 
-            def score(rows: np.ndarray, seen: Seen = seen) -> np.ndarray:
-                found: np.ndarray = graph.floor / seen.ask(rows)
+            def score(rows: np.ndarray, asked: Asked = asked) -> np.ndarray:
+                found: np.ndarray = graph.floor / asked.ask(rows)
                 return found
 
             evolution.evolve(evolution.sample(rng, self.population), score, self.generations, rng)
-            yield seen.construction()
+            yield asked.construction()

@@ -110,11 +110,11 @@ def of_task(
             queues[0] = [q for q in queues[0] if q]
             row = graph.transitions(row[None], np.array([action]))[0][0]
     placed = Placed(TaskSet(graph.operator, graph.hardware, graph.space), np.array(rows), np.array(steps))
-    sight = learner.sight(placed)
-    seen = sight.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
+    observer = learner.observer(placed)
+    observed = observer.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
     left = np.array(steps) - (graph.horizon - len(way))
     returns = np.log(placed.seconds / graph.latencies(rows[-1][None])[0]) - step_cost * left
-    return Examples(seen, placed.action_masks(), np.array(targets, np.float32), returns.astype(np.float32))
+    return Examples(observed, placed.action_masks(), np.array(targets, np.float32), returns.astype(np.float32))
 
 
 def segments(way: list[int]) -> list[list[list[int]]]:

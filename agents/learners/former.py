@@ -1,4 +1,4 @@
-"""Checkpoints from before the learners had a room of their own name their classes by modules that are gone."""
+"""Checkpoints from before the learners had a folder of their own name their classes by modules that are gone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
-MOVED = ("groups", "masked_policy", "masked_ppo", "masked_q", "networks")
+MOVED = ("masked_policy", "masked_ppo", "masked_q", "networks")
 FORMER = {f"agents.{name}": f"agents.learners.{name}" for name in MOVED}
+FORMER |= {name: "agents.learners.feature_groups" for name in ("agents.groups", "agents.learners.groups")}
 """Module that a pickle names -> where its classes are now."""
 
 

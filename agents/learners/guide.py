@@ -1,4 +1,4 @@
-"""A learned policy asked about any programs of a task: its actions, its value, and the best programs seen on the way."""
+"""A learned policy asked about any programs of a task: its actions, its value, and the best programs observed on the way."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Answer:
     chances: np.ndarray
     """Log-probabilities of actions float [B, N]; -inf where one is not legal."""
     values: np.ndarray
-    """Expected returns from there on, float [B], in the scale of `agents.learners.seen`."""
+    """Expected returns from there on, float [B], in the scale of `agents.learners.observed`."""
     seconds: np.ndarray
     """Of the programs themselves by the model, float [B]."""
     nearest: np.ndarray
-    """Seconds of the fastest program seen from each, itself among them, float [B]."""
+    """Seconds of the fastest program observed from each, itself among them, float [B]."""
 
 
 class Guide:
     """A policy on one task. What the model is asked on the way is charged to the graph."""
 
     def __init__(self, learner: Learner, model: object, graph: ConstructionGraph, retain: int = 4) -> None:
-        """Keeps the `retain` fastest programs seen from every program asked about."""
+        """Keeps the `retain` fastest programs observed from every program asked about."""
         self.learner, self.model, self.graph, self.retain = learner, model, graph, retain
         self.tasks = TaskSet(graph.operator, graph.hardware, graph.space)
         self._rows: list[np.ndarray] = []
@@ -42,14 +42,14 @@ class Guide:
     def ask(self, rows: np.ndarray, steps: int) -> Answer:
         """Of programs [B, ROW] with so many steps left of an episode."""
         placed = Placed(self.tasks, rows, steps)
-        sight = self.learner.sight(placed, self.retain, self.graph.charge)
-        seen = sight.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
-        found, seconds = sight.programs()
+        observer = self.learner.observer(placed, self.retain, self.graph.charge)
+        observed = observer.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
+        found, seconds = observer.programs()
         self._rows.append(found)
         self._seconds.append(seconds)
-        logits = self.learner.logits(self.model, seen, placed.action_masks())
+        logits = self.learner.logits(self.model, observed, placed.action_masks())
         chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        return Answer(chances, self.learner.values(self.model, seen), placed.seconds, sight.seconds[:, 0])
+        return Answer(chances, self.learner.values(self.model, observed), placed.seconds, observer.seconds[:, 0])
 
     def programs(self) -> tuple[np.ndarray, np.ndarray]:
         """All that was kept: rows int32 [P, ROW], model seconds [P]."""
@@ -57,7 +57,7 @@ class Guide:
 
 
 class Placed:
-    """Any programs of one task, with what a policy sees of them: `flat` float32 [B, F]."""
+    """Any programs of one task, with what a policy observes of them: `flat` float32 [B, F]."""
 
     def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
         """`steps` left of the episode, one number or one of each program."""

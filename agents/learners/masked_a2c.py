@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from sb3_contrib import MaskablePPO
 
-from agents.learners.groups import looking_at
+from agents.learners.feature_groups import of_groups
 from agents.learners.masked_ppo import load, logits, values
 from agents.learners.registry import Learner
 
@@ -26,7 +26,7 @@ def make(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
     policy = {
         "net_arch": list(settings["net_arch"]), "optimizer_class": torch.optim.RMSprop,
         "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-5, "weight_decay": 0},
-        **(looking_at(settings) if settings.get("groups") else {}),
+        **(of_groups(settings) if settings.get("groups") else {}),
     }  # fmt: skip
     return MaskablePPO(
         "MlpPolicy", env, gamma=env.discount, n_epochs=1, batch_size=settings["n_steps"] * env.num_envs,

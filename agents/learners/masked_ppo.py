@@ -1,7 +1,7 @@
 """MaskablePPO as learners: proximal policy optimisation (Schulman et al. 2017) that never takes an illegal action.
 
 Masks as in Huang and Ontanon (2022), by sb3-contrib. `ppo` is a flat perceptron; `ppo_axes` sees the loop nest as a set of axes;
-`ppo_successors` scores the programs that actions lead to (see `agents.learners.networks`, `agents.learners.sight`); all three
+`ppo_successors` scores the programs that actions lead to (see `agents.learners.networks`, `agents.learners.observer`); all three
 are ours.
 """
 
@@ -17,12 +17,12 @@ import torch
 from sb3_contrib import MaskablePPO
 from torch import nn
 
+from agents.learners.feature_groups import of_groups
 from agents.learners.former import former_names
-from agents.learners.groups import looking_at
 from agents.learners.masked_policy import MaskedBuffer, MaskedPolicy
 from agents.learners.networks import ActorCritic
+from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, Observer, lookahead_actions
 from agents.learners.registry import Learner
-from agents.learners.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
 
 _OF_PPO = (
     "n_steps", "batch_size", "n_epochs", "ent_coef", "vf_coef", "gae_lambda", "clip_range", "target_kl", "max_grad_norm",
@@ -58,7 +58,7 @@ class NetworkPolicy(MaskedPolicy):
 
 def make(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
     """A flat multi-layer perceptron, fresh; gamma is the environment's discount."""
-    looking = looking_at(settings) if settings.get("groups") else {}
+    looking = of_groups(settings) if settings.get("groups") else {}
     return make_with(MaskedPolicy, {"net_arch": list(settings["net_arch"]), **looking}, settings, env, seed)
 
 
@@ -70,9 +70,9 @@ def make_axes(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
 
 def make_successors(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
     """A policy that scores successors; with `axes` its view of the state is that of `ppo_axes`."""
-    actions = successor_actions(env.get_attr("tasks")[0].space).tolist()
+    actions = lookahead_actions(env.get_attr("tasks")[0].space).tolist()
     network = {
-        "width": settings["width"], "axes": settings["axes"], "actions": actions, "features": NUM_SUCCESSOR_FEATURES,
+        "width": settings["width"], "axes": settings["axes"], "actions": actions, "features": NUM_LOOKAHEAD_FEATURES,
         **hidden(settings),
     }  # fmt: skip
     return make_with(NetworkPolicy, {"network": network}, settings, env, seed)
@@ -130,5 +130,5 @@ def values(model: MaskablePPO, observations: np.ndarray) -> np.ndarray:
 
 
 PPO = Learner(make, load, logits, values)
-PPO_AXES = Learner(make_axes, load, logits, values, Sight)
-PPO_SUCCESSORS = Learner(make_successors, load, logits, values, Successors)
+PPO_AXES = Learner(make_axes, load, logits, values, Observer)
+PPO_SUCCESSORS = Learner(make_successors, load, logits, values, LookaheadObserver)

@@ -21,8 +21,8 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
+from agents.learners.feature_groups import of_groups
 from agents.learners.former import former_names
-from agents.learners.groups import looking_at
 from agents.learners.registry import Learner
 
 ILLEGAL = -1e8
@@ -134,42 +134,20 @@ def random_legal(masks: np.ndarray) -> np.ndarray:
     return np.where(masks > 0, np.random.rand(*masks.shape), -1.0).argmax(axis=-1)
 
 
-def make_dqn(settings: Mapping[str, Any], env: Any, seed: int) -> MaskedDQN:
-    """Fresh; gamma is the environment's discount."""
-    return MaskedDQN(MaskedDQNPolicy, **_arguments(settings, env, seed, {}))
-
-
-def make_qrdqn(settings: Mapping[str, Any], env: Any, seed: int) -> MaskedQRDQN:
-    """Fresh; gamma is the environment's discount."""
-    return MaskedQRDQN(MaskedQRDQNPolicy, **_arguments(settings, env, seed, {"n_quantiles": settings["n_quantiles"]}))
-
-
 def _arguments(settings: Mapping[str, Any], env: Any, seed: int, more: dict[str, Any]) -> dict[str, Any]:
     """What both constructors take."""
-    policy = {"net_arch": list(settings["net_arch"]), **looking_at(settings), **more}
+    policy = {"net_arch": list(settings["net_arch"]), **of_groups(settings), **more}
     return {
         "env": MaskedObservations(env), "gamma": env.discount, "policy_kwargs": policy, "seed": seed, "device": "cpu",
         **{name: settings[name] for name in _SETTINGS if name in settings},
     }  # fmt: skip
 
 
-def load_dqn(path: Path | BufferedIOBase, env: Any = None) -> MaskedDQN:
-    """A saved one."""
-    with former_names():
-        return MaskedDQN.load(path, env=None if env is None else MaskedObservations(env), device="cpu")
-
-
-def load_qrdqn(path: Path | BufferedIOBase, env: Any = None) -> MaskedQRDQN:
-    """A saved one."""
-    with former_names():
-        return MaskedQRDQN.load(path, env=None if env is None else MaskedObservations(env), device="cpu")
-
-
 def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """Expected return of every action float64 [B, N], -inf where not legal; of quantiles the mean."""
-    seen = {"observation": torch.as_tensor(observations), "mask": torch.as_tensor(masks)}
+    observed = {"observation": torch.as_tensor(observations), "mask": torch.as_tensor(masks)}
     with torch.no_grad():
-        found = model.q_net(seen) if isinstance(model, DQN) else model.quantile_net(seen).mean(dim=1)
+        found = model.q_net(observed) if isinstance(model, DQN) else model.quantile_net(observed).mean(dim=1)
     return np.where(masks, found.double().numpy(), -np.inf)
 
 
@@ -189,5 +167,18 @@ def values(model: Any, observations: np.ndarray) -> np.ndarray:
     return action_values(model, observations, np.ones((len(observations), model.action_space.n), dtype=bool)).max(axis=1)
 
 
-DQN_LEARNER = Learner(make_dqn, load_dqn, logits, values)
-QRDQN_LEARNER = Learner(make_qrdqn, load_qrdqn, logits, values)
+def _learner(model: Any, policy: type, *of_policy: str) -> Learner:
+    """The learner of a class; its policy takes the settings named beside those of all. Gamma is the environment's discount."""
+
+    def make(settings: Mapping[str, Any], env: Any, seed: int) -> Any:
+        return model(policy, **_arguments(settings, env, seed, {name: settings[name] for name in of_policy}))
+
+    def load(path: Path | BufferedIOBase, env: Any = None) -> Any:
+        with former_names():
+            return model.load(path, env=None if env is None else MaskedObservations(env), device="cpu")
+
+    return Learner(make, load, logits, values)
+
+
+DQN_LEARNER = _learner(MaskedDQN, MaskedDQNPolicy)
+QRDQN_LEARNER = _learner(MaskedQRDQN, MaskedQRDQNPolicy, "n_quantiles")

@@ -58,7 +58,7 @@ def perceptron(sizes: list[int]) -> nn.Sequential:
 
 
 class Flat(nn.Module):
-    """Context of a state by a perceptron over the flat observation; axes are not told apart."""
+    """Context of a state by a perceptron over the flat observation; axes are not distinguished."""
 
     def __init__(self, width: int) -> None:
         """`width` of both layers and of the context."""
@@ -153,15 +153,15 @@ class BySuccessor(nn.Module):
         self.last = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
         nn.init.normal_(self.kind.weight, std=0.1)
 
-    def forward(self, seen: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, ahead: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
         """Logits from successors' features [B, A, F]; the first of them is 1 where an action is legal."""
-        state, at = torch.nonzero(seen[:, :, 0] > 0.5, as_tuple=True)
+        state, at = torch.nonzero(ahead[:, :, 0] > 0.5, as_tuple=True)
         # index_select: the gradient of plain indexing is far slower on a CPU
-        hidden = self.program(seen[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)
+        hidden = self.program(ahead[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)
         if self.along is not None and embedded is not None:
             axes = torch.cat([self.along(embedded), torch.zeros_like(embedded[:, :1])], 1)
             hidden = hidden + axes.flatten(0, 1).index_select(0, state * (MAX_AXES + 1) + self.slots[at])
-        logits = context.new_zeros(len(seen), NUM_ACTIONS)
+        logits = context.new_zeros(len(ahead), NUM_ACTIONS)
         return logits.index_put((state, self.actions[at]), self.last(hidden)[:, 0])
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.learners.sight import Sight
+from agents.learners.observer import Observer
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Learner:
     """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf where not legal."""
     values: Callable[[Any, np.ndarray], np.ndarray]
     """(model, observations [B, O]) -> expected returns float [B] from there on."""
-    sight: type[Sight] = Sight
-    """What the policy sees."""
+    observer: type[Observer] = Observer
+    """What the policy observes."""
 
 
 LEARNERS: dict[str, str] = {

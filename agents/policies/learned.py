@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import time
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from agents.core.feedback import measure_with_feedback
-from agents.core.ranking import Construction, measure_rankings
+from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
+from agents.gensor.descents import descended
 from agents.learners.registry import Learner, get_learner
 from agents.policies.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.layout import LAYOUT_VERSION
+from gensor_gym.locate import ROOT, located
 from gensor_gym.measure.session import Session
 
 CARD, POLICY = "card.json", "policy.zip"
 """Files of a checkpoint folder."""
-POLICIES = Path(__file__).resolve().parents[2] / "results" / "policies"
+POLICIES = ROOT / "agents" / "data" / "policies"
 
 
 @dataclass(frozen=True)
-class Learned(ABC):
+class Learned(Constructing):
     """A search with a policy. The programs it saw are ranked by the model, and the top is measured.
 
     The checkpoint is a folder with `policy.zip` and `card.json`; by default the one shipped for the hardware's kind. It was
@@ -35,7 +41,7 @@ class Learned(ABC):
 
     space: str = "extended"
     checkpoint: str = ""
-    """Folder of the policy; empty takes results/policies/<agent>_<kind of hardware>."""
+    """Folder of the policy; empty takes agents/data/policies/<agent>_<kind of hardware>, which ships."""
     per_register_tile: int = 2
     """Programs of one register tile that are measured before others."""
     agent: ClassVar[str] = "ppo"
@@ -52,17 +58,31 @@ class Learned(ABC):
         else:
             measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
-    @abstractmethod
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The fastest programs seen, fastest by the model first; no measurement."""
-
     def folder(self, graph: ConstructionGraph) -> Path:
         """Where the checkpoint lies."""
-        return Path(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
+        return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def training_seconds(self, graph: ConstructionGraph) -> float:
         """What the policy cost to train, from its card."""
         return float(read_card(self.folder(graph))["training_seconds"])
+
+
+class Episodic(Constructing):
+    """Put before a strategy with `episodes`, whose draws have a `temperature`: constructions that begin small."""
+
+    episodes: int
+    temperature: float
+
+    def __post_init__(self) -> None:
+        """ValueError for no episodes, or a temperature that is not above 0."""
+        if self.episodes < 1 or self.temperature <= 0:
+            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """Of 1, 2, 4, .. and then always `episodes` episodes, of that many from the first on where it is alone."""
+        growing = () if once else (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
+        for episodes in chain(growing, repeat(self.episodes)):
+            yield dataclasses.replace(self, episodes=episodes).construct(graph, rng)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
@@ -78,12 +98,23 @@ class LearnedWalk(Learned):
         """How the policy for a task was learned, and its model."""
         return load_policy(str(self.folder(graph)))
 
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """The fastest programs observed, fastest by the model first; no measurement."""
+        begin, before = time.perf_counter(), graph.evaluations
+        rows, seconds, visited = self.explore(graph, rng)
+        schedules, latencies = ranked(*descended(graph, rows, seconds, self.descents), graph)
+        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+
+    @abstractmethod
+    def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """(programs observed int32 [P, ROW], their seconds by the model [P], states visited)."""
+
 
 @lru_cache(maxsize=8)
 def load_policy(folder: str) -> tuple[Learner, Any]:
     """How the policy of a checkpoint folder was learned, and its model; see `checked_card`."""
-    learner = get_learner(checked_card(Path(folder))["agent"])
-    return learner, learner.load(Path(folder) / POLICY, None)
+    learner = get_learner(checked_card(located(folder))["agent"])
+    return learner, learner.load(located(folder) / POLICY, None)
 
 
 def checked_card(folder: Path) -> dict[str, Any]:

@@ -1,14 +1,11 @@
-"""Beam search by the probability that a policy gives to programs; the model ranks all that was seen."""
+"""Beam search by the probability that a policy gives to programs; the model ranks all that was observed."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from agents.core.ranking import Construction, ranked
-from agents.gensor.descents import descended
 from agents.learners.guide import Guide
 from agents.policies.learned import LearnedWalk
 from gensor_gym.construction import ConstructionGraph
@@ -32,9 +29,8 @@ class PolicyBeam(LearnedWalk):
         if self.width < 1 or self.noise < 0:
             raise ValueError(f"width={self.width}, noise={self.noise}: expected 1 or more, and 0 or more")
 
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The fastest programs seen, by the model."""
-        begin, before = time.perf_counter(), graph.evaluations
+    def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """What is asked about and observed on the way."""
         guide, visited = Guide(*self.policy(graph), graph, self.retain), 0
         rows, chances = graph.initial().row[None], np.zeros(1)
         for steps in range(graph.horizon, 1, -1):
@@ -42,9 +38,7 @@ class PolicyBeam(LearnedWalk):
             rows, chances = self._step(guide, rows, chances, steps, rng)
             if not len(rows):
                 break
-        rows, seconds = descended(graph, *guide.programs(), self.descents)
-        schedules, latencies = ranked(rows, seconds, graph)
-        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+        return *guide.programs(), visited
 
     def _step(
         self, guide: Guide, rows: np.ndarray, chances: np.ndarray, steps: int, rng: np.random.Generator

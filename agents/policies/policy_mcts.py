@@ -6,14 +6,11 @@ PUCT as in AlphaZero (Silver et al. 2018), without rollouts, on the tree of `age
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from agents.baselines.mcts import Mcts, Node, Search
-from agents.core.ranking import Construction, ranked
-from agents.gensor.descents import descended
 from agents.learners.guide import Guide
 from agents.policies.learned import LearnedWalk
 from gensor_gym.construction import ConstructionGraph
@@ -24,7 +21,7 @@ from gensor_gym.graph.actions import STOP
 class PolicyMcts(LearnedWalk):
     """Simulations from the unscheduled program. A simulation ends where it adds a child, which the critic values.
 
-    The value of a node is what the best program seen from it, or what the critic expects from there, takes.
+    The value of a node is what the best program observed from it, or what the critic expects from there, takes.
     """
 
     simulations: int = 400
@@ -34,19 +31,16 @@ class PolicyMcts(LearnedWalk):
     """A node visited n times has at most widening x n^exponent children."""
     exponent: float = 0.5
     trust: float = 0.5
-    """Share of the critic in the value of a leaf; the rest is the best program seen from there."""
+    """Share of the critic in the value of a leaf; the rest is the best program observed from there."""
 
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The fastest programs seen, by the model."""
-        begin, before = time.perf_counter(), graph.evaluations
+    def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """What is asked about and observed in a tree of its own."""
         tree = Mcts(self.space, self.simulations, self.exploration, self.widening, self.exponent)
         guide = Guide(*self.policy(graph), graph, self.retain)
         search = GuidedSearch(tree, graph, rng, guide, self.trust)
         for _ in range(self.simulations):
             search.simulate()
-        rows, seconds = descended(graph, *guide.programs(), self.descents)
-        schedules, latencies = ranked(rows, seconds, graph)
-        return Construction(schedules, latencies, len(search.tree), graph.evaluations - before, time.perf_counter() - begin)
+        return *guide.programs(), len(search.tree)
 
 
 class GuidedSearch(Search):

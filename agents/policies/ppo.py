@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from agents.core.ranking import Construction, ranked
-from agents.gensor.descents import descended
+from agents.learners.observer import Observer
 from agents.learners.registry import Learner
-from agents.learners.sight import Sight
-from agents.policies.learned import LearnedWalk
-from agents.policies.trails import Trails
+from agents.policies.learned import Episodic, LearnedWalk
+from agents.policies.visited import Visited
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.actions import STOP
 
 
 @dataclass(frozen=True)
-class Ppo(LearnedWalk):
+class Ppo(Episodic, LearnedWalk):
     """Sample episodes of the policy; any learner's, PPO's by default."""
 
     episodes: int = 64
@@ -28,24 +25,16 @@ class Ppo(LearnedWalk):
     temperature: float = 1.0
     """Of sampling: above 1 the policy tries more, which many episodes need more than few."""
 
-    def __post_init__(self) -> None:
-        """ValueError for no episodes, or a temperature that is not above 0."""
-        if self.episodes < 1 or self.temperature <= 0:
-            raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
-
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The fastest programs that the policy's episodes saw, fastest by the model first; no measurement."""
-        begin, before = time.perf_counter(), graph.evaluations
+    def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """What the policy's episodes observe."""
         learner, model = self.policy(graph)
         envs = ConstructVectorEnv(
             self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
         )
-        sight = learner.sight(envs, self.retain, graph.charge)
-        steps = rollout(learner, model, envs, sight, rng, self.temperature)
+        observer = learner.observer(envs, self.retain, graph.charge)
+        steps = rollout(learner, model, envs, observer, rng, self.temperature)
         envs.close()
-        rows, seconds = descended(graph, *sight.programs(), self.descents)
-        schedules, latencies = ranked(rows, seconds, graph)
-        return Construction(schedules, latencies, steps, graph.evaluations - before, time.perf_counter() - begin)
+        return *observer.programs(), steps
 
 
 @dataclass(frozen=True)
@@ -70,21 +59,21 @@ class QrDqn(Ppo):
 
 
 def rollout(
-    learner: Learner, model: Any, envs: ConstructVectorEnv, sight: Sight, rng: np.random.Generator, temperature: float = 1.0
+    learner: Learner, model: Any, envs: ConstructVectorEnv, observer: Observer, rng: np.random.Generator, temperature: float = 1.0
 ) -> int:
-    """One episode in every environment of the sight, which remembers the programs; returns the steps taken in all.
+    """One episode in every environment of the observer, which remembers the programs; returns the steps taken in all.
 
     Environment 0 takes the most probable legal action, the others sample; none goes back to where it has been. The environments
     are of one task.
     """
     flat, _ = envs.reset(seed=int(rng.integers(2**31)))
-    over, steps, trails = np.zeros(envs.num_envs, dtype=bool), 0, Trails(envs.tasks.graphs[0], envs.num_envs)
+    over, steps, visited = np.zeros(envs.num_envs, dtype=bool), 0, Visited(envs.tasks.graphs[0], envs.num_envs)
     while True:
         live = np.flatnonzero(~over)
-        seen, masks = sight.observe(flat, over)[live], envs.action_masks()[live]
+        observed, masks = observer.observe(flat, over)[live], envs.action_masks()[live]
         actions = np.full(envs.num_envs, STOP)
-        scores = drawn(learner.logits(model, seen, masks) / temperature, live == 0, rng)
-        actions[live] = trails.choose(live, envs.rows[live], scores)
+        scores = drawn(learner.logits(model, observed, masks) / temperature, live == 0, rng)
+        actions[live] = visited.choose(live, envs.rows[live], scores)
         steps += len(live)
         flat, _, ended, _, _ = envs.step(actions)
         over |= ended

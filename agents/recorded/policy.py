@@ -7,7 +7,6 @@ The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same ker
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ import numpy as np
 from agents.learners.registry import get_learner
 from agents.policies.learned import CARD, POLICY, read_card
 from gensor_gym.env.recorded import RecordedEnv
-from gensor_gym.measure.session import Session
-from gensor_gym.spaces import TuningSpace
+from gensor_gym.locate import located
+from gensor_gym.spaces import TuningSession, TuningSpace
 
 STARTS = ("best", "random")
 
@@ -40,13 +39,12 @@ class TuningPolicy:
             found = f"checkpoint={self.checkpoint!r}, temperature={self.temperature}, starts={self.starts!r}"
             raise ValueError(f"{found}: expected a folder, a number above 0, and one of {STARTS}")
 
-    def search(self, session: Session, rng: np.random.Generator) -> None:
+    def search(self, session: TuningSession, rng: np.random.Generator) -> None:
         """Episodes until the budget is spent, or nothing new is met."""
         learner, model, card = self._load()
-        graph: Any = session.graph
-        backend: Any = session.backend
+        graph, timing = session.graph, session.backend.timing
         check_fits(card, graph.space, self.checkpoint)
-        env = RecordedEnv(graph.space, timing=backend.timing, **card["env"])
+        env = RecordedEnv(graph.space, timing=timing, **card["env"])
         starts = [] if self.starts == "random" else [best for best in card["best"] if env.space.find(best) is not None]
         idle = 0
         while idle < self.patience:
@@ -62,7 +60,7 @@ class TuningPolicy:
 
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
         """Learner, model and card."""
-        folder = Path(self.checkpoint)
+        folder = located(self.checkpoint)
         card = read_card(folder) if (folder / POLICY).exists() and (folder / CARD).exists() else {}
         if "parameters" not in card:
             raise FileNotFoundError(

@@ -6,27 +6,18 @@ import os
 from dataclasses import dataclass
 
 from agents.optimize import run
-from agents.strategy import Strategy, build
+from agents.strategy import RECORDED, Search, build, resolve
 from gensor_gym.measure.session import Budget, TraceRow
 from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 from gensor_gym.spaces.values import Value
 
-STRATEGIES_OF_SPACES: dict[str, str] = {
-    "exhaustive": "agents.baselines.exhaustive:Exhaustive",
-    "random_walk": "agents.baselines.random_walk:RandomWalk",
-    "local_search": "agents.baselines.local_search:LocalSearch",
-    "annealing": "agents.recorded.annealing:TuningAnnealing",
-    "elsewhere": "agents.recorded.elsewhere:Elsewhere",
-    "policy": "agents.recorded.policy:TuningPolicy",
-}
-"""Name -> module:class of strategies that use nothing of constructions. `random_walk` is a random search there."""
+RecordedStrategy = Search[TuningSession]
+"""Anything that searches a recorded space."""
 
 
-def get_strategy_of_spaces(name: str, **hyperparameters: object) -> Strategy:
+def get_strategy_of_spaces(name: str, **hyperparameters: object) -> RecordedStrategy:
     """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
-    if name not in STRATEGIES_OF_SPACES:
-        raise ValueError(f"strategy {name!r} does not search recorded spaces; these do: {sorted(STRATEGIES_OF_SPACES)}")
-    return build(STRATEGIES_OF_SPACES, name, hyperparameters)
+    return build(name, RECORDED, hyperparameters)
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class Tuned:
 
 def tune(
     space: TuningSpace | str | os.PathLike[str],
-    strategy: str | Strategy = "local_search",
+    strategy: str | RecordedStrategy = "local_search",
     trials: int | None = None,
     seconds: float | None = None,
     seed: int = 0,
@@ -57,11 +48,11 @@ def tune(
     """
     if not isinstance(space, TuningSpace):
         space = load_space(space)
-    chosen = get_strategy_of_spaces(strategy, **hyperparameters) if isinstance(strategy, str) else strategy
+    search: RecordedStrategy = resolve(strategy, RECORDED, hyperparameters)
     session = TuningSession(space, Budget(len(space) if trials is None else trials, seconds=seconds), timing)
-    run(chosen, session, seed)
+    run(search, session, seed)
     if session.best is None:
         raise RuntimeError(f"no configuration of {space.source} ran well in {session.trials} trials")
-    found = session.best[0].index  # type: ignore[attr-defined]
+    found = session.best[0].index
     time, tied = float(space.seconds(timing)[found]), bool(space.optimal(timing)[found])
     return Tuned(space.configuration(found), time, space.regret(found, timing), tied, tuple(session.trace))

@@ -28,7 +28,8 @@ def bench(config: DictConfig) -> dict[str, Lines]:
     folder, lines = make_folder(config.output), {}
     for suite in chosen:
         lines[suite] = Lines(folder / f"{suite}.jsonl", suite)
-        import_module(f"experiments.benches.{suite}").run(config, lines[suite])
+        with lines[suite].journal:
+            import_module(f"experiments.benches.{suite}").run(config, lines[suite])
     return lines
 
 

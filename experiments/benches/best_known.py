@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.core.columns import Columns
+from agents.core.programs import Programs
 from experiments.common.results import write_text
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
@@ -80,5 +80,5 @@ def enumerated(graph: ConstructionGraph) -> Schedule:
 
 def descend(graph: ConstructionGraph, starts: Iterable[Schedule]) -> Schedule:
     """The best end of coordinate descents."""
-    columns = Columns(graph)
-    return Schedule(min((columns.descend(start.row) for start in starts), key=lambda end: end[1])[0])
+    programs = Programs(graph)
+    return Schedule(min((programs.descend(start.row) for start in starts), key=lambda end: end[1])[0])

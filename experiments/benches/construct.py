@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,14 @@ from agents.core.ranking import Construction
 from experiments.benches.best_known import BestKnown, key_of, search
 from experiments.benches.lines import Lines, machine, spread
 from experiments.common import statistics
-from experiments.comparison.summary import geometric_mean
+from experiments.common.statistics import geometric_mean
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.incumbent import incumbent
 from gensor_gym.exact.optimum import moving_knobs
 from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.locate import located
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     ops = list(dict.fromkeys(operators.resolve(_plain(settings.operators))))
     strategies: dict[str, Any] = {name: get_strategy(name) for name in (settings.strategy, settings.baseline)}
     strategies |= {f"descents_{count}": Descents(settings.space, count) for count in settings.descents}
-    known = BestKnown(Path(settings.best_known))
+    known = BestKnown(located(settings.best_known))
     for name, strategy in strategies.items():  # compilation is not construction
         strategy.construct(_graph(ops[0], settings, name, strategies), np.random.default_rng(0))
     rows = []

@@ -14,12 +14,11 @@ from typing import Any, cast
 import numpy as np
 from omegaconf import DictConfig
 
-from agents import get_strategy
-from agents.optimize import run as search
 from experiments.benches import kernels_prepacked
 from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
+from experiments.benches.searched import searched
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
 from gensor_gym import hardware, operators
@@ -31,7 +30,6 @@ from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.native import NativeBackend
-from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.measure.stats.verdict import verdict
 from gensor_gym.operators.types import Operator
 
@@ -108,9 +106,7 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
     row: dict[str, Any] = {"operator": str(op), "roofline_s": roofline_floor(op, hw)}
     row["fma_bound_s"] = op.flops / hw.peak_of(op.dtype) if op.body == "multiply_add" else None
     for label, name, trials in wanted:
-        strategy = get_strategy(name)
-        session = Session(Task(op, hw, retimer.backend, strategy.space), Budget(trials=trials), store)
-        search(strategy, session, seed)
+        session = searched(op, hw, retimer.backend, name, trials, seed, store)
         if session.best is not None:
             found[label] = (session.best[0], session.best[1].seconds)
         if label == KERNEL:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from agents import get_strategy
-from agents.optimize import run as search
 from experiments.benches.lines import Steal
+from experiments.benches.searched import searched
 from experiments.comparison.summary import interval, ratio
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
@@ -24,7 +23,6 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend
-from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.operators.types import Operator
 
@@ -35,9 +33,8 @@ KERNEL, TORCH = "kernel", "torch.prepacked"
 
 def shape(op: Operator, settings: DictConfig, seed: int, store: str, backend: NativeBackend, hw: Hardware) -> dict[str, Any]:
     """One line: search, try the best programs prepacked, time the fastest beside oneDNN on every thread count up to ours."""
-    strategy, row = get_strategy(settings.strategy), {"operator": str(op), "prepacked": True}
-    session = Session(Task(op, hw, backend, strategy.space), Budget(trials=settings.trials), store)
-    search(strategy, session, seed)
+    row = {"operator": str(op), "prepacked": True}
+    session = searched(op, hw, backend, settings.strategy, settings.trials, seed, store)
     good = sorted((trial for trial in session.trace if trial.status == "OK"), key=lambda trial: trial.seconds)
     schedules = [packed(Schedule.parse(trial.schedule)) for trial in good[:CANDIDATES]]
     kernels = [(schedule, k) for schedule in schedules if (k := _kernel(op, schedule, hw)) is not None]

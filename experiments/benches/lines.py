@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiments.common.journal import Journal
 from experiments.common.settings import code_digest
 from gensor_gym.hardware.cache import VARIABLE
 from gensor_gym.measure.devices.cpu import processor_name
@@ -21,25 +21,23 @@ LOOP = 200_000
 
 
 class Lines:
-    """A JSON line per result, to a file and to standard output; each says under what conditions it came about."""
+    """A row per result, to a journal and to standard output; each says under what conditions it came about."""
 
     def __init__(self, path: Path, suite: str) -> None:
-        """Begin the file anew."""
-        self.path = path
-        self.suite = suite
-        self.rows: list[dict[str, object]] = []
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("", encoding="utf-8")
+        """Begin the journal anew."""
+        self.suite, self.path, self.journal = suite, path, Journal(path, ())
+        self.journal.drop(set(self.journal.rows))
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """What was written so far."""
+        return list(self.journal)
 
     def __call__(self, **values: object) -> None:
         """Write one line."""
         row = {"suite": self.suite, **values}
-        self.rows.append(row)
-        line = json.dumps(row, default=str)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        self.journal.add(row)
+        print(json.dumps(row, default=str), flush=True)
 
 
 def machine() -> dict[str, object]:

@@ -20,6 +20,7 @@ from experiments.board.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
 from experiments.board.verify import replay_files
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
+from experiments.common.texts import table
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.session import Budget
 
@@ -121,11 +122,10 @@ def lines(entries: Sequence[Entry], suite: Suite) -> Iterator[str]:
     for place, entry in enumerate(ranked, start=1):
         yield f"| {place} | {_summary(entry, apart[entry.name], len(suite.tasks))} |"
     yield ""
-    yield "| task | " + " | ".join(entry.name for entry in ranked) + " |"
-    yield "|---|" + "---:|" * len(ranked)
-    for task in suite.tasks:
-        cells = (_cell(entry.outcomes.get(task)) for entry in ranked)
-        yield f"| {task.hardware} {task.backend} {task.space}: `{task.operator}` | {' | '.join(cells)} |"
+    yield from table(("task", *(entry.name for entry in ranked)), [
+        (f"{task.hardware} {task.backend} {task.space}: `{task.operator}`", *(_cell(e.outcomes.get(task)) for e in ranked))
+        for task in suite.tasks
+    ])  # fmt: skip
 
 
 def _summary(entry: Entry, apart: Sequence[float], tasks: int) -> str:

@@ -1,7 +1,7 @@
 """Certify optima of the analytic model: `python -m experiments.certify [operators ..] [--space gensor]`.
 
 Operators are texts, ids, tables or splits, by default all named shapes but elementwise maps. Every certificate is a line of
-results/certificates/HARDWARE_SPACE.jsonl, written as soon as it is there; what the file has under its task's
+gensor_gym/data/certificates/HARDWARE_SPACE.jsonl, written as soon as it is there; what the file has under its task's
 fingerprint is not done again, so a run that was ended goes on where it was.
 """
 
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hardware", default="h200")
     parser.add_argument("--space", default="gensor")
     parser.add_argument("--knobs", nargs="*", help="knobs that may move, of those of the space; default: all of them")
-    parser.add_argument("--output", help="file of certificates; default results/certificates/HARDWARE_SPACE.jsonl")
+    parser.add_argument("--output", help="file of certificates; default gensor_gym/data/certificates/HARDWARE_SPACE.jsonl")
     parser.add_argument("--enumerate", type=int, default=ENUMERATED, help="candidates up to which a space is enumerated")
     parser.add_argument("--nodes", type=int, default=MOST_NODES, help="nodes after which a search gives up")
     parser.add_argument("--seconds", type=float, help="begin no further task after so long")

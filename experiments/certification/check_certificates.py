@@ -19,11 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.core.columns import Columns
+from agents.core.programs import Programs
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, certify, read_certificates
 from gensor_gym.exact.sampling import sample_evenly
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.locate import located
 
 DESCENTS = 8
 """Best samples from which coordinate descent goes on."""
@@ -88,8 +89,8 @@ def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -
     walked = np.stack([graph.random_schedule(rng).row for _ in range(samples - samples // 2)])
     rows = np.concatenate([even, walked])
     seconds = graph.latencies(rows)
-    columns = Columns(graph)
-    ends = [columns.descend(rows[at])[1] for at in np.argsort(seconds, kind="stable")[:DESCENTS]]
+    programs = Programs(graph)
+    ends = [programs.descend(rows[at])[1] for at in np.argsort(seconds, kind="stable")[:DESCENTS]]
     return min(float(seconds.min()), *ends)
 
 
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=float, help="search again with floors multiplied by this number")
     parser.add_argument("--match", default="", help="only operators whose text has this in it")
     args = parser.parse_args(arguments)
-    wrong, found = 0, [c for path in args.file for c in read_certificates(path) if args.match in c.operator]
+    wrong, found = 0, [c for path in args.file for c in read_certificates(located(path)) if args.match in c.operator]
     if not found:
         files = ", ".join(map(str, args.file))
         parser.error(f"no certificate with {args.match!r} in its operator in {files}: expected files of experiments.certify")

@@ -1,34 +1,28 @@
 """Searches by the model alone, each until its evaluations are spent, as curves: the best so far after every evaluation.
 
-A strategy is begun again as often as the evaluations last: what its `construct` does is a round. Nothing is carried over but the
-curve. A policy's rounds have 1, 2, 4, .. and then always as many episodes as its setting says, so that its curve begins early.
+A strategy constructs again and again (`agents.strategy.Constructs`) as long as the evaluations last: a construction is a round.
+Nothing is carried over but the curve.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from agents import STRATEGIES, get_strategy
-from agents.baselines.beam import Beam
-from agents.baselines.random_walk import RandomWalk
-from agents.core.ranking import Construction
+from agents import get_strategy
 from agents.core.watched import WatchedGraph
 from agents.policies.learned import POLICY
+from agents.strategy import CONSTRUCTIONS, Constructs, strategies_for
 from experiments.common.settings import code_digest, digest_of_file, short_hash
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
 from gensor_gym.measure.session import BudgetSpent
 
-DRAWN = 64
-"""Random walks that are drawn at a time."""
 WARM_UP, WARM_UP_EVALUATIONS = "gemm(m=16, n=16, k=16)", 5000
 
 
@@ -86,13 +80,16 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
     """Search until the graph's evaluations are spent, or for one round.
 
     Returns evaluations, latency (None where there is none yet) and wall seconds at the end of the first round, or of the search
-    where it ends within that.
+    where it ends within that. ValueError for a strategy that does not construct by the model alone.
     """
     graph.start()
     strategy: Any = get_strategy(search.of, **{**search.parameters, "space": graph.space})
+    if not isinstance(strategy, Constructs):
+        name = type(strategy).__name__
+        raise ValueError(f"{name} does not construct by the model alone; of the registry {constructing()} do")
     first: dict[str, float | None] = {}
     try:
-        for found in rounds(strategy, graph, rng, search.once):
+        for found in strategy.constructions(graph, rng, search.once):
             if found.latencies:
                 graph.note(found.latencies[0])
             first = first or _mark(graph)
@@ -112,33 +109,9 @@ def _mark(graph: WatchedGraph) -> dict[str, float | None]:
     }  # fmt: skip
 
 
-def rounds(strategy: Any, graph: WatchedGraph, rng: np.random.Generator, once: bool) -> Iterator[Construction]:
-    """Constructions without end, of a policy with growing numbers of episodes unless `once` is asked.
-
-    ValueError for a strategy that does not construct by the model alone.
-    """
-    if isinstance(strategy, Beam):
-        for start in chain([graph.initial()], (graph.random_schedule(rng) for _ in repeat(None))):
-            yield strategy.grow(graph, start)
-    elif isinstance(strategy, RandomWalk):
-        for _ in repeat(None):
-            graph.latencies(graph.stack([graph.random_schedule(rng) for _ in range(DRAWN)]))
-    elif hasattr(strategy, "rounds") and hasattr(strategy, "construct") and not (once and hasattr(strategy, "episodes")):
-        yield from strategy.rounds(graph, rng)
-    elif hasattr(strategy, "episodes") and not once:
-        for turn in chain(range(strategy.episodes.bit_length()), repeat(None)):
-            episodes = strategy.episodes if turn is None else min(2**turn, strategy.episodes)
-            yield dataclasses.replace(strategy, episodes=episodes).construct(graph, rng)
-    elif hasattr(strategy, "construct"):
-        for _ in repeat(None):
-            yield strategy.construct(graph, rng)
-    else:
-        raise ValueError(f"{type(strategy).__name__} does not construct by the model alone; of the registry {constructing()} do")
-
-
 def constructing() -> list[str]:
     """Strategies of the registry that search by the model alone."""
-    return [name for name in STRATEGIES if hasattr(get_strategy(name), "construct") or name == "random_walk"]
+    return [name for name in strategies_for(CONSTRUCTIONS) if isinstance(get_strategy(name), Constructs)]
 
 
 def digest_of_policy(folder: Path) -> str:

@@ -1,17 +1,21 @@
-"""The command line: operators may be written as plain text, which Hydra reads as function calls."""
+"""The command line: operators may be written as plain text, which Hydra reads as function calls; strategies by their names."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
+from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
 from gensor_gym import operators
+from gensor_gym.registry import registered
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 _CALL = re.compile(r"[A-Za-z_]\w*\(")
-_NAMED = re.compile(rf"\b({'|'.join(operators.names())})\(")
 _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
 
@@ -21,6 +25,7 @@ def readable(arguments: list[str]) -> list[str]:
     `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
     such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well.
     """
+    store_strategies(registered("strategy"))  # of plugins that were loaded since
     return [_one(argument) for argument in arguments]
 
 
@@ -38,11 +43,29 @@ def compose(overrides: list[str], name: str = "config") -> DictConfig:
         GlobalHydra.instance().hydra = outer
 
 
+def store_strategies(names: Iterable[str] | None = None) -> None:
+    """Make strategies options of Hydra's group `strategy`: their fields with their defaults, at strategies.NAME.
+
+    One that a library is missing for has none of its fields there; its search says what is missing.
+    """
+    known = strategies_for(CONSTRUCTIONS)
+    for name in known if names is None else [name for name in names if name in known]:
+        try:
+            fields = dataclasses.asdict(get_strategy(name))  # type: ignore[call-overload]
+        except ImportError:
+            fields = {}
+        ConfigStore.instance().store(name, fields, group="strategy", package=f"strategies.{name}", provider="agents")
+
+
+store_strategies()
+
+
 def _one(argument: str) -> str:
     """One argument."""
     key, equals, value = argument.partition("=")
     if key not in ("operator", "operators") or not equals:
-        return f"{key}={quoted(value)}" if _NAMED.search(value) else argument
+        named = re.search(rf"\b({'|'.join(operators.names())})\(", value)
+        return f"{key}={quoted(value)}" if named else argument
     groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
     if key == "operator" and all(item.strip() in groups for item in value.split(",")):
         return argument

@@ -6,11 +6,35 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 
+import hydra
+from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.common.arguments import readable
+from experiments.common.arguments import CONF, readable
+
+Run = Callable[[DictConfig, Console], Path | None]
+"""What a command does with its configuration; the folder of the results, None where it says itself where they are."""
+
+
+def command(name: str, *kinds: type[Exception]) -> Callable[[Run], Callable[[], None]]:
+    """Makes a function the command of conf/`name`.yaml; errors of these kinds are refusals."""
+
+    def made(run: Run) -> Callable[[], None]:
+        @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
+        @wraps(run)
+        def configured(config: DictConfig) -> None:
+            console, begin = Console(), time.perf_counter()
+            with refusals(console, *kinds):
+                folder = run(config, console)
+            if folder is not None:
+                say_where(console, begin, folder)
+
+        return lambda: command_line(configured)
+
+    return made
 
 
 def command_line(run: Callable[[], object]) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from agents import get_strategy
 from agents.optimize import run
 from agents.strategy import Strategy
 from experiments.common.folders import make_folder
-from experiments.common.results import Results, write_text
+from experiments.common.journal import locked
+from experiments.common.results import write_text
 from experiments.common.settings import Job
+from experiments.common.trials import Results
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.records.store import Store
@@ -71,11 +71,11 @@ class Jobs:
         """Search; trials that the store knows are answered from it. Only a job that is DONE is remembered as such."""
         self.results.keep_only(job)
 
-        def seen(row: TraceRow) -> None:
+        def observed(row: TraceRow) -> None:
             self.results.put(job, row)
             on_trial(row)
 
-        return self._end(job, *attempt(job, self.backend, self.store, seen))
+        return self._end(job, *attempt(job, self.backend, self.store, observed))
 
     def keep(self, job: Job, trials: Sequence[TraceRow], outcome: Outcome, trace: str) -> Outcome:
         """Take over what `attempt` gave in another process."""
@@ -85,6 +85,7 @@ class Jobs:
 
     def close(self) -> None:
         """Let go of the folder; otherwise that is when nothing holds this object any more."""
+        self.results.close()
         self._lock.close()
 
     def warm_up(self, job: Job) -> None:
@@ -115,13 +116,13 @@ def attempt(
     """The search of a job, and the trace of an error that was not expected; the empty text where there was none."""
     trials = 0
 
-    def seen(row: TraceRow) -> None:
+    def observed(row: TraceRow) -> None:
         nonlocal trials
         on_trial(row)
         trials += 1
 
     try:
-        return _search(job, backend, store, seen), ""
+        return _search(job, backend, store, observed), ""
     except Exception as error:  # a strategy of the user's may raise anything, and the others still run
         first = (str(error).strip() or "no message").splitlines()[0]
         expected = not trials and isinstance(error, (ValueError, OSError, ImportError))
@@ -163,18 +164,6 @@ def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[
         schedule=str(best[0]) if best else "",
         seconds=best[1].seconds if best else None,
     )
-
-
-def locked(folder: Path) -> IO[str]:
-    """An open file whose lock says that this process works in the folder; the lock ends with the process."""
-    file = (make_folder(folder) / ".lock").open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise ValueError(
-            f"another process is writing to {folder}; wait for it or name another folder with output=..."
-        ) from None
-    return file
 
 
 def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:

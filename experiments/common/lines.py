@@ -1,19 +1,16 @@
-"""Lines of a study's searches, each kept as soon as it is there, so that a command that was stopped goes on where it was."""
+"""The searches of a study, each kept in a journal as soon as it is there: a command that was stopped goes on where it was."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.common.anytime import run_search
+from experiments.common.journal import Journal
 from experiments.common.pool import side_by_side
-from experiments.common.results import write_text
 
 Found = TypeVar("Found")
 
@@ -26,36 +23,8 @@ class Keyed(Protocol):
         """Sixteen digits."""
 
 
-class Kept:
-    """The lines of a file of searches, by key; a torn last line is dropped."""
-
-    def __init__(self, path: Path) -> None:
-        """Read what is there."""
-        self.path = path
-        self.rows: dict[str, dict[str, Any]] = {}
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            write_text(path, whole)
-        for line in whole.splitlines():
-            row = json.loads(line)
-            self.rows[row["key"]] = row
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Append a line, which the system holds when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            left = memoryview((json.dumps(row) + "\n").encode())
-            while left:
-                left = left[os.write(descriptor, left) :]
-        finally:
-            os.close(descriptor)
-        self.rows[row["key"]] = row
-
-
 def run_missing(
-    wanted: Sequence[Keyed], kept: Kept, processes: int, console: Console,
+    wanted: Sequence[Keyed], kept: Journal, processes: int, console: Console,
     work: Callable[[Any], dict[str, Any]] = run_search,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """The lines of all searches, in their order; those that are not there are made by `work`, side by side."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from experiments.common.journal import append_row, read_rows
 from experiments.common.pool import side_by_side
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, append_certificate, certify, read_certificates
@@ -59,7 +59,7 @@ def optima(
             known[task.key] = found
         else:
             refused[task.key] = found
-            _refuse(folder / REFUSED, task, found, now[task.operator])
+            append_row(folder / REFUSED, {**asdict(task), "why": found, "fingerprint": now[task.operator]})
     return (
         {task.operator: known[task.key] for task in wanted if task.key in known},
         {task.operator: refused[task.key] for task in wanted if task.key not in known},
@@ -76,17 +76,8 @@ def _certified(task: Wanted) -> tuple[Wanted, Certificate | str]:
 
 def _refused(path: Path, nodes: int, now: Mapping[str, str]) -> dict[Key, str]:
     """Tasks that were given up with at least so many nodes, and why; `now` holds their fingerprints by operator."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    rows = [json.loads(line) for line in lines]
-    kept = [row for row in rows if row["nodes"] >= nodes and row["fingerprint"] == now.get(row["operator"])]
+    kept = [row for row in read_rows(path) if row["nodes"] >= nodes and row["fingerprint"] == now.get(row["operator"])]
     return {(row["operator"], row["hardware"], row["space"]): row["why"] for row in kept}
-
-
-def _refuse(path: Path, task: Wanted, why: str, fingerprint: str) -> None:
-    """Add a line."""
-    row = dict(zip(("operator", "hardware", "space"), task.key, strict=True)) | {"nodes": task.nodes, "why": why}
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({**row, "fingerprint": fingerprint}) + "\n")
 
 
 def split_of(operators: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -11,10 +11,11 @@ from multiprocessing.connection import wait
 from threading import Thread
 from typing import Any, TypeVar
 
-from experiments.common.jobs import Outcome, attempt, warm_up
+from experiments.common.jobs import Jobs, Outcome, attempt, warm_up
 from experiments.common.settings import Job
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.session import TraceRow
+from gensor_gym.plugins import load_named
 
 ONE_THREAD = ("GENSOR_GYM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables by which the libraries that strategies use are told how many threads they may have."""
@@ -32,6 +33,12 @@ _warm: set[tuple[str, str]] = set()
 def attempts(jobs: Sequence[Job], backend: Backend, workers: int) -> Iterator[Ended]:
     """Every job's end as it comes. Nothing a job raises ends the others; closing the iterator drops what has not begun."""
     yield from side_by_side(_search, jobs, workers, _take, (backend,))
+
+
+def made(jobs: Jobs, missing: Sequence[Job], workers: int) -> Iterator[tuple[Job, Outcome]]:
+    """Every missing job with its end, which is kept, as it comes."""
+    for job, trials, outcome, trace in attempts(missing, jobs.backend, workers):
+        yield job, jobs.keep(job, trials, outcome, trace)
 
 
 def side_by_side(
@@ -58,6 +65,7 @@ def side_by_side(
 def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
     """Where a process starts."""
     Thread(target=_end_with_parent, daemon=True).start()
+    load_named()
     if begin is not None:
         begin(*given)
 

@@ -18,10 +18,12 @@ from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.locate import located
 from gensor_gym.measure.backend import Backend, get_backend, ray_backend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.session import Budget
 from gensor_gym.operators.types import Operator
+from gensor_gym.plugins import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = Path("outputs")
@@ -90,7 +92,7 @@ def _content(history: object) -> str | None:
     """Sixteen digits of a history's files, the trials of earlier tasks that a search starts from; None without one."""
     if not history:
         return None
-    path = Path(str(history))
+    path = located(str(history))
     whole = hashlib.sha256()
     for file in sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []:
         whole.update(file.name.encode() + file.read_bytes())
@@ -152,12 +154,20 @@ def short_hash(value: object) -> str:
 
 def digest_of_file(path: str | Path) -> str:
     """Sixteen digits of what a file holds; FileNotFoundError where there is none."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(located(path).read_bytes()).hexdigest()[:16]
+
+
+def code_digest() -> str:
+    """Digest of the program text that a search runs, and the plugins that were loaded, by package and version.
+
+    Once it changes, jobs are made again (timings are stored).
+    """
+    return " + ".join([_own_digest(), *(f"{name} ({package})" for name, package in sorted(loaded().items()))])
 
 
 @cache
-def code_digest() -> str:
-    """Digest of the program text that a search runs; once it changes, jobs are made again (timings are stored)."""
+def _own_digest() -> str:
+    """Sixteen digits of the program text of this project."""
     whole = hashlib.sha256()
     for path in sorted(path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")):
         if path.suffix in (".py", ".c", ".h", ".json"):
@@ -191,7 +201,7 @@ def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
     """
     found = plain.get("strategies") or {}
     if not found:
-        raise ValueError("no strategy: name some files of conf/strategy, as in strategy=[markov,random_walk]")
+        raise ValueError("no strategy: name some of those that `python -m agents` lists, as in strategy=[markov,random_walk]")
     space = {} if plain.get("space") is None else {"space": plain["space"]}
     resolved = {}
     for name, given in found.items():

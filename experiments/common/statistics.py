@@ -6,7 +6,8 @@ improvement are those of Agarwal et al. (NeurIPS 2021); the correction for many 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -72,6 +73,12 @@ def interquartile_mean(values: np.ndarray, axis: int | tuple[int, ...] = (-2, -1
     flat = np.sort(moved.reshape(*moved.shape[: -len(axes)], -1), axis=-1)
     drop = flat.shape[-1] // 4
     return flat[..., drop : flat.shape[-1] - drop].mean(axis=-1)
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """Geometric mean; None of nothing."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def bootstrap(

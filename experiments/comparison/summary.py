@@ -5,18 +5,19 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Iterable
 
 import numpy as np
 
 from experiments.common.jobs import Outcome
 from experiments.common.paired import against
 from experiments.common.settings import Job, Settings
+from experiments.common.statistics import geometric_mean
 from experiments.comparison.retime import TORCH, Comparison
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
 from gensor_gym.measure.stats.verdict import Verdict, verdict
+from gensor_gym.plugins import loaded
 
 Interval = dict[str, float]
 """{"median": .., "low": .., "high": ..}: 95 percent, no distribution assumed."""
@@ -52,6 +53,7 @@ def summarise(
         "strategies": _strategies(rows),
         "paired": _paired(rows),
         "config": settings.config,
+        "plugins": loaded(),
     }
 
 
@@ -66,12 +68,6 @@ def interval(samples: list[float]) -> Interval:
 def ratio(above: list[float], below: list[float]) -> Interval:
     """Ratio of paired samples with its interval."""
     return dict(zip(("median", "low", "high"), ratio_interval(above, below), strict=True))
-
-
-def geometric_mean(values: Iterable[float]) -> float | None:
-    """Geometric mean; None of nothing."""
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def _operator(text: str, settings: Settings, comparison: Comparison) -> dict[str, object]:

@@ -22,9 +22,7 @@ def track(
     for line in summary["strategies"]:
         for name in ("over_torch", "gap_to_best", "construction_s", "trials"):
             run.summary[f"{line['strategy']}/{name}"] = line[name]
-    path = Path(run.dir).parent
-    run.finish()
-    return path
+    return _end(run)
 
 
 def track_training(
@@ -39,9 +37,7 @@ def track_training(
     for row in sorted([*curve, *validation], key=lambda row: row["steps"]):
         run.log(dict(row))
     run.summary.update(scores)
-    path = Path(run.dir).parent
-    run.finish()
-    return path
+    return _end(run)
 
 
 def _begin(mode: Any, project: str, config: dict, folder: Path) -> Any:
@@ -51,6 +47,13 @@ def _begin(mode: Any, project: str, config: dict, folder: Path) -> Any:
 
     settings = wandb.Settings(console="off", disable_git=True, disable_code=True, x_disable_stats=True)
     return wandb.init(mode=mode, project=project, dir=str(folder), name=folder.name, config=config, settings=settings)
+
+
+def _end(run: Any) -> Path:
+    """Finish a run; its folder."""
+    path = Path(run.dir).parent
+    run.finish()
+    return path
 
 
 def _table(rows: Sequence[dict]) -> Any:

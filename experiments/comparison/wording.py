@@ -5,27 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
+from experiments.common.texts import page, seconds_text, show_table, table
 from gensor_gym.measure.stats.verdict import TOLERANCE
 
 COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
-
-
+OVERALL = ("strategy", "timed", *COLUMNS[2:])
+"""Of the table over all operators."""
 BUSY = 0.25
 """Share of the processors in use by others above which a note is made."""
-
-
-def seconds_text(seconds: float | None) -> str:
-    """A duration with three digits and its unit."""
-    if seconds is None:
-        return "-"
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
 
 
 def cells(row: dict) -> tuple[str, ...]:
@@ -80,12 +69,8 @@ def _costs(row: dict) -> tuple[str, ...]:
     statuses = ", ".join(
         f"{count} {name}" for name, count in sorted(row["statuses"].items(), key=lambda item: -item[1])
     )
-    return (seconds_text(row["construction_s"] or None), f"{row['evaluations']:,}", statuses or "0", _training(row))
-
-
-def _training(row: dict) -> str:
-    """Cost of training, where there was one."""
-    return seconds_text(row["training_s"]) if row["training_s"] is not None else "-"
+    construction, training = seconds_text(row["construction_s"] or None), seconds_text(row["training_s"])
+    return (construction, f"{row['evaluations']:,}", statuses or "0", training)
 
 
 def markdown(summary: dict, figures: list[str]) -> str:
@@ -100,27 +85,14 @@ def markdown(summary: dict, figures: list[str]) -> str:
         f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
         "in the same process with as many threads.", "",
     ]  # fmt: skip
-    lines += [*_overall(summary), *_beside(summary["paired"])]
+    lines += [*table(OVERALL, [overall_cells(line) for line in summary["strategies"]]), *_beside(summary["paired"])]
     for op, facts in summary["operators"].items():
         lines += ["", f"## {op}", ""]
         torch = f"torch {spread(facts['torch'], seconds_text)}; " if facts["torch"] else ""
-        lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *_head(COLUMNS)]
-        lines += ["| " + " | ".join(cells(row)) + " |" for row in summary["rows"] if row["operator"] == op]
+        rows = [cells(row) for row in summary["rows"] if row["operator"] == op]
+        lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *table(COLUMNS, rows)]
         lines += [f"\n{note}" for note in notes(summary, op)]
-    for name in figures:
-        lines += ["", f"![{name}]({name})"]
-    return "\n".join(lines) + "\n"
-
-
-def _head(columns: tuple[str, ...]) -> list[str]:
-    """Head of a Markdown table: the first column left, the others right."""
-    return ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
-
-
-def _overall(summary: dict) -> list[str]:
-    """The table of strategies over all operators."""
-    names = ("strategy", "timed", "over torch", "gap to best", "construction", "model calls", "trials", "training")
-    return [*_head(names), *("| " + " | ".join(overall_cells(line)) + " |" for line in summary["strategies"])]
+    return page(lines, figures)
 
 
 def _beside(paired: dict | None) -> list[str]:
@@ -131,12 +103,12 @@ def _beside(paired: dict | None) -> list[str]:
     rows = []
     for name, line in paired["strategies"].items():
         mean, low, high = (f"{math.exp(line[key]):.3f}" for key in ("mean", "low", "high"))
-        rows.append(f"| {name} | {mean} [{low}, {high}] | {line['p_holm']:.2g} | {line['improves']:.0%} |")
+        rows.append((name, f"{mean} [{low}, {high}]", f"{line['p_holm']:.2g}", f"{line['improves']:.0%}"))
     return [
         "", f"Winners timed again, paired by task and seed ({paired['tasks']} tasks, {paired['seeds']} seeds): geometric mean of "
         "the ratios, 95 % interval of a bootstrap over tasks and seeds; p of a sign-flip test on tasks, adjusted by Holm (at "
         f"least {next(iter(paired['strategies'].values()))['p_least']:.2g} with so few tasks and so many strategies); the "
-        "probability that a search of this strategy is ahead.", "", *_head(head), *rows,
+        "probability that a search of this strategy is ahead.", "", *table(head, rows),
     ]  # fmt: skip
 
 
@@ -147,7 +119,7 @@ def overall_cells(line: dict) -> tuple[str, ...]:
     gap = f"{100 * (line['gap_to_best'] - 1):+.1f} %" if line["gap_to_best"] else "-"
     return (
         line["strategy"], f"{line['timed']}/{line['jobs']}", over, gap, seconds_text(line["construction_s"] or None),
-        f"{line['evaluations']:,}", str(line["trials"]), _training(line),
+        f"{line['evaluations']:,}", str(line["trials"]), seconds_text(line["training_s"]),
     )  # fmt: skip
 
 
@@ -155,21 +127,14 @@ def show(console: Console, summary: dict) -> None:
     """The tables at the end of a run."""
     for op, facts in summary["operators"].items():
         baseline = f"   torch {seconds_text(facts['torch']['median'])}" if facts["torch"] else ""
-        table = Table(title=f"{op}{baseline}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
         rows = [row for row in summary["rows"] if row["operator"] == op]
-        for position, name in enumerate(COLUMNS):
-            table.add_column(name, justify="left" if position == 0 else "right")
-        for row in rows:
-            best = row["gap_to_best"] and row["gap_to_best"]["median"] < 1.0005
-            table.add_row(*cells(row), style="bold green" if best else "dim" if row["retimed"] is None else "")
-        console.print(table)
+        show_table(console, f"{op}{baseline}", COLUMNS, map(cells, rows), map(_style, rows))
         for note in notes(summary, op):
             console.print(f"  {note}", style="yellow", markup=False, soft_wrap=True)
-    table = Table(
-        title="all operators (geometric means)", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold"
-    )
-    for position, name in enumerate(("strategy", "timed", *COLUMNS[2:])):
-        table.add_column(name, justify="left" if position == 0 else "right")
-    for line in summary["strategies"]:
-        table.add_row(*overall_cells(line))
-    console.print(table)
+    show_table(console, "all operators (geometric means)", OVERALL, map(overall_cells, summary["strategies"]))
+
+
+def _style(row: dict) -> str:
+    """The best stand out, those without a time stand back."""
+    best = row["gap_to_best"] and row["gap_to_best"]["median"] < 1.0005
+    return "bold green" if best else "dim" if row["retimed"] is None else ""

@@ -9,7 +9,8 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
-from experiments.device.context import Context, write_whole
+from experiments.common.results import write_text
+from experiments.device.context import Context
 from experiments.device.wheels import use_wheels
 
 
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> None:
         text = traceback.format_exc()
         print(text, file=sys.stderr)
         said = {"status": "failed", "error": text[-3000:]}
-    write_whole(Path(answer), json.dumps({**said, "compiled": len(compiled)}, default=str))
+    write_text(Path(answer), json.dumps({**said, "compiled": len(compiled)}, default=str))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -19,7 +19,6 @@ something is missing without which nothing runs.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -30,9 +29,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.common.exit_code import exit_code
 from experiments.common.folders import make_folder
+from experiments.common.journal import read_rows
+from experiments.common.results import write_text
+from experiments.device.arguments import read_words
 from experiments.device.card import gpu_state, machine_card
-from experiments.device.context import Context, read_rows, write_whole
+from experiments.device.context import Context
 from experiments.device.report import write_summary
 from experiments.device.runner import DONE, GRACE, Outcome, Stage, run_stage, run_stages
 from experiments.device.wheels import NEEDED, ON_DEVICE, missing, use_wheels
@@ -82,14 +85,7 @@ class Settings:
 
 def read_arguments(arguments: list[str]) -> Settings:
     """`key=value` words as settings; ValueError names what is wrong and what is accepted."""
-    values: dict[str, Any] = {}
-    kinds = {f.name: type(f.default) for f in dataclasses.fields(Settings)}
-    for argument in arguments:
-        key, equals, text = argument.partition("=")
-        if not equals or key not in kinds:
-            raise ValueError(f"argument {argument!r}: expected key=value with a key of {', '.join(kinds)}")
-        values[key] = _value(key, text, kinds[key])
-    settings = Settings(**values)
+    settings = read_words(Settings, arguments)
     names = [stage.name for stage in STAGES]
     if unknown := set(settings.stages) - set(names):
         raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}")
@@ -97,20 +93,6 @@ def read_arguments(arguments: list[str]) -> Settings:
         if not getattr(settings, name) > 0:
             raise ValueError(f"{name}={getattr(settings, name)}: expected seconds above 0")
     return settings
-
-
-def _value(key: str, text: str, kind: type) -> object:
-    """One value."""
-    if kind is tuple:
-        return tuple(filter(None, text.strip("[]").replace(" ", "").split(",")))
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{key}={text}: expected true or false")
-        return text.lower() == "true"
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"{key}={text}: expected a number") from None
 
 
 def absent() -> list[str]:
@@ -166,12 +148,12 @@ def start_afresh(settings: Settings, folder: Path, device: str = "") -> dict[str
 def _continue_table(before: Path, file: Path, device: str) -> None:
     """Copy the rows of an earlier table, gzipped or not, that are of this device; where the file is there already it stays."""
     source = next((path for path in (before / file.name, before / f"{file.name}.gz") if path.exists()), None)
-    if source is None or file.exists():
+    if source is None or read_rows(file):
         return
     rows = read_rows(source)
     kept = [row for row in rows if not device or row["device"] == device]
     lines = [{"key": f"{row['operator']} {row['schedule']} {row['digest']}", **row} for row in kept]
-    write_whole(file, "".join(json.dumps(line) + "\n" for line in lines))
+    write_text(file, "".join(json.dumps(line) + "\n" for line in lines))
     say(f"{len(kept)} rows of {source} are continued, {len(rows) - len(kept)} of another device than {device} are not")
 
 
@@ -223,11 +205,11 @@ def self_check(settings: Settings) -> Outcome:
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code."""
-    try:
-        settings = read_arguments(sys.argv[1:] if arguments is None else arguments)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+    return exit_code(lambda: _checked(read_arguments(sys.argv[1:] if arguments is None else arguments)), ValueError)
+
+
+def _checked(settings: Settings) -> int:
+    """Run where nothing is missing; the exit code."""
     use_wheels()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     lacking = [f"Python modules {', '.join(names)}: see experiments/gpu_wheels.txt"] if (names := missing(NEEDED)) else []
@@ -237,8 +219,4 @@ def main(arguments: list[str] | None = None) -> int:
         print("`make gpu` needs a machine with an NVIDIA GPU. Missing here:\n- " + "\n- ".join(lacking), file=sys.stderr)
         print("Without a GPU: backend=analytic, recorded or emulated, and every cpu task.", file=sys.stderr)
         return 2
-    try:
-        return run(settings)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+    return run(settings)

@@ -1,8 +1,8 @@
 """The page of the headline comparison: `python -m experiments.headline_page FOLDER`.
 
 FOLDER holds what stages `fine_tuning` and `headline` of `python3 -m experiments.gpu` left: headline.jsonl, fine_tuning/. Writes
-headline.md and headline.png there: how the fine-tuned policy stands to the traverser, with intervals, or that nothing is told
-apart.
+headline.md and headline.png there: how the fine-tuned policy stands to the traverser, with intervals, or that they are
+not significantly different.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.common.exit_code import exit_code
+from experiments.common.journal import read_rows
+from experiments.common.results import write_text
 from experiments.common.style import RC, look, plain, save
-from experiments.device.context import read_rows, write_whole
 from experiments.device.report import contest_lines
 from experiments.device.stages.fine_tuning_folder import summary
+from experiments.device.stages.headline import FILE as ROWS
+from experiments.device.stages.headline import FOLDER, TUNED
 from experiments.device.stages.standings import TORCH, standings
 from experiments.device.verdicts import verdicts
 from gensor_gym import operators
 
-ROWS, FOLDER, PAGE, FIGURE = "headline.jsonl", "fine_tuning", "headline.md", "headline.png"
-TUNED, BEFORE = "columns_fine_tuned", "columns"
-"""The policy that was fine-tuned, and the one that it began as."""
+PAGE, FIGURE = "headline.md", "headline.png"
+BEFORE = "columns"
+"""The policy that the fine-tuned one began as."""
 
 COARSE = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 TICKS = sorted({*COARSE, 0.6, 0.8, 0.9, 1.1, 1.25})
@@ -48,7 +52,7 @@ def write(folder: Path) -> list[str]:
     names.sort(key=lambda name: name != first)
     found: dict[str, Any] = standings(folder / ROWS, run, names)
     ratios = ratios_of(rows, first)
-    write_whole(folder / PAGE, "\n".join(page(folder, run, rows, found, names, ratios)) + "\n")
+    write_text(folder / PAGE, "\n".join(page(folder, run, rows, found, names, ratios)) + "\n")
     return [PAGE, *([draw(folder / FIGURE, ratios, found["over_first"], first)] if ratios else [])]
 
 
@@ -156,14 +160,11 @@ def _figure(ratios: Ratios, over_first: Mapping[str, Any], first: str) -> Figure
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    return exit_code(lambda: _write_there(sys.argv[1:] if arguments is None else arguments), ValueError)
+
+
+def _write_there(arguments: list[str]) -> None:
+    """Write the page of the folder that is named; ValueError where none is."""
     if len(arguments) != 1:
-        print("expected one argument, the folder of the results: python -m experiments.headline_page FOLDER", file=sys.stderr)
-        return 2
-    try:
-        names = write(Path(arguments[0]))
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(f"{', '.join(names)} in {arguments[0]}")
-    return 0
+        raise ValueError("expected one argument, the folder of the results: python -m experiments.headline_page FOLDER")
+    print(f"{', '.join(write(Path(arguments[0])))} in {arguments[0]}")

@@ -41,7 +41,8 @@ SMALL = "gemm(m=64, n=64, k=64)"
 """What is compiled depends on no operator."""
 TRIALS = 6
 """Of a strategy's search on the model: enough to learn from a measurement."""
-_WALKS: dict[str, object] = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
+_WALKS = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
+"""Of the traverser, few of each kind."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,6 @@ def _enumeration(machine: str) -> None:
     next(_graph(machine, COMPACT).enumerate(256))
 
 
-def _traverser(name: str, machine: str) -> None:
-    """The traverser's walks and descents."""
-    _construct(name, machine, _WALKS)
-
-
 def _construct(name: str, machine: str, parameters: Mapping[str, object]) -> None:
     """One construction of a strategy, if it makes any."""
     strategy = get_strategy(name, **parameters)
@@ -138,7 +134,7 @@ def waves() -> list[dict[str, Callable[[str], None]]]:
     first: dict[str, Callable[[str], None]] = {
         "legality": _legality, "model": _model, "model of rows": _model_of_rows, "walk": _walk, "enumeration": _enumeration,
     }  # fmt: skip
-    walks = {name: partial(_traverser, name) for name in ("markov", "markov_ext")}
+    walks = {name: partial(_construct, name, parameters=_WALKS) for name in ("markov", "markov_ext")}
     return [first, {**walks, **learned}, {"stages": _stages, **searches}]
 
 

@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from experiments.device.context import Context, write_whole
+from experiments.common.results import write_text
+from experiments.device.context import Context
 from experiments.device.runner import Outcome, Stage
 from experiments.device.verdicts import verdicts
 
@@ -40,8 +41,8 @@ def write_summary(
         "machine": card,
     }
     folder = Path(context.out)
-    write_whole(folder / "summary.json", json.dumps(summary, indent=1, default=str) + "\n")
-    write_whole(folder / "summary.md", markdown(summary))
+    write_text(folder / "summary.json", json.dumps(summary, indent=1, default=str) + "\n")
+    write_text(folder / "summary.md", markdown(summary))
     return summary
 
 

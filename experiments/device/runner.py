@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -13,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from experiments.common.processes import run_group
 from experiments.device.context import Context
 
 DONE, FAILED, TIMEOUT, SKIPPED = "done", "failed", "timeout", "skipped"
@@ -88,24 +87,11 @@ def _attempt(stage: Stage, context: Context, seconds: float) -> tuple[str, dict]
         answer = Path(folder) / "answer.json"
         told = json.dumps(replace(context, seconds=soft).to_json())
         command = [sys.executable, "-u", "-m", "experiments.device.child", stage.target, told, str(answer)]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
-        try:
-            code = process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
+        code = run_group(command, seconds)  # measuring workers notice that it is gone and end themselves
+        if code is None:
             return TIMEOUT, {"error": f"killed after {seconds:.0f} s; what it had written stands"}
-        finally:
-            _end(process)
         if answer.exists():
             said = json.loads(answer.read_text(encoding="utf-8"))
             return said["status"], said
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return FAILED, {"error": f"its process died: {how}"}
-
-
-def _end(process: subprocess.Popen) -> None:
-    """Kill the process and its group, and reap it. Measuring workers notice that it is gone and end themselves."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        process.poll()
-    process.wait()

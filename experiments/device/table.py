@@ -83,7 +83,7 @@ def read_experiment(file: Path = POLICIES) -> Contest:
     """What a file of conf/experiment compares, as Hydra composes it; hardware and backend are the stage's.
 
     The file names strategies and budget and lists operators as text and seeds; it may name a space for all strategies, which
-    otherwise have their own. Files of conf/strategy hold the defaults of the strategies, so they are not read.
+    otherwise have their own. What it does not say of a strategy has the default of the strategy's class.
     """
     content = _content(file)
     chosen = {key.removeprefix("override /"): value for line in content["defaults"] for key, value in line.items()}

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.common.exit_code import exit_code
 from experiments.common.settings import ROOT
-from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, searches
+from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, predictions, searches
 from experiments.evidence.facts import read_facts
 from experiments.evidence.tables import write_tables
 from gensor_gym.hardware.described import RECORDINGS
@@ -23,12 +24,7 @@ FOLDER = ROOT / "results" / "h100"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 2 for what cannot be made."""
     args = _parser().parse_args(arguments)
-    try:
-        make(args.folder, args.recordings, args.study, args.predict)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(lambda: make(args.folder, args.recordings, args.study, args.predict), ValueError)
 
 
 def make(folder: Path, recordings: Path = RECORDINGS, study: Path | None = None, predict: bool = False) -> None:
@@ -39,7 +35,7 @@ def make(folder: Path, recordings: Path = RECORDINGS, study: Path | None = None,
     if study is not None:
         searches.pack(study, folder)
     if predict:
-        model.predict(folder, facts)
+        predictions.predict(folder, facts)
     made = [name for page in (correctness, libraries, model, device_searches) for name in page.write(folder, facts)]
     made += searches.write(folder, facts, recordings)
     made += later_run.write(folder)

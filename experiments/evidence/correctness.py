@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.device.context import read_rows
+from experiments.common.journal import read_rows
 from experiments.device.stages.correctness import ANSWERED
 from experiments.evidence.facts import RAW, Facts
 from experiments.studies.search.report import table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.device.context import read_rows
+from experiments.common.journal import read_rows
 from experiments.device.report import contest_lines
 from experiments.device.stages.standings import standings
 from experiments.evidence.facts import RAW, Facts
@@ -25,7 +25,7 @@ def write(folder: Path, facts: Facts) -> list[str]:
         "an interval that contains 1 tells nothing apart.", "",
         "## Strategies", "", *_contest(folder, COMPARE, facts), "",
         "## Policies", "", *_contest(folder, POLICIES, facts), "",
-        "Policies are those of results/policies, trained on the model of an H200.", "",
+        "Policies are those of agents/data/policies, trained on the model of an H200.", "",
         "Not run: the seeds and operators that the stage's time cut off (named above), any of it with the mends in, strategies "
         "other than these.",
     ]  # fmt: skip

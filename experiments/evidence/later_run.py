@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.common.journal import read_rows
+from experiments.common.statistics import geometric_mean
 from experiments.device import headline_page
-from experiments.device.context import read_rows
 from experiments.device.report import contest_lines
+from experiments.device.stages.headline import EXPERIMENT
 from experiments.device.stages.standings import standings
+from experiments.device.table import read_experiment
 from experiments.device.verdicts import verdicts
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.libraries import UNITS
@@ -23,7 +26,6 @@ from gensor_gym.graph.schedule import Schedule
 
 CORRECTNESS, OPERATORS, HEADLINE = "correctness.jsonl.gz", "operators.jsonl.gz", "headline.jsonl.gz"
 TABLES = ("recorded.jsonl.gz", "recorded_tensor.jsonl.gz", "recorded_test.jsonl.gz")
-STRATEGIES = ("markov_ext", "columns", "markov", "columns_fine_tuned")
 OURS = "gensor_gym"
 Row = Mapping[str, Any]
 
@@ -94,14 +96,10 @@ def _libraries(day: Path) -> list[str]:
         "## Beside the libraries", "",
         "The fastest of the candidates that ran, timed again in interleaved rounds with torch in the layouts that it has (NCHW, "
         f"and `torch.nhwc` for convolutions); the faster is the opponent. {len(ratios)} operators, geometric mean "
-        f"{_mean(list(ratios.values())):.2f}; without depthwise and pooling {_mean(plain):.2f}. Above 1: ours is faster.", "",
+        f"{geometric_mean(ratios.values()):.2f}; without depthwise and pooling {geometric_mean(plain):.2f}. Above 1: ours is "
+        "faster.", "",
         *table(("operator", "ours us", "TFLOP/s", "library us", "library", "library / ours", "tried", "unit"), cells), "",
     ]  # fmt: skip
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Geometric mean."""
-    return float(np.exp(np.mean(np.log(values))))
 
 
 def _tables(day: Path) -> list[str]:
@@ -120,14 +118,15 @@ def _headline(folder: Path, day: Path) -> tuple[list[str], list[str]]:
     rows = read_rows(day / HEADLINE)
     if not rows:
         return [], []
-    found: Any = standings(day / HEADLINE, rows[-1]["run"], STRATEGIES)
+    names = list(read_experiment(EXPERIMENT).strategies)
+    found: Any = standings(day / HEADLINE, rows[-1]["run"], names)
     figure = f"{day.name}.png"
-    headline_page.draw(folder / figure, headline_page.ratios_of(rows, STRATEGIES[0]), found["over_first"], STRATEGIES[0])
+    headline_page.draw(folder / figure, headline_page.ratios_of(rows, names[0]), found["over_first"], names[0])
     lines = [
         "## A policy fine-tuned on the device, beside the traverser", "",
         *(f"- {said}" for said in verdicts(found["over_first"])), "",
         "Operators of the test part. Ratios are geometric means over operators with 95 % intervals of a bootstrap over them; one "
-        "training seed.", "", f"![time over that of {STRATEGIES[0]}]({figure})", "", *contest_lines(found), "",
+        "training seed.", "", f"![time over that of {names[0]}]({figure})", "", *contest_lines(found), "",
     ]  # fmt: skip
     return lines, [figure]
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from experiments.benches.fitting.ranks import spearman
-from experiments.device.context import read_rows
-from experiments.evidence import profile
+from experiments.common import style
+from experiments.common.journal import read_rows
+from experiments.evidence import libraries_figure, profile
 from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.tables import OPERATORS
 from experiments.studies.search.report import table
@@ -29,10 +30,8 @@ Row = Mapping[str, Any]
 
 def write(folder: Path, facts: Facts) -> list[str]:
     """Write the page and its figure; returns their names."""
-    from experiments.evidence import libraries_figure
-
     rows, stage = read_rows(folder / RAW / FILE), read_rows(folder / RAW / OPERATORS)
-    figure = libraries_figure.draw(rows, folder / FIGURE)
+    figure = libraries_figure.draw(bars(rows), folder / FIGURE)
     profiled = profile.section(folder, facts)
     (folder / PAGE).write_text(markdown(rows, stage, facts, figure, profiled), encoding="utf-8")
     return [PAGE, figure]
@@ -65,6 +64,18 @@ def markdown(rows: Sequence[Row], stage: Sequence[Row], facts: Facts, figure: st
         "another kind; anything under locked clocks.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def bars(rows: Sequence[Row]) -> list[libraries_figure.Bar]:
+    """Of every operator and library, for the figure."""
+    return [
+        (
+            style.plain(row["operator"]) + ("" if name == "torch" else f", {NAMES.get(name, name)}"),
+            us / best(row)[1], name in WEAK,
+        )
+        for row in rows
+        for name, us in row["libs_us"].items()
+    ]  # fmt: skip
 
 
 def best(row: Row) -> tuple[str, float]:

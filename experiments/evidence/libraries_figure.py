@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 
@@ -12,22 +11,16 @@ from experiments.common import style
 
 CLOSE = 0.9
 """Of the library's rate, from which a bar is of the better colour."""
+Bar = tuple[str, float, bool]
+"""What it is of, the library's time over ours, whether the library is a weak opponent."""
 
 
-def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
-    """Library's time over ours for every operator; returns the file's name."""
-    from experiments.evidence.libraries import NAMES, WEAK, best
-
-    bars = [  # text, ratio, library
-        (style.plain(row["operator"]) + ("" if name == "torch" else f", {NAMES.get(name, name)}"), us / best(row)[1], name)
-        for row in rows
-        for name, us in row["libs_us"].items()
-    ]  # fmt: skip
+def draw(bars: Sequence[Bar], path: Path) -> str:
+    """Write the figure, a line for each bar; returns the file's name."""
     with plt.rc_context(style.RC):
         figure, axes = plt.subplots(figsize=(8.2, 0.27 * len(bars) + 0.9))
         places = range(len(bars) - 1, -1, -1)
-        for y, (_, ratio, library) in zip(places, bars, strict=True):
-            weak = library in WEAK
+        for y, (_, ratio, weak) in zip(places, bars, strict=True):
             colour = style.PALETTE[7] if weak else style.PALETTE[2] if ratio >= CLOSE else style.PALETTE[1]
             axes.barh(y, ratio, color=colour, height=0.62)
             label = f"{ratio:.2f}" + (" (weak opponent)" if weak else "")

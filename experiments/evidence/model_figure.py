@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from experiments.common import style
+from experiments.evidence.predictions import Told
 from experiments.tables.recorded import regret_of_first, regret_of_random
 from experiments.tables.sim_to_real_figure import AFTER, BEFORE, TIED, panels
-
-if TYPE_CHECKING:
-    from experiments.evidence.model import Told
 
 RINGED = 10
 """Of the model's first choices."""

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.device.context import read_rows
+from experiments.common.exit_code import exit_code
+from experiments.common.journal import read_rows
 from gensor_gym.measure.measurement import Status
 
 
@@ -25,12 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", nargs="+", type=Path, help="JSON lines, gzipped or not, in the order they are to stand")
     parser.add_argument("output", type=Path, help="name that ends in .jsonl.gz")
     args = parser.parse_args(arguments)
-    try:
-        print(f"{write_rows(args.output, map(slim, rows_of(args.file)))} rows in {args.output}")
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(lambda: print(f"{write_rows(args.output, map(slim, rows_of(args.file)))} rows in {args.output}"), ValueError)
 
 
 def rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments.common import statistics
 from experiments.common.jobs import DONE, Outcome
-from experiments.device.context import read_rows
+from experiments.common.journal import read_rows
 from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.pack import write_rows
 from experiments.studies.search import figures as study_figures

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.device.context import read_rows
+from experiments.common.journal import read_rows
+from experiments.common.schedules import schedules_of
 from experiments.device.stages.recording import SPACE
 from experiments.evidence.facts import RAW, Facts
-from experiments.recording.passes import Plan, schedules_of
+from experiments.recording.passes import Plan
 from experiments.recording.record_table import Content, write
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import FILE

@@ -12,23 +12,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.columns.policy import ColumnWriter
 from agents.policies.learned import CARD, checked_card
 from agents.policies.training_tasks import is_current
 from experiments.common.anytime import digest_of_policy
-from experiments.common.arguments import CONF
-from experiments.common.commands import refusals
+from experiments.common.commands import command
 from experiments.common.folders import make_folder
-from experiments.common.jobs import locked
+from experiments.common.journal import locked, read_rows
 from experiments.common.results import write_text
+from experiments.fine_tuning import columns, walk
 from experiments.fine_tuning.measured_budget import CURVE
 from experiments.fine_tuning.measured_reward import Timings
-from experiments.training.trainings import training_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.locate import located
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.operators.types import Operator
@@ -37,6 +37,8 @@ BEGUN, MEASURED = "begun.json", "measured.jsonl"
 """What a folder's fine-tuning was begun with, and its measurements."""
 FREE = ("measurements", "seconds", "store", "output", "hydra")
 """Settings that may be others when it goes on."""
+GO_ON = {ColumnWriter.agent: columns.learn}
+"""How policies of an agent learn from measured rewards, those of others by `walk.learn`."""
 
 
 def chosen(config: DictConfig) -> list[Operator]:
@@ -57,9 +59,9 @@ def begin(config: DictConfig, device: str, folder: Path) -> None:
     """Write down what is begun. ValueError where the folder holds measurements of something else: what differs is named."""
     settings: Any = OmegaConf.to_container(config)
     kept = {name: value for name, value in settings.items() if name not in FREE}
-    now = {**kept, "policy": digest_of_policy(Path(config.checkpoint)), "device": device}
-    path, measured = folder / BEGUN, folder / MEASURED
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and measured.exists() else now
+    now = {**kept, "policy": digest_of_policy(located(config.checkpoint)), "device": device}
+    path = folder / BEGUN
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and read_rows(folder / MEASURED) else now
     if other := [f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
         raise ValueError(
             f"{folder} holds a fine-tuning begun with {'; '.join(other)}: expected the same, or another output=FOLDER"
@@ -69,7 +71,7 @@ def begin(config: DictConfig, device: str, folder: Path) -> None:
 
 def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
     """Learn, write policy and card; returns the card. ValueError names a bad argument, or says that another process is at it."""
-    folder, source = make_folder(config.output), Path(config.checkpoint)
+    folder, source = make_folder(config.output), located(config.checkpoint)
     with locked(folder):
         return _go_on(config, folder, source, console)
 
@@ -85,7 +87,7 @@ def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> 
     store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
     timings = Timings(folder / MEASURED, backend, store)
     with console.status(f"fine-tuning {source} on {backend.device(hw)}; curve in {folder / CURVE}"):
-        steps, seconds = training_of(card["agent"]).go_on(config, card, ops, hw, timings, folder)
+        steps, seconds = GO_ON.get(card["agent"], walk.learn)(config, card, ops, hw, timings, folder)
     return _write_card(config, card, timings, folder, seconds, steps)
 
 
@@ -94,7 +96,7 @@ def _write_card(
 ) -> dict[str, Any]:
     """The card: that of the policy it began with, and what was measured since."""
     found = {
-        "from": str(config.checkpoint), "digest": digest_of_policy(Path(config.checkpoint)), "backend": timings.backend.name,
+        "from": str(config.checkpoint), "digest": digest_of_policy(located(config.checkpoint)), "backend": timings.backend.name,
         "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",
         "measurements": timings.spent, "failed": sum(row["seconds"] is None for row in timings.rows),
         "operators": sorted({row["operator"] for row in timings.rows}), "seconds": round(seconds, 1), "steps": steps,
@@ -107,13 +109,10 @@ def _write_card(
     return whole
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="fine_tune")
-def main(config: DictConfig) -> None:
+@command("fine_tune", ValueError, OSError)
+def main(config: DictConfig, console: Console) -> None:
     """Command line."""
-    console = Console()
-    with refusals(console, ValueError, OSError):
-        card = fine_tune(config, console)
-    found = card["fine_tuned"]
+    found = fine_tune(config, console)["fine_tuned"]
     console.print(
         f"{found['measurements']} kernels measured ({found['failed']} failed) in {found['seconds']:.0f} s; policy and card in "
         f"{config.output}", highlight=False, soft_wrap=True,

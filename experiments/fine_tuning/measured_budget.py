@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from experiments.common.results import write_text
+from experiments.common.journal import Journal, append_row
 from experiments.fine_tuning.measured_reward import Timings
-from experiments.training.watch import read_rows
 
 CURVE = "measured_curve.jsonl"
 
@@ -35,12 +33,11 @@ class MeasuredBudget:
     def add_point(self, mean_return: float | None) -> None:
         """A line of the curve."""
         point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean_return}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(point) + "\n")
+        append_row(self.path, point)
 
 
 def seconds_before(path: Path) -> float:
     """Seconds that earlier runs took until the last point of the curve; a torn last line is dropped."""
-    points = read_rows(path)
-    write_text(path, "".join(json.dumps(point) + "\n" for point in points))
+    with Journal(path, ()) as journal:
+        points = list(journal)
     return float(points[-1]["seconds"]) if points else 0.0

@@ -81,8 +81,8 @@ class Judge:
     def fastest(self, count: int) -> np.ndarray:
         """Choices int64 [at most `count`, K] of the kernels that ran, fastest first."""
         ran = sorted((s for s, seconds in self.known.items() if math.isfinite(seconds)), key=self.known.__getitem__)
-        vectors = [vector for s in ran[:count] if (vector := self.choices.programs.vector(s)) is not None]
-        return np.array(vectors, dtype=np.int64).reshape(-1, len(self.choices.counts))[:, self.choices.order]
+        vectors = [vector for s in ran[:count] if (vector := self.choices.vector(s)) is not None]
+        return np.array(vectors, dtype=np.int64).reshape(-1, len(self.choices.counts))
 
 
 class MeasuredLearner(ColumnLearner):

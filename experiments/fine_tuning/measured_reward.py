@@ -8,7 +8,6 @@ it first.
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from experiments.common.journal import Journal, append_row
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.env.measured import reward
@@ -33,10 +33,8 @@ class Timings:
     def __init__(self, path: Path, backend: Backend, store: Store | None) -> None:
         """Read the lines of a run that was stopped; a torn last one is dropped."""
         self.path, self.backend, self.store = path, backend, store
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        self.rows: list[dict[str, Any]] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-        if text and not text.endswith("\n"):
-            path.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+        with Journal(path, ()) as journal:
+            self.rows = list(journal)
         self._known = {row["digest"]: row for row in self.rows}
         self._sessions: dict[str, Session] = {}
 
@@ -76,8 +74,7 @@ class Timings:
             "modelled": modelled,
         }  # fmt: skip
         self.rows.append(line)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        append_row(self.path, line)
         return line
 
 

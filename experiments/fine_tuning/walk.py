@@ -9,13 +9,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from stable_baselines3.common.callbacks import BaseCallback
 
-from agents.learners.seen import SeenVecEnv
+from agents.learners.observed import ObservedVecEnv
 from agents.policies.learned import POLICY, load_policy
 from experiments.common.results import whole
 from experiments.fine_tuning.measured_budget import MeasuredBudget
 from experiments.fine_tuning.measured_reward import MeasuredVectorEnv, Timings
 from experiments.training.watch import LAST
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.locate import located
 from gensor_gym.operators.types import Operator
 
 
@@ -58,7 +59,7 @@ def learn(
     kept = {name: before[name] for name in ("space", "discount", "step_cost") if name in before}
     envs = MeasuredVectorEnv(timings, config.num_envs, operator=ops, hardware=hardware, **kept)
     resumed = (folder / LAST).exists()
-    model = _load(folder / LAST if resumed else Path(config.checkpoint) / POLICY, envs, config)
+    model = _load(folder / LAST if resumed else located(config.checkpoint) / POLICY, envs, config)
     model.set_random_seed(config.seed + timings.spent)
     budget = MeasuredBudget(timings, config, folder, resumed)
     model.learn(sys.maxsize, callback=Until(budget, folder), reset_num_timesteps=not resumed)
@@ -77,5 +78,5 @@ def _load(path: Path, envs: MeasuredVectorEnv, config: DictConfig) -> Any:
         raise ValueError(
             f"checkpoint {config.checkpoint} holds a {type(model).__name__}: expected a policy that PPO or agent columns learned"
         )
-    env = SeenVecEnv(ConstructVecEnv(envs), learner.sight, measured=True)
+    env = ObservedVecEnv(ConstructVecEnv(envs), learner.observer, measured=True)
     return type(model).load(path, env=env, device="cpu", custom_objects=settings)

@@ -1,7 +1,7 @@
 """The graph of imports between the project's own modules, read from the source by `ast`; nothing is run.
 
 An import is `top` (run when the module is), `lazy` (inside a function) or `type` (for annotations alone, under
-`if TYPE_CHECKING`). Modules named in text, as registries of strategies do, are not seen.
+`if TYPE_CHECKING`). Modules named in text, as registries of strategies do, are not observed.
 """
 
 from __future__ import annotations
@@ -44,40 +44,50 @@ def arrows(files: Mapping[str, Path]) -> list[Arrow]:
     found: dict[tuple[str, str], int] = {}
     for name, path in files.items():
         inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        for node, kind in _imports(ast.parse(path.read_text(encoding="utf-8")), "top"):
-            for target in _targets(node, inside, files):
-                if target != name:
-                    rank = KINDS.index(kind)
-                    found[name, target] = min(rank, found.get((name, target), rank))
+        for each in imports(path.read_text(encoding="utf-8"), inside):
+            target = next((module for module in (each.name, each.module) if module in files), name)
+            if target != name:
+                rank = KINDS.index(each.kind)
+                found[name, target] = min(rank, found.get((name, target), rank))
     return sorted(Arrow(source, target, KINDS[rank]) for (source, target), rank in found.items())
 
 
-def _imports(node: ast.AST, kind: str) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+@dataclass(frozen=True)
+class Import:
+    """One name that a module imports."""
+
+    name: str
+    """In full: `from a import b` imports a.b."""
+    module: str
+    """The module that is named for it: a."""
+    line: int
+    kind: str
+    """One of KINDS."""
+
+
+def imports(text: str, inside: str) -> Iterator[Import]:
+    """What the text of a module imports, in order; `inside` is the package that it stands in."""
+    for node, kind in _statements(ast.parse(text), "top"):
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                yield Import(alias.name, alias.name, node.lineno, kind)
+            else:
+                above = inside.split(".")[: len(inside.split(".")) - node.level + 1] if node.level else []
+                module = ".".join([*above, *filter(None, [node.module])])
+                yield Import(f"{module}.{alias.name}", module, node.lineno, kind)
+
+
+def _statements(node: ast.AST, kind: str) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
     """Statements that import, with the kind that they are of."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child, kind
         elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
             for statement in child.body:
-                yield from ((each, "type") for each, _ in _imports(ast.Module([statement], []), kind))
-            yield from _imports(ast.Module(child.orelse, []), kind)
+                yield from ((each, "type") for each, _ in _statements(ast.Module([statement], []), kind))
+            yield from _statements(ast.Module(child.orelse, []), kind)
         else:
-            yield from _imports(child, "lazy" if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else kind)
-
-
-def _targets(node: ast.Import | ast.ImportFrom, inside: str, files: Mapping[str, Path]) -> Iterator[str]:
-    """The project's modules that a statement imports; `inside` is the package it stands in."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names if alias.name in files)
-        return
-    base = node.module or ""
-    if node.level:
-        parts = inside.split(".")
-        base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [node.module])])
-    for alias in node.names:
-        whole = f"{base}.{alias.name}"
-        if whole in files or base in files:
-            yield whole if whole in files else base
+            yield from _statements(child, "lazy" if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else kind)
 
 
 def circles(found: Iterable[Arrow], kinds: Iterable[str]) -> list[list[str]]:
@@ -96,13 +106,13 @@ def circles(found: Iterable[Arrow], kinds: Iterable[str]) -> list[list[str]]:
 
 def _reached(name: str, after: Mapping[str, set[str]]) -> set[str]:
     """Modules that one arrow or more lead to."""
-    seen: set[str] = set()
+    reached: set[str] = set()
     left = list(after[name])
     while left:
-        if (one := left.pop()) not in seen:
-            seen.add(one)
+        if (one := left.pop()) not in reached:
+            reached.add(one)
             left += after.get(one, ())
-    return seen
+    return reached
 
 
 def upward(found: Iterable[Arrow], contracts: Iterable[Mapping[str, Any]]) -> list[Arrow]:

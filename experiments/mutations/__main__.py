@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.common.lines import Kept
+from experiments.common.journal import Journal, read_rows
 from experiments.common.results import write_text
 from experiments.mutations.copies import MODES, Copy, Outcome, Unsure
 from experiments.mutations.faults import KINDS, MUTATIONS
@@ -29,8 +29,7 @@ PAGE = "mutations.md"
 
 def outcomes(path: Path) -> dict[str, Outcome]:
     """What a file of lines says, by mutation."""
-    rows = Kept(path).rows.values()
-    return {row["mutation"]: Outcome(**{name: value for name, value in row.items() if name != "key"}) for row in rows}
+    return {row["mutation"]: Outcome(**{name: value for name, value in row.items() if name != "key"}) for row in read_rows(path)}
 
 
 def page(folder: Path) -> str:
@@ -85,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no mutations {sorted(unknown)}; there are {named}")
     if args.jobs < 1:
         parser.error(f"--jobs {args.jobs}: expected 1 or more")
-    kept, console = Kept(args.output / f"{args.label}.jsonl"), Console()
+    kept, console = Journal(args.output / f"{args.label}.jsonl"), Console()
     known = {name for name, row in kept.rows.items() if row["caught"] or row["mode"] == "whole" or args.mode == "named"}
     asked = [next(mutation for mutation in MUTATIONS if mutation.name == name) for name in args.only or named]
     left = [mutation for mutation in asked if mutation.name not in known]

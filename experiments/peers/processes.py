@@ -1,13 +1,12 @@
-"""Running another program with a log and a time limit; it never outlives the run."""
+"""Running another program with a log and a time limit; see `experiments.common.processes`."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from experiments.common.processes import run_group
 
 LAST = 5
 """Lines of the log that an error quotes."""
@@ -25,24 +24,11 @@ def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Ma
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=variables, start_new_session=True
-        )
-        try:
-            code = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            raise Stopped(f"{_name(command)} took more than {limit_s:g} s; its last words: {_last(log)}") from None
-        finally:
-            _kill(process)
+        code = run_group(command, limit_s, stdout=file, stderr=subprocess.STDOUT, env=variables)
+    if code is None:
+        raise Stopped(f"{_name(command)} took more than {limit_s:g} s; its last words: {_last(log)}")
     if code != 0:
         raise Stopped(f"{_name(command)} ended with status {code}; its last words: {_last(log)}")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the group."""
-    with contextlib.suppress(ProcessLookupError):  # nothing is left
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _name(command: Sequence[str]) -> str:

@@ -1,14 +1,14 @@
-"""Runs of either system: one search each, kept as a JSON line as soon as it is done."""
+"""Runs of either system: one search each, kept in a journal as soon as it is done."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from experiments.common.journal import Journal
 from experiments.common.settings import short_hash
 
 OURS, TVM = "ours", "tvm"
@@ -60,36 +60,23 @@ class Run:
     """Our schedule, or the file of TVM's module within the folder of the runs."""
     conditions: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def line(self) -> str:
-        """As JSON."""
-        return json.dumps(dataclasses.asdict(self), allow_nan=False)
 
-
-def run_of(line: str) -> Run:
-    """A run from its line; ValueError for a line that is none."""
+def run_of(row: Mapping[str, Any]) -> Run:
+    """A run from its row; ValueError for a row that is none."""
     try:
-        values = json.loads(line)
-        return Run(**{**values, "plan": Plan(**values["plan"])})
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"no run of a peer: {line[:100]!r} ({error})") from error
+        return Run(**{**row, "plan": Plan(**row["plan"])})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no run of a peer: {str(row)[:100]} ({error})") from error
 
 
 class Runs:
     """The runs in a folder: `runs.jsonl`, and TVM's modules beside it."""
 
     def __init__(self, folder: Path) -> None:
-        """Read what is there; a line torn by a kill at the end is dropped. ValueError for a line that is no run."""
+        """Read what is there. ValueError for a row that is no run, and where another process writes there."""
         self.folder = folder
-        self.path = folder / "runs.jsonl"
-        self._runs: dict[str, Run] = {}
-        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        whole, newline, torn = text.rpartition("\n")
-        if torn:
-            os.truncate(self.path, len((whole + newline).encode()))
-        for line in filter(None, whole.split("\n")):
-            run = run_of(line)
-            self._runs[run.plan.key] = run
+        self.journal = Journal(folder / "runs.jsonl", (), finite=True)
+        self._runs = {run.plan.key: run for run in map(run_of, self.journal)}
 
     def get(self, plan: Plan) -> Run | None:
         """The run of a plan, if it was made and its module is still there."""
@@ -99,9 +86,7 @@ class Runs:
         return run
 
     def put(self, run: Run) -> Run:
-        """Keep a run: its line is with the operating system when this returns."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(run.line + "\n")
+        """Keep a run."""
+        self.journal.add(dataclasses.asdict(run))
         self._runs[run.plan.key] = run
         return run

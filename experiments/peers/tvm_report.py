@@ -12,9 +12,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from experiments.common.statistics import bootstrap
+from experiments.common.statistics import bootstrap, geometric_mean
 from experiments.comparison.retime import TORCH, Comparison
-from experiments.comparison.summary import geometric_mean, interval, ratio
+from experiments.comparison.summary import interval, ratio
 from experiments.comparison.wording import BUSY, seconds_text, spread
 from experiments.peers.runs import Run
 from gensor_gym.measure.stats.verdict import Verdict, verdict

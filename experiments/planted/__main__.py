@@ -24,6 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.certification.check_certificates import parts_of
+from experiments.common.journal import Journal
 from experiments.common.pool import ONE_THREAD
 from experiments.common.results import write_text
 from experiments.planted import worker
@@ -126,18 +127,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no changes {sorted(unknown)}; there are {sorted(named)}")
     certificates = [c for path in sorted(folder().glob("*.jsonl")) for c in read_certificates(path) if c.seconds <= args.seconds]
     before = [fingerprint(ConstructionGraph(c.operator, c.hardware, parts_of(c.space)[0])) for c in certificates]
-    path, console = args.output / "planted.jsonl", Console()
-    args.output.mkdir(parents=True, exist_ok=True)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    known = {row["change"]: Outcome(**row | {"missed": tuple(row["missed"])}) for row in map(json.loads, lines)}
+    journal, console = Journal(args.output / "planted.jsonl", ("change",)), Console()
+    known = {row["change"]: Outcome(**row | {"missed": tuple(row["missed"])}) for row in journal}
     for behaviour, changes in ((True, BEHAVIOUR), (False, NOTHING)):
         for change in changes:
             if change.name in known or (args.only and change.name not in args.only):
                 continue
             with console.status(change.name):
                 known[change.name] = outcome_of(change, behaviour, certificates, before)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(known[change.name])) + "\n")
+            journal.add(asdict(known[change.name]))
             console.print(known[change.name], soft_wrap=True)
     write_text(args.output / "planted.md", page([known[c.name] for c in (*BEHAVIOUR, *NOTHING) if c.name in known]))
     console.print(f"The table is in {args.output / 'planted.md'}", soft_wrap=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _GPU, _SIMT, _MEMORY = (f"cost/{name}.py" for name in ("gpu", "gpu_simt", "gpu_memory"))
 _RESOURCES, _LIMITS, _STRUCTURE = "graph/resources.py", "graph/limits.py", "graph/structure.py"
-_NVIDIA, _LINEAR, _TEXT = "hardware/nvidia.py", "operators/linear.py", "operators/text.py"
+_NVIDIA, _LINEAR, _TEXT = "hardware/nvidia.py", "operators/kinds/linear.py", "operators/text.py"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("fewer threads than the limit", _LIMITS, "threads > ints[THREADS_BLOCK] or", "threads >= ints[THREADS_BLOCK] or"),
     _change("ladder without divisors", "graph/ladder.py", "found = set(divisors(extent))", "found = {1, extent}"),
     _change("multiples of 8 up to 128", "graph/ladder.py", "min(256, padded) + 1", "min(128, padded) + 1"),
-    _change("virtual threads of powers of two", "graph/enumeration.py", "divisors(chain[0]) if virtual",
+    _change("virtual threads of powers of two", "graph/coordinates.py", "divisors(chain[0]) if virtual",
             "[v for v in divisors(chain[0]) if v & (v - 1) == 0] if virtual"),
     _change("default vector of 2", "graph/defaults.py", '{"vector": 4, "shared_layout": 1, "unroll": 4}',
             '{"vector": 2, "shared_layout": 1, "unroll": 4}'),
@@ -61,12 +61,14 @@ BEHAVIOUR: tuple[Change, ...] = (
 )
 """In rules (registers, limits, ladders, default knobs, staging) and model; all in space `gensor` or `extended` on an H200."""
 
-_OPERATOR = '''def reduce_pairs(m: int, k: int) -> Operator:
+_SUM = "@register_operator(lambda op, x: x.sum(axis=1))\n"
+_OPERATOR = f'''@register_operator()
+def reduce_pairs(m: int, k: int) -> Operator:
     """A new operator."""
     return reduce_sum(m, 2 * k)
 
 
-def reduce_sum('''
+{_SUM}'''
 
 NOTHING: tuple[Change, ...] = (
     _change("a comment on a machine", _NVIDIA, "KIB = 1024\n", "KIB = 1024  # a comment\n"),
@@ -84,16 +86,12 @@ NOTHING: tuple[Change, ...] = (
     _change("a new GPU", _NVIDIA, "GPUS = (H200,",
             'import dataclasses\n\nH20 = dataclasses.replace(H200, name="h20", units=78)\nGPUS = (H20, H200,'),
     _change("another machine's figures", _NVIDIA, '"t4",\n    "sm_75",\n    40,', '"t4",\n    "sm_75",\n    41,'),
-    Change("a new operator", (
-        (_LINEAR, "def reduce_sum(", _OPERATOR),
-        (_TEXT, "gemv, reduce_sum\n", "gemv, reduce_pairs, reduce_sum\n"),
-        (_TEXT, "max_pool2d, reduce_sum,", "max_pool2d, reduce_sum, reduce_pairs,"),
-    )),
+    _change("a new operator", _LINEAR, _SUM, _OPERATOR),
     _change("words of an error", _TEXT, "does not parse:", "cannot be read:"),
     _change("a new space", "graph/actions.py", '    "medium": frozenset(',
             '    "small": frozenset(_GROWING),\n    "medium": frozenset('),
-    _change("one integer more in the tables", "graph/tables.py", "NUM_INTS = FREE_KNOBS + 1 + len(KNOBS)",
-            "NUM_INTS = FREE_KNOBS + 2 + len(KNOBS)"),
+    _change("one integer more in the tables", "graph/filling.py", "NUM_INTS = ALLOWED + NUM_ACTIONS",
+            "NUM_INTS = ALLOWED + NUM_ACTIONS + 1"),
     _change("a constant of the CPU model", "cost/cpu_constants.json", '"call_cycles": 0.4446', '"call_cycles": 0.5'),
     _change("a bound on what is held of a cache", "graph/ladder.py", "@lru_cache(maxsize=4096)\ndef sizes(",
             "@lru_cache(maxsize=2048)\ndef sizes("),

@@ -1,4 +1,4 @@
-"""Recording a task's programs in passes: each goes over all of them in an order of its own, so that drift is seen.
+"""Recording a task's programs in passes: each goes over all of them in an order of its own, so that drift is observed.
 
 Every measurement is in the store before the next begins. A recording that was killed goes on where it was; what is there
 is not measured again. Schedules of one kernel are one program.
@@ -6,7 +6,6 @@ is not measured again. Schedules of one kernel are one program.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -16,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.device.context import read_rows
+from experiments.common.journal import append_row, read_rows
+from experiments.common.schedules import schedules_of
 from experiments.device.work.trials import device_backends, one_trial
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Measurement, Status
@@ -37,8 +36,6 @@ MOOD = (Status.TIMEOUT, Status.CRASHED)
 """Statuses that may be the machine's: tried again."""
 ATTEMPTS = 3
 """Of a program in one of these moods."""
-MISSES = 200
-"""Random schedules in a row that are known already, after which a space counts as exhausted."""
 BUDGET = 8.0
 """Seconds that the samples of one pass may take; the worker's deadline is 10."""
 
@@ -78,19 +75,6 @@ def backend_of(hw: Hardware, samples: int) -> NativeBackend:
     return cpu_backend(rules) if hw.kind == "cpu" else device_backends(rules)[0]
 
 
-def schedules_of(op: Operator, hw: Hardware, space: str, count: int | None = None, seed: int = 0) -> list[Schedule]:
-    """Every legal schedule of a space as enumerated, or `count` different random ones (fewer where it has no more)."""
-    graph = ConstructionGraph(op, hw, space)
-    if count is None:
-        return [Schedule(row) for batch in graph.enumerate() for row in batch]
-    rng, found, misses = np.random.default_rng(seed), dict[bytes, Schedule](), 0
-    while len(found) < count and misses < MISSES:
-        schedule = graph.random_schedule(rng)
-        misses = misses + 1 if schedule.key in found else 0
-        found.setdefault(schedule.key, schedule)
-    return list(found.values())
-
-
 class Recording:
     """One task being recorded; `store` has what was measured so far."""
 
@@ -125,7 +109,7 @@ class Recording:
 
     @property
     def anchors(self) -> list[dict]:
-        """Times of the anchor so far: `at` in seconds since 1970, `pass`, `seconds`."""
+        """Times of the anchor so far: `at` in seconds since 1970, `pass`, `status`, `samples` in seconds."""
         return read_rows(self._anchors)
 
     def run(self, backend: NativeBackend, on_trial: Callable[[Measurement], None] = lambda _: None) -> None:
@@ -187,9 +171,7 @@ class Recording:
         (built,) = backend.compile([kernel])
         found = one_trial(backend, built, self.plan.hardware)
         row = {"at": time.time(), "pass": number, "status": found.status.value, "samples": list(found.samples)}
-        self._anchors.parent.mkdir(parents=True, exist_ok=True)
-        with self._anchors.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        append_row(self._anchors, row)
 
 
 def join(before: Measurement | None, found: Measurement, number: int, run_seconds: float) -> Measurement:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.common.exit_code import exit_code
 from gensor_gym.measure.records.store import GROUPS, Added, Group, Selection, Store
 from gensor_gym.measure.records.tables import read_table, write_table
 
@@ -22,12 +22,7 @@ DAY = 86400.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 2 for what cannot be done."""
     args = _parser().parse_args(arguments)
-    try:
-        args.run(args)
-    except (ValueError, ImportError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(lambda: args.run(args), ValueError, ImportError)
 
 
 def _list(args: argparse.Namespace) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.common import statistics
 from experiments.tables.searchers import ansor_reach, ansor_tasks, studies_figure
-from experiments.tables.searchers.studies import RESAMPLES, Study, speeds, study_of, with_interval
+from experiments.tables.searchers.studies import Study, speeds, study_of, with_interval
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 
@@ -121,5 +120,4 @@ def _median(values: np.ndarray) -> str:
     def middle(of: np.ndarray) -> float:
         return float(np.exp(np.log(np.median(of, axis=1)).mean()))
 
-    low, high = statistics.bootstrap(middle, values, resamples=RESAMPLES)
-    return f"{middle(values):.2f} [{float(low):.2f}, {float(high):.2f}]"
+    return with_interval(values, statistic=middle)

@@ -13,7 +13,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Found, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Found, Searches, searches_of, seeds_of, tiers_of
 from experiments.tables.gensor.speeds import mean_text
 from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.gensor_gemm import profile
@@ -50,7 +50,7 @@ def _contenders(names: Sequence[str], trials: int) -> list[Contender]:
 
 def _predicted(config: DictConfig, folder: Path) -> Table:
     """By the model of an RTX 4090: rates and profile of three steps beside the published."""
-    searches, seeds = Searches(config, folder, MODEL, "rtx4090"), seeds_of(config)
+    searches, seeds = searches_of(config, folder, MODEL), seeds_of(config)
     steps = (ROLLER, PLAIN, FULL)
     classes = stand_in(RTX_4090, config.limit)
     ended = searches.run([op for ops in classes.values() for op in ops], _contenders(steps, TOP), seeds)
@@ -111,7 +111,7 @@ def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
 
 def _measured(config: DictConfig, folder: Path) -> Table:
     """On the hardware at hand: winners of the first program, and of ten, timed together."""
-    searches, seeds = Searches(config, folder, LIVE, config.hardware), seeds_of(config)
+    searches, seeds = searches_of(config, folder, LIVE), seeds_of(config)
     steps = (ROLLER, TREE, FULL) if searches.hardware.kind == "cpu" else (ROLLER, TREE, PLAIN, FULL)
     trials = config.trials or TOP
     classes = stand_in(HOST, config.limit)

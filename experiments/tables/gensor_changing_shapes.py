@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from experiments.comparison.retime import TORCH
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, searches_of, seeds_of, tiers_of, trials_of
 from experiments.tables.gensor.speeds import Speeds, rates, speeds_of
 from experiments.tables.gensor_operators import differ
 from experiments.tables.table import Cell, Table
@@ -31,11 +31,8 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
         raise ValueError(f"calls {config.calls!r}: expected a number of calls between two changes, 1 or more")
     tables: list[Table] = []
     for tier in tiers_of(config):
-        given, usual = (config.model_trials, MODEL_TRIALS) if tier == MODEL else (config.trials, LIVE_TRIALS)
-        alone = config.copy()
-        alone.workers = 1  # wall time is what is reported
-        searches = Searches(alone, folder, tier, "rtx4090" if tier == MODEL else config.hardware)
-        tables += _tables(config, searches, contenders(tier, given or usual), folder)
+        found = contenders(tier, trials_of(config, tier, MODEL_TRIALS, LIVE_TRIALS))
+        tables += _tables(config, searches_of(config, folder, tier, alone=True), found, folder)
     return tables
 
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from experiments.common.jobs import DONE
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, searches_of, seeds_of, tiers_of, trials_of
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 from gensor_gym.operators.types import Operator
@@ -39,26 +39,19 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """A table for each tier with a column for each size, the slope, and a figure; `limit` caps the sizes."""
     tables = []
     if MODEL in tiers_of(config):
-        trials = config.model_trials or MODEL_TRIALS
+        trials = trials_of(config, MODEL, MODEL_TRIALS, LIVE_TRIALS)
         found = [Contender(name, 1) for name in CONSTRUCTING] + [Contender(name, trials) for name in MEASURING]
-        searches = Searches(_alone(config), folder, MODEL, "rtx4090")
+        searches = searches_of(config, folder, MODEL, alone=True)
         tables.append(_table(config, searches, found, published.SIZES[: config.limit], folder))
     if LIVE in tiers_of(config):
-        trials = config.trials or LIVE_TRIALS
-        searches = Searches(config, folder, LIVE, config.hardware)
+        trials = trials_of(config, LIVE, MODEL_TRIALS, LIVE_TRIALS)
+        searches = searches_of(config, folder, LIVE)
         sizes = [n for n in published.SIZES if n <= LARGEST or searches.hardware.kind == "gpu"][: config.limit]
         found = [Contender(name, 1) for name in CONSTRUCTING]
         found += [Contender(f"{name}, {TOP} timed", TOP, of=name) for name in ("markov", "roller")]
         found += [Contender(name, trials) for name in MEASURING_LIVE]
         tables.append(_table(config, searches, found, sizes, folder))
     return tables
-
-
-def _alone(config: DictConfig) -> DictConfig:
-    """The configuration with one search at a time: their wall time is what is reported."""
-    config = config.copy()
-    config.workers = 1
-    return config
 
 
 def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes: Sequence[int], folder: Path) -> Table:

@@ -16,8 +16,10 @@ from experiments.tables.table import Stamp, Table
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import resident_blocks
-from gensor_gym.cost.gpu_memory import grid_blocks, tensor_bytes, traffic_of, warp_sectors
-from gensor_gym.graph.resources import SPLIT_K, TENSOR_CORE, power_value, reduce_steps, threads_of
+from gensor_gym.cost.gpu_memory import grid_blocks, traffic_of, warp_sectors
+from gensor_gym.graph.geometry import power_value, reduce_steps, tensor_bytes
+from gensor_gym.graph.layout import SPLIT_K, TENSOR_CORE
+from gensor_gym.graph.resources import threads_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import EPILOGUE_BYTES, ITEM, NUM_READS, THREADS_UNIT
 

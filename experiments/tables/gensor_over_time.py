@@ -9,7 +9,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Found, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Found, Searches, searches_of, seeds_of, tiers_of, trials_of
 from experiments.tables.gensor.speeds import speeds_of
 from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.table import Cell, Table
@@ -29,13 +29,10 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """A table and a figure for each tier."""
     tables = []
     for tier in tiers_of(config):
-        given, usual = (config.model_trials, MODEL_TRIALS) if tier == MODEL else (config.trials, LIVE_TRIALS)
-        config_of = config.copy()
-        config_of.workers = 1  # wall time is what is reported
-        searches = Searches(config_of, folder, tier, "rtx4090" if tier == MODEL else config.hardware)
+        searches, trials = searches_of(config, folder, tier, alone=True), trials_of(config, tier, MODEL_TRIALS, LIVE_TRIALS)
         names, some = OPERATORS[tier]
         ops = [op for ops in stand_in(names, config.limit or some).values() for op in ops]
-        tables.append(_table(config, searches, ops, contenders(tier, given or usual), folder))
+        tables.append(_table(config, searches, ops, contenders(tier, trials), folder))
     return tables
 
 

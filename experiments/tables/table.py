@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from importlib.util import find_spec
+
+from experiments.common.texts import table
+from experiments.studies.stamps import Stamp
+from gensor_gym.registry import Made, registers
 
 Cell = str | float | None
 
 
-class Stamp(StrEnum):
-    """How our numbers in a table came about."""
-
-    REPRODUCED = "reproduced"
-    REPLICATED = "replicated"
-    PREDICTED = "predicted"
-
-    @property
-    def meaning(self) -> str:
-        """The stamp in words."""
-        return MEANINGS[self]
+MAKERS: dict[str, Callable[..., list[Table]]] = {}
+"""Name -> maker of tables, from the configuration of `reproduce` and its folder; for tables that are no module here."""
 
 
-MEANINGS = {
-    Stamp.REPRODUCED: "measured here on the device of the published numbers",
-    Stamp.REPLICATED: "measured here, published numbers, if any, on another device; ratios compare, times do not",
-    Stamp.PREDICTED: "latencies are the analytic model's, no kernel was timed; no claim rests on this table",
-}
+def register_table(name: str) -> Callable[[Made], Made]:
+    """A decorator for a function that makes tables; ValueError for a name that another module has, or a table here."""
+    if find_spec(f"experiments.tables.{name}"):
+        raise ValueError(f"table {name!r}: experiments.tables has one of that name; choose another")
+    return registers("table", MAKERS, name)
 
 
 @dataclass(frozen=True)
@@ -50,10 +46,9 @@ class Table:
 
     def markdown(self) -> str:
         """The table as a section of a page."""
-        head = ["| " + " | ".join(self.columns) + " |", "|---|" + "---:|" * (len(self.columns) - 1)]
-        body = ["| " + " | ".join(map(text_of, row)) + " |" for row in self.rows]
+        body = table(self.columns, [tuple(map(text_of, row)) for row in self.rows])
         shown = [line for name in self.figures for line in ("", f"![{self.title}]({name})")]
-        lines = [f"## {self.title}", "", self.stamped, "", *head, *body, *shown, "", *(f"- {note}" for note in self.notes)]
+        lines = [f"## {self.title}", "", self.stamped, "", *body, *shown, "", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines) + "\n"
 
     @property

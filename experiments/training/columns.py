@@ -20,10 +20,11 @@ from agents.columns.learner import ColumnLearner
 from agents.columns.policy import Memory, write
 from agents.policies.learned import POLICY
 from agents.policies.training_tasks import bound
+from experiments.common.journal import append_row
 from experiments.common.results import whole
 from experiments.training.validation import over_floor
 from experiments.training.variants import with_variants
-from experiments.training.watch import CURVE, LAST, VALIDATION, Every, add_row, identity, keep_rows, training_bar
+from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, training_bar
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 
@@ -72,10 +73,10 @@ def _train(
         show(steps)
         if due["curve_every"](steps) or (config["curve_every"] and steps >= config["steps"]):
             length = float(np.mean([len(choices.counts) for choices in learner.choices]))
-            add_row(folder / CURVE, {"steps": steps, "mean_return": float(np.mean(learner.rewards)), "mean_length": length})
+            append_row(folder / CURVE, {"steps": steps, "mean_return": float(np.mean(learner.rewards)), "mean_length": length})
             learner.rewards = []
         if due["eval_every"](steps):
-            add_row(folder / VALIDATION, {"steps": steps, **score(learner, judges, config)})
+            append_row(folder / VALIDATION, {"steps": steps, **score(learner, judges, config)})
         if due["checkpoint_every"](steps):
             _save(folder / LAST, learner, config, spent)
     return spent

@@ -10,14 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.hybrids.correction import Correction, features_of
-from experiments.common.arguments import CONF
-from experiments.common.commands import refusals
+from experiments.common.commands import command
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -89,13 +87,11 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="learn_correction")
-def main(config: DictConfig) -> None:
+@command("learn_correction", ValueError, OSError)
+def main(config: DictConfig, console: Console) -> None:
     """Command line."""
-    console = Console()
-    with refusals(console, ValueError, OSError):
-        lines = Path(config.measured).read_text(encoding="utf-8").splitlines()
-        hw = machines.get(config.env.hardware).name
-        correction, card = learn([json.loads(line) for line in lines], config.env.hardware, config.env.space, console)
+    lines = Path(config.measured).read_text(encoding="utf-8").splitlines()
+    hw = machines.get(config.env.hardware).name
+    correction, card = learn([json.loads(line) for line in lines], config.env.hardware, config.env.space, console)
     correction.save(Path(config.output), {**card, "hardware": hw, "measured": str(config.measured)})
     console.print(f"correction and card in {config.output}", highlight=False)

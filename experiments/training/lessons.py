@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from agents.learners.registry import get_learner
 from agents.policies.learned import CARD, POLICY, read_card
+from experiments.common.checks import check_whole
 from experiments.common.results import whole, write_text
 from experiments.common.settings import digest_of_file, short_hash
-from experiments.training.watch import CURVE
+from experiments.training.watch import CURVE, last_episodes
 from gensor_gym.env import RECORDED
 from gensor_gym.env.recorded import RecordedEnv
 from gensor_gym.spaces import TuningSpace, load_space
@@ -60,9 +60,8 @@ class Lesson:
         layers, batch = self.agent.get("net_arch"), self.agent.get("batch_size", 1)
         if not isinstance(layers, list) or not all(type(width) is int and width > 0 for width in [*layers, batch]):
             raise ValueError(f"agent.net_arch {layers!r}, agent.batch_size {batch!r}: expected widths in a list, and 1 or more")
-        for name, least in (("steps", 1), ("num_envs", 1), ("seed", 0)):
-            if type(value := getattr(self, name)) is not int or value < least:
-                raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more")
+        check_whole(vars(self), 1, "steps", "num_envs")
+        check_whole(vars(self), 0, "seed")
         if self.num_envs < len(self.spaces):
             raise ValueError(f"num_envs is {self.num_envs}; expected {len(self.spaces)}, one for each space, or more")
 
@@ -108,10 +107,8 @@ class Curve(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         """A row, where an episode has ended."""
-        episodes: Any = self.model.ep_info_buffer
-        if episodes:
-            means = {name: float(np.mean([one[key] for one in episodes])) for name, key in (("return", "r"), ("length", "l"))}
-            self.rows.append({"steps": self.num_timesteps, **{f"mean_{name}": mean for name, mean in means.items()}})
+        if (row := last_episodes(self.model)) is not None:
+            self.rows.append(row)
 
 
 def check_alike(spaces: list[TuningSpace]) -> None:

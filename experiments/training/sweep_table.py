@@ -15,8 +15,9 @@ import numpy as np
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.common.journal import read_rows
 from experiments.common.statistics import bootstrap
-from experiments.training.watch import CURVE, read_rows
+from experiments.training.watch import CURVE
 
 _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")
 _SCORE = "validation_latency_over_"

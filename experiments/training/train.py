@@ -1,6 +1,6 @@
 """Train a policy.
 
-`python -m experiments.train agent=ppo env.hardware=cascade_lake output=results/policies/ppo_cpu`
+`python -m experiments.train agent=ppo env.hardware=cascade_lake output=agents/data/policies/ppo_cpu`
 
 On the analytic tier the same seed and configuration give the same learning curve, number for number, whether the run was
 stopped and resumed or not.
@@ -22,14 +22,15 @@ from rich.console import Console
 from agents.policies.learned import CARD, POLICY, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.common.arguments import CONF
-from experiments.common.jobs import locked
+from experiments.common.checks import check_whole
+from experiments.common.journal import locked, read_rows
 from experiments.common.parent import end_with_parent
 from experiments.common.results import write_text
 from experiments.common.settings import WANDB_MODES
 from experiments.comparison.tracking import hint, track_training
 from experiments.training.evaluation import evaluate, judged
 from experiments.training.trainings import training_of
-from experiments.training.watch import CURVE, LAST, VALIDATION, identity, read_rows
+from experiments.training.watch import CURVE, LAST, VALIDATION, identity
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.graph.layout import LAYOUT_VERSION
@@ -56,14 +57,8 @@ def write_card(
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
     """The configuration as plain values, checked; ValueError names a bad one."""
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    for name in ("curve_every", "eval_every", "checkpoint_every"):
-        if not isinstance(config[name], int) or config[name] < 0:
-            raise ValueError(f"{name} is {config[name]!r}; expected a number of steps, or 0 for never")
-    for name, least in (("steps", 1), ("variants", 0)):
-        if type(config[name]) is not int or config[name] < least:
-            raise ValueError(f"{name} is {config[name]!r}; expected a whole number, {least} or more")
-    if type(config["eval_episodes"]) is not int or config["eval_episodes"] < 1:
-        raise ValueError(f"eval_episodes is {config['eval_episodes']!r}; expected a whole number, 1 or more")
+    check_whole(config, 0, "curve_every", "eval_every", "checkpoint_every", "variants")  # steps between two; 0 is never
+    check_whole(config, 1, "steps", "eval_episodes")
     if not judged(config):
         raise ValueError(f"eval_operators {config['eval_operators']!r}: expected one at least that such a policy is for")
     hardware = machines.get(config["env"]["hardware"])

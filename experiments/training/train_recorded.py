@@ -6,17 +6,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.common.arguments import CONF
-from experiments.common.commands import command_line, refusals, say_where
-from experiments.common.jobs import locked
+from experiments.common.commands import command
+from experiments.common.journal import locked
 from experiments.training.lessons import Lesson, learn
 
 
@@ -31,20 +28,11 @@ def lesson_of(config: DictConfig) -> Lesson:
     )  # fmt: skip
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train_recorded")
-def run(config: DictConfig) -> None:
+@command("train_recorded", ValueError, OSError)
+def main(config: DictConfig, console: Console) -> Path:
     """One policy, unless the folder holds it."""
-    console, begin, folder = Console(), time.perf_counter(), Path(config.output)
-    with refusals(console, ValueError, OSError):
-        lesson = lesson_of(config)
-        lock = locked(folder)
-        with console.status(f"{lesson.steps:,} steps"):
-            card = learn(lesson, folder)
-        lock.close()
+    lesson, folder = lesson_of(config), Path(config.output)
+    with locked(folder), console.status(f"{lesson.steps:,} steps"):
+        card = learn(lesson, folder)
     console.print(f"{card['kernel']} on {', '.join(card['devices'])}: {card['training_steps']:,} steps", highlight=False)
-    say_where(console, begin, folder)
-
-
-def main() -> None:
-    """Command line."""
-    command_line(run)
+    return folder

@@ -1,4 +1,4 @@
-"""The kinds of training there are: how a policy of an agent is learned, goes on with measured rewards, and is judged."""
+"""The kinds of training there are: how a policy of an agent is learned, and how it is judged."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.columns.choices import SEES, is_joint
 from agents.columns.policy import ColumnWriter
 from agents.policies.ppo import Ppo
-from experiments.fine_tuning import columns as fine_tune_columns
-from experiments.fine_tuning import walk as fine_tune_walk
-from experiments.fine_tuning.measured_reward import Timings
 from experiments.training import columns as train_columns
 from experiments.training import walk as train_walk
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.types import Operator
 
 
 @dataclass(frozen=True)
@@ -29,8 +23,6 @@ class Training:
 
     learn: Callable[[dict[str, Any], Path, Console], tuple[Any, float, bool]]
     """(configuration, folder, console) -> (learner with `num_timesteps`, saved; seconds of training; whether it was resumed)."""
-    go_on: Callable[[DictConfig, dict[str, Any], list[Operator], Hardware, Timings, Path], tuple[int, float]]
-    """With measured rewards: (configuration, card, operators, hardware, timings, folder) -> (steps, seconds); policy saved."""
     strategy: type[Ppo | ColumnWriter]
     """What constructs with the policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
@@ -39,9 +31,9 @@ class Training:
     """Version of what the policies see, where neither the layout of a row nor the fingerprint tells it."""
 
 
-WALK = Training(train_walk.learn, fine_tune_walk.learn, Ppo)
+WALK = Training(train_walk.learn, Ppo)
 """Of all agents in `agents.learners.registry`."""
-OTHERS = {ColumnWriter.agent: Training(train_columns.learn, fine_tune_columns.learn, ColumnWriter, is_joint, SEES)}
+OTHERS = {ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES)}
 
 
 def training_of(agent: str) -> Training:

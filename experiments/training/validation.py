@@ -36,9 +36,9 @@ class Validation:
         rng = np.random.default_rng(self.seed)
         found = []
         for envs in self.envs:
-            sight = learner.sight(envs, 1)
-            rollout(learner, model, envs, sight, rng)
-            found.append((float(sight.programs()[1].min()), envs.tasks.graphs[0]))
+            observer = learner.observer(envs, 1)
+            rollout(learner, model, envs, observer, rng)
+            found.append((float(observer.programs()[1].min()), envs.tasks.graphs[0]))
         return over_floor(found)
 
     def close(self) -> None:

@@ -12,9 +12,9 @@ from rich.console import Console
 from stable_baselines3.common.logger import configure
 
 from agents.learners.cloning import examples, imitate
+from agents.learners.observed import ObservedVecEnv
+from agents.learners.observer import Observer
 from agents.learners.registry import Learner, get_learner
-from agents.learners.seen import SeenVecEnv
-from agents.learners.sight import Sight
 from agents.policies.learned import POLICY
 from experiments.common.results import whole
 from experiments.training.checkpoints import load_checkpoint
@@ -25,14 +25,14 @@ from gensor_gym import operators
 from gensor_gym.env.tasks import TaskSet
 
 
-def make_env(config: dict[str, Any], sight: type[Sight]) -> SeenVecEnv:
+def make_env(config: dict[str, Any], observer: type[Observer]) -> ObservedVecEnv:
     """The environments that it learns in; ValueError names a bad argument."""
     from gensor_gym.env.sb3 import make_sb3
 
     known = with_variants(
         list(operators.resolve(config["operators"])), config["variants"], np.random.default_rng(config["seed"])
     )
-    return SeenVecEnv(make_sb3(num_envs=config["num_envs"], operator=known, **config["env"]), sight)
+    return ObservedVecEnv(make_sb3(num_envs=config["num_envs"], operator=known, **config["env"]), observer)
 
 
 def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
@@ -58,7 +58,7 @@ def make_validation(config: dict[str, Any]) -> Validation | None:
     return Validation(config["eval_operators"], arguments, config["eval_episodes"], config["seed"])
 
 
-def begin(config: dict[str, Any], learner: Learner, env: SeenVecEnv, last: Path) -> tuple[Any, float, bool]:
+def begin(config: dict[str, Any], learner: Learner, env: ObservedVecEnv, last: Path) -> tuple[Any, float, bool]:
     """The model that `last` holds, or a fresh one, where asked for cloned; the seconds it took so far; whether it was resumed."""
     if config["resume"] and last.exists():
         return *load_checkpoint(last, learner, env, identity(config)), True
@@ -74,7 +74,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, 
     ValueError names a bad setting.
     """
     learner = get_learner(config["agent"]["name"])
-    env, validation = make_env(config, learner.sight), make_validation(config)
+    env, validation = make_env(config, learner.observer), make_validation(config)
     model, spent, resumed = begin(config, learner, env, folder / LAST)
     if config["tensorboard"]:
         model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from stable_baselines3.common.callbacks import BaseCallback
 
 from agents.learners.registry import Learner
-from experiments.common.results import write_text
+from experiments.common.journal import Journal, append_row, read_rows
 from experiments.training.checkpoints import save_checkpoint
 from experiments.training.validation import Validation
 
@@ -92,7 +91,7 @@ class Watch(BaseCallback):
         """A line of validation.jsonl, where it is time."""
         if self.validation is not None and self._eval(steps):
             scores = self.validation.score(self.learner, self.model)
-            self._append(VALIDATION, {"steps": steps, **scores})
+            append_row(self.folder / VALIDATION, {"steps": steps, **scores})
             for name, value in scores.items():
                 self.logger.record(f"validation/{name}", value)
 
@@ -111,28 +110,23 @@ class Watch(BaseCallback):
 
     def _point(self) -> None:
         """Means over the last hundred episodes; nothing while there is none."""
-        episodes: Any = self.model.ep_info_buffer
-        if episodes:
-            means = {name: float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
-            row = {"steps": self.model.num_timesteps, "mean_return": means["return"], "mean_length": means["length"]}
-            self._append(CURVE, row)
+        if (row := last_episodes(self.model)) is not None:
+            append_row(self.folder / CURVE, row)
 
-    def _append(self, name: str, row: dict[str, float]) -> None:
-        """One line more."""
-        add_row(self.folder / name, row)
+
+def last_episodes(model: Any) -> dict[str, float] | None:
+    """A point of the learning curve: means over the last hundred episodes; None while there is none."""
+    if not (episodes := model.ep_info_buffer):
+        return None
+    means = {f"mean_{name}": float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
+    return {"steps": model.num_timesteps, **means}
 
 
 def keep_rows(folder: Path, steps: int) -> None:
     """Drop what a part of a run wrote after its last checkpoint, which is of so many steps."""
     for name in (CURVE, VALIDATION):
-        kept = [row for row in read_rows(folder / name) if row["steps"] <= steps]
-        write_text(folder / name, "".join(json.dumps(row) + "\n" for row in kept))
-
-
-def add_row(path: Path, row: dict[str, float]) -> None:
-    """A line more."""
-    with path.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+        with Journal(folder / name, ()) as journal:
+            journal.drop({place for place, row in journal.rows.items() if row["steps"] > steps})
 
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
@@ -141,11 +135,3 @@ def identity(config: dict[str, Any]) -> dict[str, Any]:
         "agent", "env", "machine", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps", "torch_threads",
     )  # fmt: skip
     return {name: config[name] for name in names if name in config}
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Lines of a file of JSON objects, none where there is no file; one that a killed run left unfinished is passed over."""
-    if not path.exists():
-        return []
-    lines = path.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]

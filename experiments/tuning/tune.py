@@ -11,13 +11,11 @@ where it is behind Roller, by however little: a traverser should not be behind t
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -25,15 +23,14 @@ from rich.progress import track
 
 from agents import get_strategy
 from experiments.benches.lines import machine
-from experiments.common.arguments import CONF
+from experiments.common.commands import command
 from experiments.common.folders import make_folder
+from experiments.common.journal import Journal
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
-from gensor_gym import operators
+from experiments.tuning.settings import Values, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
-
-Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -45,35 +42,28 @@ class Task:
 
 
 class Scores:
-    """Scores by (setting, task, seed), kept in a file of JSON lines: what was computed once is not computed again."""
+    """Scores by (setting, task, seed), kept in a journal: what was computed once is not computed again."""
 
     def __init__(self, path: Path, strategy: str) -> None:
         """Read what is there."""
-        self.path, self.strategy = path, strategy
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self.known: dict[str, float] = {row["key"]: row["latency_s"] for row in map(json.loads, lines)}
+        self.journal, self.strategy = Journal(path), strategy
 
     def latency(self, values: Values, task: Task, seed: int) -> float:
         """Seconds of the best program that the traverser constructs, by the model."""
         graph = task.graph
         about = [values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)]
         key = short_hash([self.strategy, *about])
-        if key not in self.known:
+        if key not in self.journal.rows:
             found = get_strategy(self.strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]
-            self.known[key] = found.latencies[0]
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "latency_s": found.latencies[0]}) + "\n")
-        return self.known[key]
+            self.journal.add({"key": key, "latency_s": found.latencies[0]})
+        return float(self.journal.rows[key]["latency_s"])
 
 
 def tasks_of(part: str, config: DictConfig) -> list[Task]:
     """Tasks of a part of the split on all machines of the configuration; ValueError for the test part."""
-    if part not in ("train", "validation"):
-        raise ValueError(f"part {part!r}: values are chosen on train and validation only")
     roller: Any = get_strategy("roller")
     tasks = []
-    for op in operators.resolve(f"split/v1/{part}"):
+    for op in operators_of(part):
         for hw in config.hardware:
             baseline = roller.construct(ConstructionGraph(op, hw, roller.space), np.random.default_rng(0)).latencies[0]
             tasks.append(Task(ConstructionGraph(op, hw, config.space), baseline))
@@ -92,19 +82,12 @@ def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
 
     The budget counts the steps of all walkers of both rounds: what a construction costs, whatever the machine.
     """
-    choices: Any = OmegaConf.to_container(config.choices)
-    found: dict[str, Values] = {}
-    while len(found) < config.rungs[0].settings:
-        values = {name: options[int(rng.integers(len(options)))] for name, options in choices.items()}
+
+    def fits(values: Values) -> bool:
         steps = values["walkers"] * values["steps"] + values["refiners"] * values["refine_steps"]
-        if config.least_steps <= steps <= config.most_steps:
-            found[short_hash(values)] = values
-    return list(found.values())
+        return bool(config.least_steps <= steps <= config.most_steps)
 
-
-def spread_over(tasks: list[Task], count: int) -> list[Task]:
-    """`count` tasks, evenly over the list, which is ordered by table and so by class."""
-    return [tasks[i] for i in np.unique(np.linspace(0, len(tasks) - 1, min(count, len(tasks))).astype(int))]
+    return distinct(config, rng, fits)
 
 
 def ranked(
@@ -118,13 +101,10 @@ def ranked(
     return sorted(found, key=lambda pair: pair[0])
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="tune")
-def main(config: DictConfig) -> None:
+@command("tune", ValueError)
+def main(config: DictConfig, console: Console) -> None:
     """Halve, decide, write `<output>/<strategy>.json`."""
-    try:
-        output = make_folder(config.output)
-    except ValueError as error:
-        sys.exit(str(error))
+    output = make_folder(config.output)
     scores = Scores(output / f"{config.strategy}.scores.jsonl", config.strategy)
     train, validation = tasks_of("train", config), tasks_of("validation", config)
     settings, rungs = draw(config, np.random.default_rng(config.seed)), []
@@ -144,4 +124,5 @@ def main(config: DictConfig) -> None:
     }  # fmt: skip
     path = output / f"{config.strategy}.json"
     write_text(path, json.dumps(result, indent=1) + "\n")
-    sys.stdout.write(f"{config.strategy}: {finals[0][1]}\nscore {finals[0][0]:.4f} on validation; {path}\n")
+    said = f"{config.strategy}: {finals[0][1]}\nscore {finals[0][0]:.4f} on validation; {path}"
+    console.print(said, soft_wrap=True, highlight=False, markup=False)

@@ -11,31 +11,27 @@ refused.
 from __future__ import annotations
 
 import json
-import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.benches.lines import machine
 from experiments.common.anytime import Search
-from experiments.common.arguments import CONF
+from experiments.common.commands import command
 from experiments.common.folders import make_folder
-from experiments.common.lines import Kept, run_missing
+from experiments.common.journal import Journal
+from experiments.common.lines import run_missing
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from experiments.studies.generalise.plan import modelled
-from gensor_gym import operators
+from experiments.tuning.settings import Values, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate
 from gensor_gym.exact.shipped import certificate_of
-
-Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Tuning:
     """A configuration with what it has computed."""
 
     config: DictConfig
-    kept: Kept
+    kept: Journal
     console: Console
 
     def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:
@@ -75,24 +71,9 @@ def best_at(row: dict[str, Any], counts: np.ndarray) -> np.ndarray:
     return np.array(latencies)[np.maximum(np.searchsorted(np.array(evaluations), counts, side="right") - 1, 0)]
 
 
-def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
-    """Distinct settings, as many as the first rung takes: any combination of the choices. ValueError for too few of these."""
-    choices: Any = OmegaConf.to_container(config.choices)
-    if (there := math.prod(len(set(options)) for options in choices.values())) < config.rungs[0].settings:
-        raise ValueError(f"rungs: {config.rungs[0].settings} settings asked for, expected at most the {there} that choices make")
-    found: dict[str, Values] = {}
-    while len(found) < config.rungs[0].settings:
-        values = {name: options[int(rng.integers(len(options)))] for name, options in choices.items()}
-        found[short_hash(values)] = values
-    return list(found.values())
-
-
 def tasks_of(part: str, count: int) -> list[str]:
     """`count` operators of a part, evenly over its list, without elementwise maps; ValueError for the test part."""
-    if part not in ("train", "validation"):
-        raise ValueError(f"part {part!r}: values are chosen on train and validation only")
-    texts = [str(op) for op in operators.resolve(f"split/v1/{part}") if op.name != "elementwise"]
-    return [texts[i] for i in np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int))]
+    return spread_over([str(op) for op in operators_of(part) if op.name != "elementwise"], count)
 
 
 def leading(settings: Sequence[Values], scores: np.ndarray, count: int) -> list[Values]:
@@ -104,7 +85,7 @@ def leading(settings: Sequence[Values], scores: np.ndarray, count: int) -> list[
 def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
     """Halve on train, decide on validation; the result as it is written."""
     modelled(config.env.hardware)
-    settings = draw(config, np.random.default_rng(config.seed))
+    settings = distinct(config, np.random.default_rng(config.seed))
     for rung in config.rungs:
         tasks = tasks_of("train", rung.tasks)
         settings = leading(settings, tuning.scores(settings, tasks, 1), rung.kept)
@@ -122,15 +103,11 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="tune_evaluations")
-def main(config: DictConfig) -> None:
+@command("tune_evaluations", ValueError)
+def main(config: DictConfig, console: Console) -> None:
     """Choose and write."""
-    console = Console()
-    try:
-        output = make_folder(config.output)
-        result = tune(config, Tuning(config, Kept(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
-    except ValueError as error:
-        sys.exit(str(error))
+    output = make_folder(config.output)
+    result = tune(config, Tuning(config, Journal(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
     path = output / f"{config.strategy}_evaluations.json"
     write_text(path, json.dumps(result, indent=1) + "\n")
     console.print(f"{result['validation_regret']} mean regret on validation; {path}", soft_wrap=True, highlight=False)

@@ -1,16 +1,60 @@
-"""From a schedule to a kernel: generation for either kind of hardware, and compilation."""
+"""From a schedule to a kernel: the text that the machine's target writes, and a kernel that can be called."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from gensor_gym.codegen import targets
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
+from gensor_gym.codegen.runtime.arrays import Bound, LoadedKernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 
+class BuiltKernel(Kernel):
+    """A kernel that can be called."""
+
+    @cached_property
+    def loaded(self) -> LoadedKernel:
+        """The kernel in this process, loaded when it is first asked for.
+
+        The target says what is missing where the kernel cannot run here: `CudaUnavailableError` without the GPU, for example.
+        """
+        return targets.get(self.language).load(self)
+
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        """The output for the operator's inputs: NumPy arrays, or those of any library that speaks DLPack (torch, CuPy, JAX).
+
+        It is an array of the first input's library, to whose memory nothing else refers; or `out`, the caller's own, filled in.
+        ValueError for inputs of other number, shape, dtype or device, and for an `out` that overlaps one.
+        """
+        return self.loaded(*inputs, out=out)
+
+    def bind(self, *arrays: Any) -> Bound:
+        """The call of these inputs, and of the output if it is given after them, for `call()` without checks.
+
+        ValueError as for a call, and where an input would have to be copied.
+        """
+        return self.loaded.bind(*arrays)
+
+    def as_torch(self) -> Callable[..., Any]:
+        """The kernel as an operator of torch, for torch.compile and torch.export; see `runtime.torch_operator`."""
+        from gensor_gym.codegen.runtime.torch_operator import torch_operator
+
+        return torch_operator(self, self.loaded)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process, which loads the kernel itself."""
+        return {name: value for name, value in self.__dict__.items() if name != "loaded"}
+
+
 def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware, prepacked: bool = False) -> Kernel:
-    """The source of a schedule on `hw` (a name or a Hardware): C for a CPU, CUDA for a GPU. Compiles nothing.
+    """The source of a schedule on `hw` (a name or a Hardware), in the language of its target. Compiles nothing.
 
     `prepacked` asks for a kernel that reads weights packed by an earlier call (`Kernel.prepares`). They stay packed as they
     were then: whoever changes them calls that entry again. ValueError where the schedule packs no weights, or on a GPU.
@@ -19,19 +63,11 @@ def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware, prepack
 
     machine = hardware.get(hw)
     program = lower(operators.resolve_one(op), schedule, machine)
-    if machine.kind == "cpu":
-        from gensor_gym.codegen.c.codegen import generate_c
-
-        return generate_c(program, prepacked)
-    if prepacked:
-        raise ValueError(f"prepacked kernels are generated for CPUs, got {machine.name!r}")
-    from gensor_gym.codegen.cuda.codegen import generate_cuda
-
-    return generate_cuda(program)
+    return targets.target_of(machine).generate(program, prepacked)
 
 
-def build(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> Kernel:
-    """The kernel of a schedule. C is compiled now (CompileError if that fails); CUDA at the kernel's first call.
+def build(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> BuiltKernel:
+    """The kernel of a schedule. C is compiled now (CompileError if that fails); GPU kernels at the kernel's first call.
 
     ValueError where no code can be written for it, or it is not legal in any space.
     """
@@ -45,8 +81,5 @@ def build(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> Kernel:
     if not ConstructionGraph(op, machine, "extended").is_legal(schedule):
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")
     kernel = generate(op, schedule, machine)
-    if kernel.language == "c":
-        from gensor_gym.codegen.runtime.compile import compile_c
-
-        compile_c(kernel)
-    return kernel
+    targets.get(kernel.language).prepare(kernel)
+    return BuiltKernel(**{field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)})

@@ -1,13 +1,10 @@
-"""A generated kernel: source text and how to launch it."""
+"""A generated kernel as plain data: source text and how to launch it."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
-
-import numpy as np
 
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.operators.types import Operator
@@ -41,7 +38,8 @@ class Kernel:
     """
 
     operator: Operator
-    language: Literal["c", "cuda"]
+    language: str
+    """Name of the target whose language the source is in (`codegen.targets`)."""
     arch: str
     source: str
     launches: tuple[Launch, ...]
@@ -74,8 +72,8 @@ class Kernel:
         text += f"\0{self.maps!r}" if self.maps else ""
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def __call__(self, *inputs: np.ndarray) -> np.ndarray:
-        """Run on host arrays and return the output. Compiles and loads into this process at the first call."""
-        from gensor_gym.codegen.runtime.load import load
-
-        return load(self)(*inputs)
+    def in_language(self, language: str) -> Kernel:
+        """Itself; ValueError where its source is in another language."""
+        if self.language != language:
+            raise ValueError(f"expected a kernel in language {language!r}, got one in {self.language!r}: {self.operator}")
+        return self

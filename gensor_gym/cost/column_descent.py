@@ -1,12 +1,14 @@
-"""Coordinate descent on the model over whole columns of a schedule: all chains of an axis, all values of a knob. Compiled.
+"""Coordinate descent on the model over columns of programs (`graph.coordinates`): each set to the best it may be. Compiled.
 
-A column changes as a whole, so a descent leaves where walks by single primitives stay: a register tile of 16 rows becomes
-one of 12 without taking down what is built on it.
+A column changes as a whole, so a descent leaves where walks by single primitives stay. For that reason it makes no
+difference whether a column is set to the best of all its values at once or to each faster one on the way: a value replaces
+all that the one before had set. Where a descent ends does: after a whole sweep that gained nothing, or as soon as no column
+in a row gains, which comes to the same program with fewer questions to the model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,93 +16,82 @@ from gensor_gym.cost.cpu_caches import WALK
 from gensor_gym.cost.model import latency_in
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.enumeration import axis_choices
-from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+from gensor_gym.graph.coordinates import Coordinates, set_column
+from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import fits
-from gensor_gym.graph.tables import KNOB_BITS, Tables
+from gensor_gym.graph.tables import Tables
 
 SEEN = 2 + NUM_TERMS
 """Numbers kept of a program that a descent evaluated: how many were tried before it, its seconds, the model's terms."""
 
 
-@dataclass(frozen=True)
-class ColumnChoices:
-    """What the columns of a task's schedules may be."""
+class Descent(NamedTuple):
+    """What a descent came to."""
 
-    chains: np.ndarray
-    """int32 [C, L + 1]: tiles of every level and virtual threads, axis after axis."""
-    offsets: np.ndarray
-    """int64 [A + 1]: where the chains of each axis slot begin."""
-    knobs: np.ndarray
-    """int64 [V, 2]: (knob, index of a value), for every value of every knob that moves."""
-
-    @classmethod
-    def of(cls, tables: Tables, moving: list[int]) -> ColumnChoices:
-        """The choices of a task; of the knobs those in `moving` move."""
-        choices = axis_choices(tables.ints, tables.sizes)
-        values = [(k, v) for k in moving for v in usable_values(tables, k)]
-        offsets = np.cumsum([0, *map(len, choices)]).astype(np.int64)
-        return cls(np.concatenate(choices), offsets, np.array(values, dtype=np.int64).reshape(-1, 2))
-
-
-def usable_values(tables: Tables, knob: int) -> list[int]:
-    """Indices of the values that the operator can use of a knob."""
-    return [i for i in range(len(KNOBS[knob].values)) if int(tables.ints[KNOB_BITS + knob]) >> i & 1]
+    seconds: float
+    """Of the program reached."""
+    evaluated: int
+    """Legal programs that the model was asked about, the first among them."""
+    tried: int
+    """Programs that were made, legal or not, the first among them."""
+    improvements: np.ndarray
+    """float64 [N, 2]: how many were made when a faster one was found, and its seconds."""
 
 
 def descend(
-    row: np.ndarray, choices: ColumnChoices, tables: Tables, gain: float = 1.0, seen: np.ndarray | None = None
-) -> tuple[float, int]:
-    """(seconds reached, programs evaluated) from `row` int32 [ROW], legal and with all levels opened, changed in place.
+    row: np.ndarray,
+    coordinates: Coordinates,
+    tables: Tables,
+    sweeps: bool = True,
+    gain: float = 1.0,
+    seen: np.ndarray | None = None,
+) -> Descent:
+    """From `row` int32 [ROW], with all levels opened, changed in place to the program reached.
 
-    A program is taken that is faster than the best so far times `gain`: with 1 any faster one. `seen` float64 [S, SEEN]
-    receives the programs evaluated, in order; the descent ends where it is full.
+    A program is taken that is faster than the best so far times `gain`: with 1 any faster one. `sweeps`: whether it ends after
+    a whole sweep without a gain, else once each column has gained nothing since the last gain. `seen` float64 [S, SEEN]
+    receives the legal programs evaluated, in order; the descent ends where it is full.
     """
     kept = np.empty((0, SEEN)) if seen is None else seen
-    seconds, evaluated = _descend(
-        row, choices.chains, choices.offsets, choices.knobs, tables.ints, tables.floats, gain, kept
+    seconds, evaluated, tried, improved = _descend(
+        row, *coordinates.packed, tables.ints, tables.floats, sweeps, gain, kept
     )
-    return float(seconds), int(evaluated)
+    return Descent(float(seconds), int(evaluated), int(tried), np.array(improved).reshape(-1, 2))
 
 
 @compiled
-def _descend(row, chains, offsets, knobs, ints, floats, gain, seen):  # noqa: ANN001, ANN202
-    """Set one axis, or one knob, after the other to the best it may be until nothing gains, in place."""
+def _descend(row, places, offsets, values, ints, floats, sweeps, gain, seen):  # noqa: ANN001, ANN202
+    """Set one column after the other to the best it may be until nothing gains, in place."""
     terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves them as they are
     tiles, walk = np.empty(ROW, dtype=np.int32), np.empty(WALK)
-    best = latency_in(row, ints, floats, terms, tiles, walk)
-    tried, evaluated, gained = 0, 1, True
+    best = latency_in(row, ints, floats, terms, tiles, walk) if fits(row, ints) else np.inf
+    tried, evaluated, improved = 1, 1, [1.0, best]
     _keep(seen, 0, tried, best, terms)
-    while gained:
-        gained = False
-        for column in range(MAX_AXES + knobs.shape[0]):
-            trial[:] = row
-            start, stop = (offsets[column], offsets[column + 1]) if column < MAX_AXES else (0, 1)
-            for choice in range(start, stop):
-                if column < MAX_AXES:
-                    for level in range(MAX_LEVELS):
-                        trial[TILE + level * MAX_AXES + column] = chains[choice, level]
-                    trial[VTHREAD + column] = chains[choice, MAX_LEVELS]
-                else:
-                    trial[KNOB + knobs[column - MAX_AXES, 0]] = knobs[column - MAX_AXES, 1]
-                tried += 1
-                if not fits(trial, ints):
-                    continue
-                if seen.shape[0] > 0 and evaluated == seen.shape[0]:
-                    return best, evaluated
-                seconds = latency_in(trial, ints, floats, terms, tiles, walk)
-                _keep(seen, evaluated, tried, seconds, terms)
-                evaluated += 1
-                if seconds < best * gain:
-                    best, gained = seconds, True
-                    row[:] = trial
-    return best, evaluated
+    columns, column, idle = places.shape[0], 0, 0
+    while idle < columns or (sweeps and column > 0):
+        trial[:] = row
+        idle += 1
+        for choice in range(offsets[column], offsets[column + 1]):
+            set_column(trial, column, choice, places, values)
+            tried += 1
+            if not fits(trial, ints):
+                continue
+            if seen.shape[0] > 0 and evaluated == seen.shape[0]:
+                return best, evaluated, tried, improved
+            seconds = latency_in(trial, ints, floats, terms, tiles, walk)
+            _keep(seen, evaluated, tried, seconds, terms)
+            evaluated += 1
+            if seconds < best * gain:
+                best, idle = seconds, 0
+                row[:] = trial
+                improved += [1.0 * tried, best]
+        column = (column + 1) % columns
+    return best, evaluated, tried, improved
 
 
 @compiled
 def _keep(seen, at, tried, seconds, terms):  # noqa: ANN001, ANN202
     """Write down a program that was evaluated, if anything is kept."""
     if seen.shape[0] > 0:
-        seen[at, 0], seen[at, 1] = tried, seconds
+        seen[at, 0], seen[at, 1] = tried - 1, seconds
         seen[at, 2:] = terms

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from gensor_gym.cost.constants import (
     CALL_CYCLES,
     CARRY_CYCLES,
@@ -24,14 +22,15 @@ from gensor_gym.cost.constants import (
     STORE_ROW,
     TASK_CYCLES,
 )
-from gensor_gym.cost.cpu_caches import WALK, cache_traffic
+from gensor_gym.cost.cpu_caches import cache_traffic
 from gensor_gym.cost.cpu_copies import pack_cycles, shares
-from gensor_gym.cost.cpu_micro import chain_cycles, fold_cycles, is_grouped, mean_vectors, point_cycles, rows_of
+from gensor_gym.cost.cpu_micro import chain_cycles, fold_cycles, is_grouped, mean_vectors, point_cycles
 from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, fill_effective, pixel_pitch, tiles_of
-from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
-from gensor_gym.graph.compiled import compiled, lean
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.resources import CONVOLUTION, THREAD_SPLIT, power_value, reduce_steps
+from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.geometry import power_value, reduce_steps, tensor_bytes
+from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, SPATIAL_SLOTS, THREAD_SPLIT, TILE
+from gensor_gym.graph.resources import rows_of
 from gensor_gym.graph.tables import (
     BYTES,
     CLOCK,
@@ -42,29 +41,17 @@ from gensor_gym.graph.tables import (
     EPILOGUE_BYTES,
     EXTENT,
     FUNCTIONS,
-    ITEM,
     L2_BW,
     L2_BYTES,
     L3_BW,
     L3_BYTES,
     LANES,
     LAUNCH,
-    NUM_DIMS,
     NUM_READS,
     STRIDE,
     UNITS,
     VECTOR_SLOT,
-    VIEW,
 )
-
-
-@lean
-def _tensor_elements(tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a tensor."""
-    size = 1
-    for d in range(ints[NUM_DIMS + tensor]):
-        size *= ints[VIEW + tensor * MAX_DIMS + d]
-    return size
 
 
 @lean
@@ -100,17 +87,12 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     return tiles * points * fma, tiles * points * issue, tiles * (stalls + calls)
 
 
-@compiled
-def latency_cpu(written, ints, floats, terms):  # noqa: ANN001, ANN201
-    """Seconds of a legal program; fills `terms`."""
-    row = np.empty(ROW, dtype=np.int32)
-    walk = np.empty(WALK, dtype=np.float64)
-    return latency_cpu_in(written, ints, floats, terms, row, walk)
-
-
 @lean
-def latency_cpu_in(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
-    """As `latency_cpu`, with room for the row whose tiles the code has and for the walk through the caches."""
+def latency_cpu(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
+    """Seconds of a legal program; fills `terms`.
+
+    It needs space for the row whose tiles the code has, int32 [ROW], and for the walk through the caches, float64 [WALK].
+    """
     slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
     fill_effective(written, slot, ints, row)
     units, clock = ints[UNITS], floats[CLOCK]
@@ -126,7 +108,7 @@ def latency_cpu_in(written, ints, floats, terms, row, walk):  # noqa: ANN001, AN
     staging = pack / clock / units * floats[COEFFICIENT + STAGING]
     far += floats[EPILOGUE_BYTES] / units
     inner = max(0.0, near - far) * floats[NEAR] / floats[L2_BW]
-    cache = (inner + far * floats[FAR] / floats[L3_BW]) * units * floats[COEFFICIENT + CACHE]
+    cache = (inner + far * floats[FAR] / floats[L3_BW]) * units * floats[COEFFICIENT + CACHE_TERM]
     if floats[BYTES] > max(ints[L3_BYTES], ints[L2_BYTES] * units):
         beyond = max(beyond, floats[BYTES] / units)
     dram = beyond * units / floats[DRAM_BW] * floats[COEFFICIENT + DRAM]
@@ -139,9 +121,8 @@ def latency_cpu_in(written, ints, floats, terms, row, walk):  # noqa: ANN001, AN
     forks = 2.0 if shares(row, ints) else 1.0
     launch = floats[LAUNCH] * forks * floats[COEFFICIENT + LAUNCH_TERM]
     if row[THREAD_SPLIT] > 0:
-        out = ints[NUM_READS]
-        partial = 2.0 * _tensor_elements(out, ints) * ints[ITEM + out] * power_value(row[THREAD_SPLIT])
+        partial = 2.0 * tensor_bytes(ints[NUM_READS], ints) * power_value(row[THREAD_SPLIT])
         launch += floats[LAUNCH] + partial / floats[L2_BW]
-    terms[ARITHMETIC], terms[ISSUE], terms[STAGING], terms[CACHE] = arithmetic, loads, staging, cache
+    terms[ARITHMETIC], terms[ISSUE], terms[STAGING], terms[CACHE_TERM] = arithmetic, loads, staging, cache
     terms[DRAM], terms[EXPOSED], terms[TAIL], terms[LAUNCH_TERM] = dram, exposed, tail, launch
     return total + launch

@@ -14,8 +14,7 @@ from gensor_gym.cost.constants import RUN_BYTES
 from gensor_gym.cost.cpu_copies import is_packed
 from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, pixel_pitch
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.resources import CONVOLUTION, LOOP_ORDER
+from gensor_gym.graph.layout import CONVOLUTION, LOOP_ORDER, MAX_AXES, MAX_DIMS, MAX_TENSORS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables import (
     BYTES,
     COEF,

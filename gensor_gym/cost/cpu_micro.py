@@ -22,8 +22,9 @@ from gensor_gym.cost.constants import (
 from gensor_gym.cost.cpu_copies import is_contiguous, is_packed
 from gensor_gym.cost.cpu_tiles import ROWS, TASK, moves_back
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.resources import CONVOLUTION, PACK_A, PACK_B, PREFETCH, UNROLL, power_value, vectors_along
+from gensor_gym.graph.geometry import power_value
+from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, PACK_B, PREFETCH, SPATIAL_SLOTS, TILE, UNROLL
+from gensor_gym.graph.resources import rows_of, vectors_along
 from gensor_gym.graph.tables import (
     BODY,
     CLOCK,
@@ -49,16 +50,6 @@ MAX_UNROLLED = 512
 LOADS_PER_CYCLE = 2.0
 FMA_CHAIN = 4.0
 """Cycles of a dependent multiply-add (Skylake to Zen 5)."""
-
-
-@lean
-def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """Rows of accumulators of a register tile."""
-    rows = 1
-    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        if axis != slot and (row[CONVOLUTION] != 2 or axis != ROWS):
-            rows *= row[TILE + axis]
-    return rows
 
 
 @lean

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, ROW, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.resources import CONVOLUTION, PACK_A, PACK_B, THREAD_SPLIT, power_value
+from gensor_gym.graph.geometry import power_value
+from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, PACK_A, PACK_B, ROW, SPATIAL_SLOTS, THREAD_SPLIT, TILE
+from gensor_gym.graph.resources import vectors_of
 from gensor_gym.graph.tables import COEF, COPIED, END_REDUCE, EXTENT, FIRST_SPATIAL, LANES, NUM_DIMS
 
 TASK = 2
@@ -56,21 +57,11 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
     if vector:
         limit = round_up(extent, ints[LANES])
         packed = row[PACK_A] == 1 or row[PACK_B] == 1 or row[CONVOLUTION] == 2
-        if axis < SPATIAL_SLOTS and not packed and _vectors(extent, ints) == limit // ints[LANES]:
+        if axis < SPATIAL_SLOTS and not packed and vectors_of(extent, ints) == limit // ints[LANES]:
             limit = extent
     row[register] = min(row[register], limit)
     row[l1] = min(row[l1], round_up(extent, row[register]))
     row[task] = min(row[task], round_up(extent, row[l1]))
-
-
-@lean
-def _vectors(size, ints):  # noqa: ANN001, ANN201
-    """Vectors of so many lanes: whole ones, and one for each power of two in the rest."""
-    count, rest = size // ints[LANES], size % ints[LANES]
-    while rest > 0:
-        count += rest & 1
-        rest >>= 1
-    return count
 
 
 @lean

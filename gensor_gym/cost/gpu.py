@@ -12,24 +12,14 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu_memory import grid_blocks, tensor_bytes, traffic_of
+from gensor_gym.cost.gpu_memory import grid_blocks, traffic_of
 from gensor_gym.cost.gpu_simt import simt_step
 from gensor_gym.cost.gpu_tensor import tensor_step
-from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
+from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.resources import (
-    PERSISTENT,
-    REGISTER_BUFFER,
-    SPLIT_K,
-    STAGES,
-    TENSOR_CORE,
-    power_value,
-    reduce_steps,
-    registers_of,
-    shared_bytes_of,
-    spatial_product,
-    threads_of,
-)
+from gensor_gym.graph.geometry import power_value, reduce_steps, spatial_product, tensor_bytes
+from gensor_gym.graph.layout import PERSISTENT, REGISTER_BUFFER, SPLIT_K, STAGES, TENSOR_CORE
+from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
 from gensor_gym.graph.tables import (
     BLOCKS_UNIT,
     BYTES,
@@ -101,16 +91,16 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     if row[PERSISTENT] == 1:  # the next tile's loads run through the end of the last
         cycles -= fill * max(0, math.ceil(blocks / (units * resident)) - 1)
     flying = min(blocks, units * resident) * in_flight
-    cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
+    cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE_TERM]
     dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
-    launch += _second_kernel(row, ints, floats) + _layout_kernel(row, ints, floats)
+    launch += second_kernel(row, ints, floats) + _layout_kernel(row, ints, floats)
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
     terms[ISSUE] = blocks * issue * steps / units / clock
     terms[STAGING] = blocks * shared * steps / units / clock
     terms[TAIL] = uneven / clock
     terms[EXPOSED] = max(0.0, max(0.0, cycles / clock - ideal / clock) - uneven / clock)
-    terms[CACHE], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
+    terms[CACHE_TERM], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
     inside, outside = cycles / clock, max(dram, cache)
     return max(inside, outside) + OVERLAP / power_value(row[STAGES]) * min(inside, outside) + launch
 
@@ -141,7 +131,7 @@ def _block(row, work, latency, arrival, ints, floats):  # noqa: ANN001, ANN201
 
 
 @lean
-def _second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
+def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
     """Seconds of the kernel that adds up the parts of a split reduction."""
     if row[SPLIT_K] == 0:
         return 0.0

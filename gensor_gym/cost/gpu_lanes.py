@@ -5,9 +5,21 @@ from __future__ import annotations
 import math
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.form import warp_rows
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.resources import CONVOLUTION, LANE_MAP, REDUCE_THREADS, SHARED_LAYOUT, WARP_TILE, fragment, staged_row
+from gensor_gym.graph.geometry import fragment
+from gensor_gym.graph.knobs.lanes import warp_rows
+from gensor_gym.graph.layout import (
+    CONVOLUTION,
+    LANE_MAP,
+    MAX_AXES,
+    MAX_DIMS,
+    REDUCE_THREADS,
+    SHARED_LAYOUT,
+    SPATIAL_SLOTS,
+    TILE,
+    VTHREAD,
+    WARP_TILE,
+)
+from gensor_gym.graph.resources import staged_row
 from gensor_gym.graph.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARED_INNER, STAGED, STRIDE
 
 
@@ -42,11 +54,11 @@ def threads_along(row, axis):  # noqa: ANN001, ANN201
 
 
 @lean
-def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements next to each other that one thread reads of a tensor, in shared memory where it is staged there.
+def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
+    """The spatial axis along which one thread reads neighbouring elements of a tensor, -1 where there is none.
 
-    The inner tile of the spatial axis that moves the contiguous dimension by one; in the matrix of an implicit product
-    neighbours along the innermost axis that moves the tensor are neighbours whatever the stride.
+    The one that moves the contiguous dimension by one, in shared memory where the tensor is staged there; in the matrix of an
+    implicit product neighbours along the innermost axis that moves the tensor are neighbours whatever the stride.
     """
     matrix = row[CONVOLUTION] == 3 and ints[STAGED + tensor] == 1
     dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
@@ -54,8 +66,15 @@ def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
         moves = ints[STRIDE + tensor * MAX_AXES + axis] != 0 if matrix else ints[at + axis] == 1
         if moves and ints[EXTENT + axis] > 1:
-            return row[TILE + axis] // row[VTHREAD + axis]
-    return 1
+            return axis
+    return -1
+
+
+@lean
+def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements next to each other that one thread reads of a tensor: the inner tile along its `run_axis`."""
+    axis = run_axis(row, tensor, ints)
+    return row[TILE + axis] // row[VTHREAD + axis] if axis >= 0 else 1
 
 
 @lean

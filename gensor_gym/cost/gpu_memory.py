@@ -6,26 +6,32 @@ import math
 
 from gensor_gym.cost.gpu_lanes import contiguous_run, lanes_along
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.resources import (
-    CLUSTER,
-    RASTER,
-    REDUCE_THREADS,
-    SPLIT_K,
-    STAGES,
-    TENSOR_CORE,
-    VECTOR,
+from gensor_gym.graph.geometry import (
     box_width,
-    copy_width,
     footprint,
     fragment,
     matrix_elements,
-    panel_bytes_of,
     power_value,
     taken_together,
-    threads_of,
+    tensor_bytes,
     tiles_along,
 )
+from gensor_gym.graph.knobs.vector import copy_width
+from gensor_gym.graph.layout import (
+    CLUSTER,
+    MAX_AXES,
+    MAX_DIMS,
+    RASTER,
+    REDUCE_THREADS,
+    SPATIAL_SLOTS,
+    SPLIT_K,
+    STAGES,
+    TENSOR_CORE,
+    TILE,
+    VECTOR,
+    VTHREAD,
+)
+from gensor_gym.graph.resources import panel_bytes_of, threads_of
 from gensor_gym.graph.tables import (
     COLUMNS_FROM,
     END_REDUCE,
@@ -61,7 +67,6 @@ def sectors(width, item, aligned):  # noqa: ANN001, ANN201
 @lean
 def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
     """Bytes of sectors touched per element used when a warp reads a tensor straight from global memory."""
-    fast = 1
     if row[REDUCE_THREADS] > 0:
         axis = ints[END_REDUCE] - 1
         stride = ints[STRIDE + tensor * MAX_AXES + axis] * row[TILE + axis]
@@ -134,15 +139,6 @@ def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             size *= ints[EXTENT + axis]
     return min(size, tensor_bytes(tensor, ints))
-
-
-@lean
-def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of a tensor."""
-    size = ints[ITEM + tensor] * 1.0
-    for d in range(ints[NUM_DIMS + tensor]):
-        size *= ints[VIEW + tensor * MAX_DIMS + d]
-    return size
 
 
 @lean

@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, TILE
-from gensor_gym.graph.resources import (
-    SHARED_LAYOUT,
-    TENSOR_CORE,
-    UNROLL,
+from gensor_gym.graph.geometry import (
     columns_of,
     fragment,
     matrix_elements,
     power_value,
     reduce_product,
     spatial_product,
-    staged_elements,
-    staged_row,
     workers_of,
 )
+from gensor_gym.graph.layout import MAX_AXES, SHARED_LAYOUT, TENSOR_CORE, TILE, UNROLL
+from gensor_gym.graph.resources import staged_elements, staged_row
 from gensor_gym.graph.tables import (
     CLOCK,
     INSTRUCTION_K,

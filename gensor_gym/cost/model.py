@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.cost.cpu import latency_cpu, latency_cpu_in
+from gensor_gym.cost.cpu import latency_cpu
 from gensor_gym.cost.cpu_caches import WALK
 from gensor_gym.cost.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
@@ -18,15 +18,15 @@ from gensor_gym.graph.tables import IS_CPU
 def latency(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal row; `terms` [NUM_TERMS] receives the parts."""
     if ints[IS_CPU] == 1:
-        return latency_cpu(row, ints, floats, terms)
+        return latency_cpu(row, ints, floats, terms, np.empty(ROW, dtype=np.int32), np.empty(WALK))
     return latency_gpu(row, ints, floats, terms)
 
 
 @lean
 def latency_in(row, ints, floats, terms, tiles, walk):  # noqa: ANN001, ANN201
-    """As `latency`, with the room that the model of a CPU needs: tiles int32 [ROW], walk float64 [WALK]."""
+    """As `latency`, with the space that the model of a CPU needs: tiles int32 [ROW], walk float64 [WALK]."""
     if ints[IS_CPU] == 1:
-        return latency_cpu_in(row, ints, floats, terms, tiles, walk)
+        return latency_cpu(row, ints, floats, terms, tiles, walk)
     return latency_gpu(row, ints, floats, terms)
 
 

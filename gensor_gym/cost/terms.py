@@ -7,5 +7,5 @@ TERMS = ("arithmetic", "issue", "staging", "cache", "dram", "exposed", "tail", "
 launches. CPU: FMA ports; load ports; packing; L2 and L3 traffic; DRAM traffic; accumulator chains and calls of the
 micro-kernel; threads out of balance; fork and join."""
 
-ARITHMETIC, ISSUE, STAGING, CACHE, DRAM, EXPOSED, TAIL, LAUNCH_TERM = range(len(TERMS))
+ARITHMETIC, ISSUE, STAGING, CACHE_TERM, DRAM, EXPOSED, TAIL, LAUNCH_TERM = range(len(TERMS))
 NUM_TERMS = len(TERMS)

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import grid_blocks, resident_blocks
 from gensor_gym.graph import resources as rules
+from gensor_gym.graph.geometry import reduce_product
+from gensor_gym.graph.layout import UNROLL
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import L1_BYTES, L2_BYTES, REGS_THREAD, SHARED_BLOCK, THREADS_BLOCK, UNITS, VECTOR_REGS
 
+LEVEL_NAMES = {"gpu": ("register tile", "block tile"), "cpu": ("register tile", "L1 tile", "task tile")}
+"""Tiles from the inside out, by kind of hardware."""
 TERM_WORDS = {
     "gpu": {
         "arithmetic": "FMA pipes",
@@ -64,7 +68,7 @@ def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
     """Resources of the program against what legality allows, or (tiles) against their cache."""
     row, ints = schedule.row, graph.tables.ints
     if graph.hardware.kind == "cpu":
-        body = rules.reduce_product(row, 0, ints) << int(row[rules.UNROLL])
+        body = reduce_product(row, 0, ints) << int(row[UNROLL])
         accumulators = rules.accumulators_of(row, ints)
         vectors = accumulators + rules.vectors_along(row, ints) + 1
         return [

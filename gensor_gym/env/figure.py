@@ -13,14 +13,13 @@ import numpy as np
 from gensor_gym.codegen.program import lower
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import resident_bandwidth
-from gensor_gym.env.facts import TERM_WORDS, bound, in_seconds, spread, uses
+from gensor_gym.env.facts import LEVEL_NAMES, TERM_WORDS, bound, in_seconds, spread, uses
 from gensor_gym.graph.schedule import Schedule
 
 WIDTH, HEIGHT, DPI = 12.0, 7.5, 100
 INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 LEVEL_COLORS = {"gpu": ("#12507b", "#6aaed6"), "cpu": ("#12507b", "#3f8fc4", "#9fcbe8")}
 EXTENT_COLOR, GOOD, WARN, BAD, ACCENT = "#e9eef2", "#4f9d69", "#e0a030", "#c8453b", "#d9632a"
-NAMES = {"gpu": ("register tile", "block tile"), "cpu": ("register tile", "L1 tile", "task tile")}
 
 
 def as_image(graph: ConstructionGraph, schedule: Schedule) -> np.ndarray:
@@ -58,7 +57,7 @@ def _panel(figure: Any, place: Any, title: str) -> Any:
 
 def _title(figure: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
     """Task, latency, what bounds it, and what is under construction."""
-    level = NAMES[graph.hardware.kind][schedule.level]
+    level = LEVEL_NAMES[graph.hardware.kind][schedule.level]
     text = str(graph.operator)
     size = 15 if len(text) < 75 else 11 if len(text) < 105 else 9
     figure.text(0.03, 0.945, text, fontsize=size, fontweight="bold", color=INK)
@@ -94,7 +93,7 @@ def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
     axes.set_xticks([_length(2**p) for p in powers], [_short(2**p) for p in powers])
     axes.set_xlim(0, _length(longest) * 1.32)
     note = [("v: virtual threads", "white")] if any(v > 1 for v in program.vthread) else []
-    _legend(axes, [*zip(NAMES[kind], colors, strict=True), ("extent", "#cbd5de"), *note])
+    _legend(axes, [*zip(LEVEL_NAMES[kind], colors, strict=True), ("extent", "#cbd5de"), *note])
 
 
 def _length(size: int) -> float:

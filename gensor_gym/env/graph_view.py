@@ -39,7 +39,7 @@ class GraphView:
         self._global = [name for name in _GLOBAL if name in set(groups)]
         self._width = len(KINDS) + _AXIS + _TENSOR + sum(GROUPS[name] for name in self._global)
         self._fixed: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-        self.space = gymnasium.spaces.Graph(_box(self._width), _box(EDGE_FEATURES))
+        self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], op: Operator) -> GraphInstance:
         """The graph of one state of an operator; `groups` holds the features of each."""
@@ -122,6 +122,6 @@ def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
     return np.array(features, dtype=np.float32), np.array(links, dtype=np.int32)
 
 
-def _box(width: int) -> gymnasium.spaces.Box:
+def box(*shape: int) -> gymnasium.spaces.Box:
     """Features within the limits of observations."""
-    return gymnasium.spaces.Box(-LIMIT, LIMIT, (width,), dtype=np.float32)
+    return gymnasium.spaces.Box(-LIMIT, LIMIT, shape, dtype=np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gensor_gym.codegen.program import Program, lower
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env.facts import bound, in_bytes, in_seconds, spread, uses
+from gensor_gym.env.facts import LEVEL_NAMES, bound, in_bytes, in_seconds, spread, uses
 from gensor_gym.env.figure import as_image
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
@@ -46,14 +46,9 @@ def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
     return "\n".join([*_head(graph, schedule, program), "", *page.lines, "", *_foot(graph, schedule)])
 
 
-def level_names(kind: str) -> tuple[str, ...]:
-    """Tiles from the inside out."""
-    return ("register tile", "block tile") if kind == "gpu" else ("register tile", "L1 tile", "task tile")
-
-
 def _head(graph: ConstructionGraph, schedule: Schedule, program: Program) -> list[str]:
     """Task, level under construction, table of tiles, knobs that do something."""
-    names = level_names(graph.hardware.kind)
+    names = LEVEL_NAMES[graph.hardware.kind]
     table = [("", [axis.name for axis in program.operator.axes])]
     table += [(name, [str(n) for n in tile]) for name, tile in zip(names, program.tiles, strict=True)]
     if any(v > 1 for v in program.vthread):

@@ -191,22 +191,22 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
                 f"environments {np.flatnonzero(self._over).tolist()} have ended; reset them with options['reset_mask']"
             )
         skip = self._over.copy()
-        seen = self._advance(actions, skip)
+        observed = self._advance(actions, skip)
         if skip.any():
             self._begin(np.flatnonzero(skip), None)
-            seen[skip] = self._obs[skip]
+            observed[skip] = self._obs[skip]
         info = self._final_facts(np.flatnonzero(self._ended))
         self._over = self._ended.copy()
         rewards, ended = self._rewards.copy(), self._ended.copy()
         if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
             info = self._reset_in_step(ended, info)
-            seen[ended] = self._obs[ended]
+            observed[ended] = self._obs[ended]
         info |= self._masks_info(np.ones(self.num_envs, dtype=np.bool_))
-        return self._view(ALL, seen), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
+        return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
     def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
         """Step all environments, split evenly over the threads; a copy of their features, which each thread makes of its part."""
-        tasks, seen = self.tasks, np.empty_like(self._obs)
+        tasks, observed = self.tasks, np.empty_like(self._obs)
         rest = (
             self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, self._vector,
             self._masks, self._obs, self._rewards, self._ended,
@@ -214,10 +214,10 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
 
         def step_part(low: int, high: int) -> None:
             process.step_range(low, high, *rest)
-            seen[low:high] = self._obs[low:high]
+            observed[low:high] = self._obs[low:high]
 
         self._in_parts(self.num_envs, step_part)
-        return seen
+        return observed
 
     def _in_parts(self, count: int, work: Callable[[int, int], None]) -> None:
         """Do `work(low, high)` on all of range(count), split evenly over the threads."""

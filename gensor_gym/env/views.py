@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.env.graph_view import GraphView
+from gensor_gym.env.graph_view import GraphView, box
 from gensor_gym.env.observation import GROUPS, LIMIT, OFFSETS, fill_resources, group_slices
 from gensor_gym.env.settings import Settings
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
@@ -40,13 +40,13 @@ class ObservationView:
     def _space(self) -> gymnasium.Space:
         """Observation space of one environment."""
         if self.kind == "dict":
-            boxes: dict[str, gymnasium.Space] = {name: _box((s.stop - s.start,)) for name, s in self.slices.items()}
+            boxes: dict[str, gymnasium.Space] = {name: box(s.stop - s.start) for name, s in self.slices.items()}
             return gymnasium.spaces.Dict(boxes)
         if self.kind == "successors":
-            return _box((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES))
+            return box(NUM_ACTIONS, NUM_SUCCESSOR_FEATURES)
         if self.kind == "graph":
             return self._graphs.space
-        return _box((len(self.keep),))
+        return box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> Any:
         """View of one environment's features [F]."""
@@ -61,11 +61,6 @@ class ObservationView:
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features if self.whole else features[..., self.keep]
-
-
-def _box(shape: tuple[int, ...]) -> gymnasium.spaces.Box:
-    """A float32 box within the limits."""
-    return gymnasium.spaces.Box(-LIMIT, LIMIT, shape, dtype=np.float32)
 
 
 def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -12,34 +12,30 @@ import math
 import numpy as np
 
 from gensor_gym.cost.gpu import latency_gpu
-from gensor_gym.cost.gpu_lanes import lanes_along
+from gensor_gym.cost.gpu_lanes import lanes_along, run_axis
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.exact.floor import floor_seconds, most_padding
 from gensor_gym.graph.actions import VTHREAD_UP
 from gensor_gym.graph.compiled import compiled, lean
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.limits import fits_gpu
-from gensor_gym.graph.resources import (
-    CODE_LIMIT_GPU,
-    CONVOLUTION,
+from gensor_gym.graph.geometry import has_windows, power_value, reduce_product, spatial_product
+from gensor_gym.graph.layout import (
+    MAX_AXES,
+    MAX_LEVELS,
     REDUCE_THREADS,
+    ROW,
+    SPATIAL_SLOTS,
     STAGES,
+    TILE,
     UNROLL,
-    power_value,
-    registers_of,
-    spatial_product,
-    threads_of,
+    VTHREAD,
 )
+from gensor_gym.graph.limits import fits_gpu
+from gensor_gym.graph.resources import CODE_LIMIT_GPU, registers_of, threads_of
 from gensor_gym.graph.tables import (
     ALLOWED,
-    COEF,
     EXTENT,
-    NUM_DIMS,
     NUM_READS,
-    PAIR_WIDTH,
-    PAIRS,
     REGS_THREAD,
-    SHARED_INNER,
     SIZE_START,
     STAGED,
     STRIDE,
@@ -65,20 +61,6 @@ def set_outer(row, axis, size):  # noqa: ANN001, ANN201
 
 
 @lean
-def is_run_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
-    """Whether the inner tile of `axis` is the contiguous run of a tensor (`cost.gpu_lanes.contiguous_run`)."""
-    staged = ints[STAGED + tensor] == 1
-    matrix = row[CONVOLUTION] == 3 and staged
-    dimension = ints[SHARED_INNER + tensor] if staged else ints[NUM_DIMS + tensor] - 1
-    at = COEF + (tensor * MAX_DIMS + dimension) * MAX_AXES
-    for slot in range(SPATIAL_SLOTS - 1, axis - 1, -1):
-        moves = ints[STRIDE + tensor * MAX_AXES + slot] != 0 if matrix else ints[at + slot] == 1
-        if moves and ints[EXTENT + slot] > 1:
-            return slot == axis
-    return False
-
-
-@lean
 def is_bank_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
     """Whether the inner tile of `axis` sets lanes apart in the banks of a staged tensor (`shared_wavefronts`)."""
     if ints[STAGED + tensor] == 0:
@@ -97,7 +79,7 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
     if axis == SPATIAL_SLOTS - 1:
         return True
     for tensor in range(ints[NUM_READS] + 1):
-        if is_run_axis(row, tensor, axis, ints):
+        if run_axis(row, tensor, ints) == axis:
             return True
         if tensor < ints[NUM_READS] and is_bank_axis(row, tensor, axis, ints):
             return True
@@ -111,10 +93,7 @@ def is_longest_best(row, ints):  # noqa: ANN001, ANN201
     No threads share it, no step is shortened by work, and no read's last dimension is a window: with more points of a
     window under way the model counts more registers (`graph.resources.registers_of`).
     """
-    for tensor in range(ints[NUM_READS]):
-        if ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1:
-            return False
-    return row[REDUCE_THREADS] == 0 and row[STAGES] < 2
+    return row[REDUCE_THREADS] == 0 and row[STAGES] < 2 and not has_windows(ints)
 
 
 @compiled
@@ -170,10 +149,7 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
         row[TILE + axis] = 1
     more = True
     while more:
-        product = 1
-        for axis in range(SPATIAL_SLOTS, MAX_AXES):
-            product *= row[TILE + axis]
-        if (not longest or product == inner) and fits_gpu(row, ints):
+        if (not longest or reduce_product(row, 0, ints) == inner) and fits_gpu(row, ints):
             turning = True
             while turning:
                 counts[EVALUATED] += 1

@@ -11,31 +11,13 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu import BARRIER, OVERLAP, blocks_per_unit, tile_bytes_out
+from gensor_gym.cost.gpu import BARRIER, OVERLAP, blocks_per_unit, second_kernel, tile_bytes_out
 from gensor_gym.cost.gpu_lanes import contiguous_run, lanes_along, word_run
-from gensor_gym.cost.gpu_memory import (
-    SECTOR,
-    block_bytes,
-    flying_bytes,
-    grid_blocks,
-    issued_bytes,
-    sectors,
-    tensor_bytes,
-    wave_bytes,
-)
+from gensor_gym.cost.gpu_memory import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, sectors, wave_bytes
 from gensor_gym.cost.gpu_simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, stalls
-from gensor_gym.cost.terms import ARITHMETIC, CACHE, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
+from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS
-from gensor_gym.graph.resources import (
-    CONVOLUTION,
-    REDUCE_THREADS,
-    REGISTER_BUFFER,
-    SHARED_LAYOUT,
-    SPLIT_K,
-    STAGES,
-    UNROLL,
-    VECTOR,
+from gensor_gym.graph.geometry import (
     box_length,
     box_width,
     footprint,
@@ -44,12 +26,23 @@ from gensor_gym.graph.resources import (
     power_value,
     reduce_product,
     reduce_steps,
-    registers_of,
-    shared_bytes_of,
     spatial_product,
-    staged_elements,
-    threads_of,
+    tensor_bytes,
 )
+from gensor_gym.graph.knobs.vector import widest_copy
+from gensor_gym.graph.layout import (
+    CONVOLUTION,
+    MAX_AXES,
+    MAX_DIMS,
+    REDUCE_THREADS,
+    REGISTER_BUFFER,
+    SHARED_LAYOUT,
+    SPATIAL_SLOTS,
+    SPLIT_K,
+    STAGES,
+    UNROLL,
+)
+from gensor_gym.graph.resources import registers_of, shared_bytes_of, staged_elements, threads_of
 from gensor_gym.graph.tables import (
     BLOCKS_UNIT,
     BYTES,
@@ -67,7 +60,6 @@ from gensor_gym.graph.tables import (
     L2_LATENCY,
     LANES,
     LAUNCH,
-    LOAD_WIDTH,
     NUM_DIMS,
     NUM_READS,
     PADDED,
@@ -101,14 +93,9 @@ def reduction_points(ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
+def launches(row, ints, floats):  # noqa: ANN001, ANN201
     """Seconds of launches: of the kernel, and of the one that adds up the parts of a split reduction."""
-    first = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
-    if row[SPLIT_K] == 0:
-        return first
-    out = ints[NUM_READS]
-    partial = 2.0 * tensor_bytes(out, ints) / ints[ITEM + out] * 4.0 * power_value(row[SPLIT_K])
-    return first + floats[LAUNCH] + partial / (floats[DRAM_BW] if partial > ints[L2_BYTES] else floats[L2_BW])
+    return floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM] + second_kernel(row, ints, floats)
 
 
 @lean
@@ -181,12 +168,6 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     alone = COPY + 4.0 * ints[PADDED + tensor]
     each = alone + (width if across else 1)
     return max(alone + 1 if ints[WINDOW + tensor] == 1 else each, count / (threads * width) * each), waves
-
-
-@lean
-def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
-    """`copy_width` is never more, whatever the reduction's tiles."""
-    return min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
 
 
 @lean
@@ -313,7 +294,7 @@ def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: A
     unique += tensor_bytes(out, ints) * min(stretch, 2.0)
     unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
     flying = min(blocks, units * resident) * max(flying, 32.0)
-    cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE]
+    cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE_TERM]
     dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
     return cache, dram, unique, arriving
 
@@ -338,7 +319,7 @@ def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
     cycles = least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats)
     inside, outside = cycles / floats[CLOCK], max(dram, cache)
     share = OVERLAP / power_value(row[STAGES])
-    return max(inside, outside) + share * min(inside, outside) + second_kernel(row, ints, floats)
+    return max(inside, outside) + share * min(inside, outside) + launches(row, ints, floats)
 
 
 @lean
@@ -360,7 +341,7 @@ def most_padding(row, best, ints, floats):  # noqa: ANN001, ANN201
     issue = (tile + others) / tile / (32.0 * SCHEDULERS) * stalls(warps, row[REGISTER_BUFFER])
     rate = max(1.0 / ints[LANES] * floats[COEFFICIENT + ARITHMETIC], issue * floats[COEFFICIENT + ISSUE])
     rate *= reduction_points(ints) / ints[UNITS] / floats[CLOCK]
-    left = best - second_kernel(row, ints, floats)
+    left = best - launches(row, ints, floats)
     outside = floats[BYTES] / floats[DRAM_BW] * floats[COEFFICIENT + DRAM]
     share = OVERLAP / power_value(row[STAGES])
     inside = left - share * outside

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.column_descent import ColumnChoices, descend
+from gensor_gym.cost.column_descent import descend
+from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL
-from gensor_gym.graph.tables import NUM_LEVELS
+from gensor_gym.graph.layout import KNOB
 
 
 def incumbent(
@@ -21,17 +21,17 @@ def incumbent(
     Knobs in `moving` move, the others stay at their default.
     """
     rng, initial = np.random.default_rng(seed), graph.initial().row
-    choices = ColumnChoices.of(graph.tables, list(moving))
+    coordinates = graph.coordinates.moving(moving)
     rows = np.stack([initial, *(graph.random_schedule(rng).row for _ in range(restarts))])
     fixed = [KNOB + k for k in range(len(KNOBS)) if k not in moving]
     rows[:, fixed] = initial[fixed]
-    rows[:, LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
+    rows = opened(rows, graph.tables.ints)
     rows = rows[graph.fits(rows)]
     best, seconds, evaluations = rows[0].copy(), np.inf, 0
     for row in rows:
-        reached, made = descend(row, choices, graph.tables)
-        evaluations += made
-        if reached < seconds:
-            best, seconds = row.copy(), reached
+        found = descend(row, coordinates, graph.tables)
+        evaluations += found.evaluated
+        if found.seconds < seconds:
+            best, seconds = row, found.seconds
     graph.charge(evaluations)
     return best, seconds, evaluations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,20 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.column_descent import usable_values
 from gensor_gym.exact import descent
 from gensor_gym.exact.certificate import Certificate
 from gensor_gym.exact.incumbent import incumbent
 from gensor_gym.exact.reduction import reduction_tiles
 from gensor_gym.exact.ties import count_ties
 from gensor_gym.fingerprint import fingerprint
-from gensor_gym.graph.actions import KNOB_UP
-from gensor_gym.graph.enumeration import axis_choices, count_schedules
+from gensor_gym.graph.coordinates import moved_knobs, opened, usable_values
+from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS
-from gensor_gym.graph.resources import CLUSTER, PERSISTENT, TENSOR_CORE
+from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TENSOR_CORE
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import ALLOWED, COEF, IS_CPU, NUM_DIMS, NUM_LEVELS, NUM_READS
+from gensor_gym.graph.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
 
 ENUMERATED = 2_000_000
 """Spaces of at most so many candidates are enumerated."""
@@ -113,8 +110,7 @@ def branch_and_bound(
     reduce, inner = reduction_tiles(tables)
     settings = list(knob_settings(graph, moving))
     for setting in reversed(settings) if backwards else settings:
-        row = graph.initial().row.copy()
-        row[LEVEL] = tables.ints[NUM_LEVELS] - 1
+        row = opened(graph.initial().row, tables.ints)
         row[KNOB:] = setting
         rest = (reduce, inner, tables.ints, tables.floats, tables.sizes, best, best_row, ties, counts, slack, backwards)
         if not descent.descend(row, *rest):
@@ -132,7 +128,7 @@ def branch_and_bound(
 
 def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -> list[int]:
     """Indices of the knobs that the space moves, or of those named; ValueError for one that it does not."""
-    moved = [k for k in range(len(KNOBS)) if graph.tables.ints[ALLOWED + KNOB_UP + k]]
+    moved = moved_knobs(graph.tables.ints)
     if names is None:
         return moved
     unknown = set(names) - {KNOBS[k].name for k in moved}
@@ -143,16 +139,16 @@ def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -
 
 def count_candidates(graph: ConstructionGraph, moving: Sequence[int]) -> int:
     """Combinations of chains of all axes and values of the knobs in `moving`."""
-    chains = math.prod(len(choices) for choices in axis_choices(graph.tables.ints, graph.tables.sizes))
-    return chains * math.prod(len(usable_values(graph.tables, k)) for k in moving)
+    return graph.coordinates.moving(moving).size
 
 
 def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[np.ndarray]:
     """Knobs int32 [K] of every setting of those in `moving` that programs on CUDA cores have."""
-    for values in itertools.product(*(usable_values(graph.tables, k) for k in moving)):
+    tensor = [index for index, knob in enumerate(KNOBS) if 0 not in knob.cores]  # these are for tensor cores alone
+    for values in itertools.product(*(usable_values(graph.tables.ints, k) for k in moving)):
         knobs = graph.initial().row[KNOB:].copy()
         knobs[list(moving)] = values
-        if knobs[[PERSISTENT - KNOB, CLUSTER - KNOB]].max() == 0:  # these are for tensor cores alone
+        if knobs[tensor].max() == 0:
             yield knobs
 
 
@@ -161,7 +157,7 @@ def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
     ints = graph.tables.ints
     if ints[IS_CPU]:
         raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")
-    if TENSOR_CORE - KNOB in moving and len(usable_values(graph.tables, TENSOR_CORE - KNOB)) > 1:
+    if TENSOR_CORE - KNOB in moving and len(usable_values(graph.tables.ints, TENSOR_CORE - KNOB)) > 1:
         raise ValueError(f"{graph.operator} may use tensor cores in space {graph.space!r}; branch and bound knows none")
     for tensor in range(ints[NUM_READS]):
         dims = ints[COEF + tensor * MAX_DIMS * MAX_AXES :][: ints[NUM_DIMS + tensor] * MAX_AXES].reshape(-1, MAX_AXES)

@@ -9,16 +9,17 @@ is legal, but a shorter one may exist. This search is ours; none of the papers n
 from __future__ import annotations
 
 import heapq
-import math
-from functools import cache
+from collections.abc import Sequence
 
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import STOP, TILE_DOWN, TILE_UP, VTHREAD_UP
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+from gensor_gym.graph.coordinates import usable_values
+from gensor_gym.graph.ladder import divisors
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, NUM_KNOBS, TILE, VTHREAD
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import ALLOWED, KNOB_BITS, SIZE_START
+from gensor_gym.graph.tables import ALLOWED
 
 MOST_STATES = 50_000
 """States looked at after which the search gives up."""
@@ -61,11 +62,10 @@ def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_ST
     raise ValueError(f"no path to {schedule} in space {graph.space!r} among {len(steps)} states of {graph.operator}")
 
 
-@cache
-def divisors_of(number: int) -> list[int]:
-    """Divisors of a number in order; tiles of merged axes have millions."""
-    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
-    return small + [number // n for n in reversed(small) if n * n != number]
+def _beside(ladder: Sequence[int], value: int) -> tuple[int, ...]:
+    """The values before and after one of a ladder, as far as there are any."""
+    place = ladder.index(value)
+    return *ladder[max(0, place - 1) : place], *ladder[place + 1 : place + 2]
 
 
 def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
@@ -100,7 +100,7 @@ class _Left:
             [self._level_steps(axis, level, self.tiles[level - 1][axis]) for level in range(1, self.level + 1)]
             for axis in range(MAX_AXES)
         ]
-        self.knobs = [self._usable(knob) for knob in range(ROW - KNOB)]
+        self.knobs = [usable_values(graph.tables.ints, knob) for knob in range(NUM_KNOBS)]
 
     def of(self, row: np.ndarray) -> int:
         """The bound at a state; `_FAR` and more where a closed level is another than the goal's."""
@@ -128,14 +128,9 @@ class _Left:
         later = self.above[axis][level:]
         return steps + sum(ladder.get(self.tiles[level + i][axis], _FAR) for i, ladder in enumerate(later))
 
-    def _sizes(self, axis: int) -> list[int]:
-        """The ladder of an axis."""
-        start, stop = self.ints[SIZE_START + axis], self.ints[SIZE_START + axis + 1]
-        return self.graph.tables.sizes[start:stop].tolist()
-
     def _level_steps(self, axis: int, level: int, base: int) -> dict[int, int]:
         """Steps from each size of a level above registers to the goal's."""
-        sizes = [size for size in self._sizes(axis) if size % base == 0]
+        sizes = [size for size in self.graph.tables.ladder(axis) if size % base == 0]
         there = sizes.index(self.tiles[level][axis])
         return {size: abs(place - there) for place, size in enumerate(sizes)}
 
@@ -157,16 +152,8 @@ class _Left:
         """One move away, without limits, in either direction."""
         found: list[tuple[int, int]] = []
         if self.ints[ALLOWED + TILE_UP + axis] or self.ints[ALLOWED + TILE_DOWN + axis]:
-            sizes = [size for size in self._sizes(axis) if size % threads == 0]
-            place = sizes.index(tile)
-            found += [(size, threads) for size in (*sizes[max(0, place - 1) : place], *sizes[place + 1 : place + 2])]
+            sizes = [size for size in self.graph.tables.ladder(axis) if size % threads == 0]
+            found += [(size, threads) for size in _beside(sizes, tile)]
         if self.ints[ALLOWED + VTHREAD_UP + axis]:
-            divisors = divisors_of(tile)
-            place = divisors.index(threads)
-            found += [(tile, n) for n in (*divisors[max(0, place - 1) : place], *divisors[place + 1 : place + 2])]
+            found += [(tile, n) for n in _beside(divisors(tile), threads)]
         return found
-
-    def _usable(self, knob: int) -> list[int]:
-        """Indices of the values that a knob may take."""
-        bits = int(self.ints[KNOB_BITS + knob])
-        return [index for index in range(bits.bit_length()) if bits >> index & 1]

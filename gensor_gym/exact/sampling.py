@@ -5,11 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.actions import KNOB_UP
-from gensor_gym.graph.enumeration import axis_choices, knob_choices
-from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, TILE
-from gensor_gym.graph.tables import ALLOWED, NUM_LEVELS
 
 BATCH = 65536
 
@@ -21,16 +16,8 @@ def sample_evenly(graph: ConstructionGraph, rng: np.random.Generator, candidates
     """
     if candidates < 1:
         raise ValueError(f"candidates is {candidates!r}: expected one or more")
-    ints = graph.tables.ints
-    choices, knobs = axis_choices(ints, graph.tables.sizes), knob_choices(ints)
-    moving = [k for k in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + k]]
     found = []
     for begin in range(0, candidates, BATCH):
-        rows = np.repeat(graph.initial().row[None], min(BATCH, candidates - begin), axis=0)
-        rows[:, LEVEL] = ints[NUM_LEVELS] - 1
-        for axis, chains in enumerate(choices):
-            rows[:, TILE + axis : LEVEL : MAX_AXES] = chains[rng.integers(len(chains), size=len(rows))]
-        for knob, values in zip(moving, knobs, strict=True):
-            rows[:, KNOB + knob] = np.array(values)[rng.integers(len(values), size=len(rows))]
+        rows = graph.coordinates.rows(graph.coordinates.draw(rng, min(BATCH, candidates - begin)))
         found.append(rows[graph.fits(rows)])
     return np.concatenate(found)

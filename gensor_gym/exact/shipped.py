@@ -1,4 +1,4 @@
-"""Certificates that ship with the repository, and regret by them."""
+"""Certificates that ship with the package, and regret by them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost import model
 from gensor_gym.exact.certificate import Certificate, read_certificates
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.locate import ROOT
 
 
 def folder() -> Path:
-    """Where certificates lie: $GENSOR_GYM_CERTIFICATES, else results/certificates beside the package."""
+    """Where certificates lie: $GENSOR_GYM_CERTIFICATES, else those that ship."""
     chosen = os.environ.get("GENSOR_GYM_CERTIFICATES")
-    return Path(chosen) if chosen else Path(__file__).resolve().parents[2] / "results" / "certificates"
+    return Path(chosen) if chosen else ROOT / "gensor_gym" / "data" / "certificates"
 
 
 def certificate_of(graph: ConstructionGraph) -> Certificate | None:

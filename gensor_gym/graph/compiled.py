@@ -70,7 +70,7 @@ def _folder(package: Path) -> Path | None:
     text = hashlib.sha256()
     for path in sorted(p for root in {_PACKAGE, package} for p in root.rglob("*.py")):
         source = path.read_bytes()
-        if path.parent.name in ("graph", "cost") or path.name == "occupancy.py" or b"graph.compiled import" in source:
+        if {"graph", "cost"} & {*path.parts[-3:-1]} or path.name == "occupancy.py" or b"graph.compiled import" in source:
             text.update(path.name.encode() + b"\0" + source + b"\0")
     for base in _bases():
         folder = base / "numba" / text.hexdigest()[:16]

@@ -5,8 +5,6 @@ Letters: B batch, L tiling level, A loop-axis slot, T tensor, D tensor dimension
 
 from __future__ import annotations
 
-from gensor_gym.graph.knobs import KNOBS
-
 LAYOUT_VERSION = 1
 
 MAX_AXES = 8
@@ -22,8 +20,14 @@ TILE = 0
 VTHREAD = TILE + MAX_LEVELS * MAX_AXES
 LEVEL = VTHREAD + MAX_AXES
 KNOB = LEVEL + 1
-ROW = KNOB + len(KNOBS)
-"""int32 values in a row: tile [L, A], vthread [A], level under construction, knob indices."""
+(
+    SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL, STAGES, REGISTER_BUFFER, SHARED_LAYOUT, WARP_TILE, LANE_MAP, RASTER,
+    PERSISTENT, CLUSTER, TENSOR_CORE, CONVOLUTION, PACK_A, PACK_B, LOOP_ORDER, PREFETCH, THREAD_SPLIT,
+    ROW,
+) = range(KNOB, KNOB + 20)  # fmt: skip
+"""Places of the knobs (`graph/knobs/`), each the index of a value, and then the number of int32 values in a row: tile
+[L, A], vthread [A], level under construction, knobs. Layouts, checkpoints and recorded tables depend on the order."""
+NUM_KNOBS = ROW - KNOB
 
 
 def slot_of(axis: int, spatial: int) -> int:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.form import are_warps_whole, is_whole_matrix
+from gensor_gym.graph.geometry import power_value, reduce_product
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs.knob import (
+    CODE,
+    EVERY,
+    L1_TILE,
+    MATRIX,
+    PACKING,
+    REDUCE_SHARES,
+    REGISTERS,
+    SHARED,
+    SPLIT,
+    TASK_TILE,
+    WARPS,
+)
+from gensor_gym.graph.knobs.lanes import are_warps_whole
+from gensor_gym.graph.knobs.packing import is_packed_for_algorithm
+from gensor_gym.graph.knobs.shares import blocks_have_steps, tasks_have_steps, threads_have_points
+from gensor_gym.graph.knobs.tensor_cores import is_whole_matrix
+from gensor_gym.graph.layout import TENSOR_CORE, UNROLL
 from gensor_gym.graph.resources import (
-    CLUSTER,
     CODE_LIMIT_CPU,
     CODE_LIMIT_GPU,
-    CONVOLUTION,
-    LANE_MAP,
-    PACK_A,
-    PACK_B,
-    PERSISTENT,
-    REDUCE_THREADS,
-    SPLIT_K,
-    TENSOR_CORE,
-    THREAD_SPLIT,
-    UNROLL,
-    WARP_TILE,
     accumulators_of,
     code_of,
-    power_value,
-    reduce_product,
-    reduce_steps,
     registers_of,
     shared_bytes_of,
     threads_of,
@@ -31,7 +37,6 @@ from gensor_gym.graph.resources import (
     vectors_along,
 )
 from gensor_gym.graph.tables import (
-    COPIED,
     L2_BYTES,
     L3_BYTES,
     REGS_THREAD,
@@ -45,23 +50,20 @@ from gensor_gym.graph.tables import (
 
 WGMMA_REGISTERS = 240
 """Registers that a consumer of a wgmma kernel may hold: setmaxnreg gives so many to two warpgroups of three."""
-
-REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT, MATRIX, WARPS = (1 << i for i in range(10))
-EVERY = (1 << 10) - 1
-"""Limits, as members of a set. Both kinds of hardware: registers (and threads), code, work for all parts of a split
-reduction. GPU: shared memory, work for all reduction threads, whole fragments for tensor cores and no knob that they
-have no use for, whole warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
-"""
+_OTHERS = [[knob.place for knob in KNOBS if core not in knob.cores] for core in (0, 1, 2)]
+_NUM_OTHERS = np.array([len(places) for places in _OTHERS])
+_OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS])
+"""By value of knob tensor_core, places of the knobs that its programs do not have, and how many these are."""
 
 
 @lean
 def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Limits of a block; only those of the set `limits`, which is enough where the row is known to keep the others."""
-    if limits & SPLIT and row[SPLIT_K] > 0 and power_value(row[SPLIT_K]) > reduce_steps(row, 1, ints):
+    if limits & SPLIT and not blocks_have_steps(row, ints):
         return False
-    if limits & MATRIX and row[TENSOR_CORE] + row[PERSISTENT] + row[CLUSTER] > 0 and not is_whole_matrix(row, ints):
+    if limits & MATRIX and not (goes_with_cores(row) and is_whole_matrix(row, ints)):
         return False
-    if limits & WARPS and row[WARP_TILE] + row[LANE_MAP] > 0 and not are_warps_whole(row, ints):
+    if limits & WARPS and not are_warps_whole(row, ints):
         return False
     if limits & CODE and code_of(row, ints) > CODE_LIMIT_GPU:
         return False
@@ -69,9 +71,16 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
         return False
     if limits & SHARED and shared_bytes_of(row, ints) > ints[SHARED_BLOCK]:
         return False
-    if limits & REDUCE_SHARES == 0 or row[REDUCE_THREADS] == 0:
-        return True
-    return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
+    return limits & REDUCE_SHARES == 0 or threads_have_points(row, ints)
+
+
+@lean
+def goes_with_cores(row):  # noqa: ANN001, ANN201
+    """Whether knobs that programs of this kind (knob tensor_core) do not have stand at their default."""
+    for i in range(_NUM_OTHERS[row[TENSOR_CORE]]):
+        if row[_OF_OTHERS[row[TENSOR_CORE], i]] > 0:
+            return False
+    return True
 
 
 @lean
@@ -102,12 +111,6 @@ def fits_cpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
         return False
     if limits & TASK_TILE and tile_bytes(row, 2, ints) > max(ints[L3_BYTES] // ints[UNITS], 4 * ints[L2_BYTES]):
         return False
-    if limits & PACKING and row[CONVOLUTION] == 1 and row[PACK_B] == 0:
+    if limits & PACKING and not is_packed_for_algorithm(row, ints):
         return False
-    if limits & PACKING and row[CONVOLUTION] == 2 and ints[COPIED] == 1 and row[PACK_A] == 0:
-        return False
-    if limits & SPLIT == 0 or row[THREAD_SPLIT] == 0:
-        return True
-    if row[CONVOLUTION] == 2:
-        return False
-    return power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)
+    return limits & SPLIT == 0 or tasks_have_steps(row, ints)

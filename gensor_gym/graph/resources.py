@@ -6,46 +6,52 @@ GPU: threads, registers, shared memory, code size. CPU: vector registers, cache 
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.geometry import (
+    box_length,
+    columns_of,
+    footprint,
+    fragment,
+    has_window_rows,
+    matrix_elements,
+    moving_product,
+    power_value,
+    reduce_product,
+    spatial_product,
+    workers_of,
+)
+from gensor_gym.graph.knobs.vector import copied_length
+from gensor_gym.graph.layout import (
+    CONVOLUTION,
+    MAX_AXES,
+    REDUCE_THREADS,
+    REGISTER_BUFFER,
+    SHARED_LAYOUT,
+    SPATIAL_SLOTS,
+    STAGES,
+    TENSOR_CORE,
+    TILE,
+    UNROLL,
+)
 from gensor_gym.graph.tables import (
     COLUMNS_FROM,
-    END_REDUCE,
-    EXTENT,
     FIRST_SPATIAL,
     INSTRUCTION_K,
     ITEM,
     LAID_OUT,
     LANES,
-    LOAD_WIDTH,
     MATRIX_A,
     MATRIX_B,
     MATRIX_K,
-    MATRIX_M,
     MATRIX_N,
     NUM_DIMS,
     NUM_READS,
-    PADDED,
-    PAIR_WIDTH,
-    PAIRS,
     PRODUCTS,
     SHARED_INNER,
     STAGED,
-    STRIDE,
     TRANSPOSED,
     VECTOR_SLOT,
-    WINDOW,
+    WARP,
 )
-
-SPLIT_K, REDUCE_THREADS, VECTOR, UNROLL = (
-    KNOB + KNOB_INDEX[n] for n in ("split_k", "reduce_threads", "vector", "unroll")
-)
-SHARED_LAYOUT, RASTER, CONVOLUTION = (KNOB + KNOB_INDEX[n] for n in ("shared_layout", "raster", "convolution"))
-PACK_A, PACK_B, LOOP_ORDER = (KNOB + KNOB_INDEX[n] for n in ("pack_a", "pack_b", "loop_order"))
-PREFETCH, THREAD_SPLIT = (KNOB + KNOB_INDEX[n] for n in ("prefetch", "thread_split"))
-STAGES, REGISTER_BUFFER, TENSOR_CORE = (KNOB + KNOB_INDEX[n] for n in ("stages", "register_buffer", "tensor_core"))
-WARP_TILE, LANE_MAP = (KNOB + KNOB_INDEX[n] for n in ("warp_tile", "lane_map"))
-PERSISTENT, CLUSTER = (KNOB + KNOB_INDEX[n] for n in ("persistent", "cluster"))
 
 CODE_LIMIT_GPU = 4096
 """Multiply-adds in the unrolled body of one thread: beyond this NVRTC takes seconds and the instruction cache overflows."""
@@ -56,151 +62,6 @@ WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
 """Unrolled points of a window from which on loads of later points take so many registers more."""
 MMA_CODE = 8
 """Multiply-adds that one tensor-core instruction counts as in the unrolled body: itself and its share of loads."""
-
-
-@lean
-def power_value(index):  # noqa: ANN001, ANN201
-    """Value of the knobs whose values are 1, 2, 4, .. at an index (checked against the table by a test)."""
-    return 1 << index
-
-
-@lean
-def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Elements of a tensor that the tile of a level touches, as a dense box."""
-    size = 1
-    for d in range(ints[NUM_DIMS + tensor]):
-        size *= box_length(row, tensor, d, level, ints)
-    return size
-
-
-@lean
-def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
-    """Length of the box of `footprint` along a dimension of the tensor."""
-    reach = 1
-    at = PAIRS + (tensor * MAX_DIMS + dimension) * PAIR_WIDTH
-    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
-        reach += ints[pair + 1] * (row[TILE + level * MAX_AXES + ints[pair]] - 1)
-    return reach
-
-
-@lean
-def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Length of the box of `footprint` along the tensor's innermost dimension."""
-    return box_length(row, tensor, ints[NUM_DIMS + tensor] - 1, level, ints)
-
-
-@lean
-def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one copy of a staged read into shared memory, on CUDA cores: knob vector at most, 1 where rows are not aligned.
-
-    Of a window so many that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies
-    apart; 1 where a window is gathered (convolution=3).
-    """
-    width = min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
-    if width == 1 or ints[WINDOW + tensor] == 0:
-        return width
-    if row[CONVOLUTION] == 3:
-        return 1
-    at = PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH
-    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
-        tile = row[TILE + MAX_AXES + ints[pair]]
-        while tile < ints[EXTENT + ints[pair]] and tile * ints[pair + 1] % width != 0:
-            width //= 2
-    return width
-
-
-@lean
-def has_window_rows(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether several axes, be they of length 1, move the innermost dimension of a read."""
-    return ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1
-
-
-@lean
-def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
-    """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
-    length = box_length(row, tensor, dimension, 1, ints)
-    if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:
-        return length
-    width = copy_width(row, tensor, ints)
-    if width == 1:
-        return length
-    lead = width - 1 if ints[PADDED + tensor] == 1 else 0
-    return (length + lead + width - 1) // width * width
-
-
-@lean
-def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
-    """Output elements of the tile of a level."""
-    product = 1
-    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        product *= row[TILE + level * MAX_AXES + axis]
-    return product
-
-
-@lean
-def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
-    """Reduction points of the tile of a level."""
-    product = 1
-    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
-        product *= row[TILE + level * MAX_AXES + axis]
-    return product
-
-
-@lean
-def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
-    """(extent, block tile) along a spatial axis.
-
-    Where the columns of a wgmma run over several axes as they lie in memory, their products stand at the innermost of them,
-    and ones at the others: a tile of 2 rows of 32 pixels is 64 pixels in a run, whatever the image's width.
-    """
-    inner = SPATIAL_SLOTS - 1
-    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 1 or axis < ints[COLUMNS_FROM] or ints[COLUMNS_FROM] == inner:
-        return ints[EXTENT + axis], row[TILE + MAX_AXES + axis]
-    extent, tile = 1, 1
-    if axis == inner:
-        for column in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
-            extent *= ints[EXTENT + column]
-            tile *= row[TILE + MAX_AXES + column]
-    return extent, tile
-
-
-@lean
-def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
-    """Block tiles along a spatial axis."""
-    extent, tile = taken_together(row, axis, ints)
-    return (extent + tile - 1) // tile
-
-
-@lean
-def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
-    """Steps of the reduction loop over tiles of a level."""
-    steps = 1
-    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
-        tile = row[TILE + level * MAX_AXES + axis]
-        steps *= (ints[EXTENT + axis] + tile - 1) // tile
-    return steps
-
-
-@lean
-def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a read that one thread holds for one reduction point: the register tile over axes it depends on."""
-    size = 1
-    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
-            size *= row[TILE + axis]
-    return size
-
-
-@lean
-def columns_of(row, ints):  # noqa: ANN001, ANN201
-    """Columns of a wgmma: the register tile over all spatial axes but m."""
-    return spatial_product(row, 0, ints) // row[TILE + ints[MATRIX_M]]
-
-
-@lean
-def workers_of(row, ints):  # noqa: ANN001, ANN201
-    """Register tiles side by side in a block tile: threads, or on tensor cores warps or warpgroups."""
-    return spatial_product(row, 1, ints) // spatial_product(row, 0, ints)
 
 
 @lean
@@ -235,16 +96,6 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
             total += power_value(row[REGISTER_BUFFER]) * held * (3 if ints[PRODUCTS] == 3 else 1)
     return total
-
-
-@lean
-def matrix_elements(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Elements of a read's tile as a matrix, a window's elements repeated: the tile over the axes that move it."""
-    size = 1
-    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
-        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
-            size *= row[TILE + level * MAX_AXES + axis]
-    return size
 
 
 @lean
@@ -285,11 +136,7 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
         return row[TILE + MAX_AXES + (ints[MATRIX_K] if tensor == ints[MATRIX_A] else ints[MATRIX_N])]
     if row[CONVOLUTION] != 3:
         return copied_length(row, tensor, ints[SHARED_INNER + tensor], ints)
-    size = 1
-    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
-            size *= row[TILE + MAX_AXES + axis]
-    return size
+    return moving_product(row, tensor, 1, SPATIAL_SLOTS, ints)
 
 
 @lean
@@ -328,10 +175,9 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
             length += 16 if row[TENSOR_CORE] > 0 else 4 * ints[ITEM + t]
         total += (rows * length + 15) // 16 * 16
     total *= row[STAGES] + 1
-    exchange = 0
-    if power_value(row[REDUCE_THREADS]) > 32:
-        exchange = 4 * (threads_of(row, ints) // 32) * spatial_product(row, 0, ints)
-    return max(total, exchange)
+    if power_value(row[REDUCE_THREADS]) <= ints[WARP]:
+        return total
+    return max(total, 4 * (threads_of(row, ints) // ints[WARP]) * spatial_product(row, 0, ints))
 
 
 @lean
@@ -346,6 +192,16 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def vectors_of(size, ints):  # noqa: ANN001, ANN201
+    """Vectors of so many lanes: full ones, and one for each power of two in the rest."""
+    count, rest = size // ints[LANES], size % ints[LANES]
+    while rest > 0:
+        count += rest & 1
+        rest >>= 1
+    return count
+
+
+@lean
 def vectors_along(row, ints):  # noqa: ANN001, ANN201
     """Vector registers across the register tile's vector axis: full ones, and one per power of two in the rest.
 
@@ -355,24 +211,23 @@ def vectors_along(row, ints):  # noqa: ANN001, ANN201
     tile = row[TILE + slot]
     if row[CONVOLUTION] == 2:
         tile *= row[TILE + slot - 1]
-    lanes = ints[LANES]
-    count = tile // lanes
-    rest = tile % lanes
-    while rest > 0:
-        count += rest & 1
-        rest >>= 1
-    return count
+    return vectors_of(tile, ints)
+
+
+@lean
+def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
+    """Rows of accumulators of a register tile; `slot` is the vector axis."""
+    rows = 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if axis != slot and (row[CONVOLUTION] != 2 or axis != slot - 1):
+            rows *= row[TILE + axis]
+    return rows
 
 
 @lean
 def accumulators_of(row, ints):  # noqa: ANN001, ANN201
     """Vector accumulators of a CPU micro-kernel."""
-    slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
-    rows = 1
-    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        if axis != slot and (row[CONVOLUTION] != 2 or axis != slot - 1):
-            rows *= row[TILE + axis]
-    return rows * vectors_along(row, ints)
+    return rows_of(row, ints[VECTOR_SLOT + row[CONVOLUTION]], ints) * vectors_along(row, ints)
 
 
 @lean
@@ -382,7 +237,3 @@ def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
     for t in range(ints[NUM_READS] + 1):
         total += footprint(row, t, level, ints) * ints[ITEM + t]
     return total
-
-
-assert all(KNOBS[KNOB_INDEX[n]].values == tuple(1 << i for i in range(len(KNOBS[KNOB_INDEX[n]].values)))
-           for n in ("split_k", "reduce_threads", "vector", "unroll", "raster", "thread_split"))  # fmt: skip

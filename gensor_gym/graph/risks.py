@@ -5,60 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import LEVEL, SPATIAL_SLOTS
-from gensor_gym.graph.limits import (
-    CODE,
-    L1_TILE,
-    MATRIX,
-    PACKING,
-    REDUCE_SHARES,
-    REGISTERS,
-    SHARED,
-    SPLIT,
-    TASK_TILE,
-    WARPS,
-)
-from gensor_gym.graph.resources import (
+from gensor_gym.graph.geometry import has_windows
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs.knob import CODE, L1_TILE, MATRIX, REDUCE_SHARES, REGISTERS, SHARED, SPLIT, TASK_TILE, WARPS
+from gensor_gym.graph.layout import (
     CONVOLUTION,
+    KNOB,
+    LEVEL,
     REDUCE_THREADS,
+    REGISTER_BUFFER,
     SHARED_LAYOUT,
+    SPATIAL_SLOTS,
     TENSOR_CORE,
+    UNROLL,
     VECTOR,
     WARP_TILE,
-    has_window_rows,
 )
-from gensor_gym.graph.tables import IS_CPU, NUM_READS, VECTOR_SLOT, WIDE_AXES
+from gensor_gym.graph.tables import IS_CPU, VECTOR_SLOT, WIDE_AXES
 
-# Limits that the next value of a knob may break, and those that the previous one may; the others take nothing.
-_RAISING = {
-    "split_k": SPLIT,
-    "reduce_threads": REGISTERS | SHARED | REDUCE_SHARES | MATRIX | WARPS,
-    "vector": SHARED,
-    "unroll": CODE | REGISTERS,
-    "stages": SHARED,
-    "register_buffer": REGISTERS | MATRIX,
-    "shared_layout": SHARED,
-    "warp_tile": WARPS | MATRIX,
-    "lane_map": WARPS | MATRIX,
-    "persistent": MATRIX,
-    "cluster": MATRIX,
-    "tensor_core": MATRIX | REGISTERS | CODE | SHARED,
-    "convolution": REGISTERS | CODE | PACKING | SPLIT | SHARED | MATRIX,
-    "thread_split": SPLIT,
-}
-_LOWERING = {
-    "shared_layout": SHARED,
-    "warp_tile": WARPS,
-    "tensor_core": MATRIX | REGISTERS | CODE | SHARED,
-    "convolution": REGISTERS | CODE | PACKING | SHARED,
-    "pack_a": PACKING,
-    "pack_b": PACKING,
-}
-_OF_RAISING, _OF_LOWERING = (np.array([table.get(knob.name, 0) for knob in KNOBS]) for table in (_RAISING, _LOWERING))
-_VECTOR, _UNROLL, _LAYOUT, _BUFFER, _THREADS = (
-    KNOB_INDEX[name] for name in ("vector", "unroll", "shared_layout", "register_buffer", "reduce_threads")
-)
+_OF_RAISING, _OF_LOWERING = np.array([knob.raising for knob in KNOBS]), np.array([knob.lowering for knob in KNOBS])
 _WARP = 5
 """Index of the value of `reduce_threads` from which on the next one needs shared memory for its exchange."""
 _PADDED = 1
@@ -75,17 +40,18 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
     risks = _OF_RAISING[knob] if upwards else _OF_LOWERING[knob]
     if risks == 0 or ints[IS_CPU] == 1:
         return risks
-    if knob == _VECTOR:
+    place = KNOB + knob
+    if place == VECTOR:
         return risks if ints[WIDE_AXES] > 0 else 0
-    if knob == _LAYOUT:
+    if place == SHARED_LAYOUT:
         return risks if row[SHARED_LAYOUT] != _PADDED else 0
     if row[TENSOR_CORE] > 0:
         return risks
-    if knob == _UNROLL:
-        return risks if _has_windows(ints) else risks & ~REGISTERS
-    if knob == _THREADS:
+    if place == UNROLL:
+        return risks if has_windows(ints) else risks & ~REGISTERS
+    if place == REDUCE_THREADS:
         return risks if row[REDUCE_THREADS] >= _WARP else risks & ~SHARED
-    return 0 if knob == _BUFFER else risks
+    return 0 if place == REGISTER_BUFFER else risks
 
 
 @lean
@@ -125,12 +91,3 @@ def _form_risks(row):  # noqa: ANN001, ANN201
     """Limits on the form of a GPU's tiles that any other size may break."""
     matrix = row[TENSOR_CORE] == 2 or (row[TENSOR_CORE] == 1 and row[LEVEL] == 0)
     return (MATRIX if matrix else 0) | (WARPS if row[WARP_TILE] > 0 else 0)
-
-
-@lean
-def _has_windows(ints):  # noqa: ANN001, ANN201
-    """Whether some read is a window."""
-    for t in range(ints[NUM_READS]):
-        if has_window_rows(t, ints):
-            return True
-    return False

@@ -23,11 +23,10 @@ from gensor_gym.graph.actions import (
     VTHREAD_UP,
 )
 from gensor_gym.graph.compiled import compiled, lean
-from gensor_gym.graph.form import fragment_length
-from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.limits import EVERY, fits_cpu, fits_gpu
-from gensor_gym.graph.resources import TENSOR_CORE
+from gensor_gym.graph.knobs.knob import EVERY
+from gensor_gym.graph.knobs.tensor_cores import fragment_length
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, NUM_KNOBS, ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE, VTHREAD
+from gensor_gym.graph.limits import fits_cpu, fits_gpu
 from gensor_gym.graph.risks import growth_risks, knob_risks, shrinking_risks
 from gensor_gym.graph.tables import (
     ALLOWED,
@@ -41,7 +40,6 @@ from gensor_gym.graph.tables import (
     SIZE_START,
 )
 
-_NUM_KNOBS = len(KNOBS)
 
 @lean
 def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
@@ -201,7 +199,7 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
             if not on_ladder:
                 return False
             base = tile
-    for knob in range(_NUM_KNOBS):
+    for knob in range(NUM_KNOBS):
         index = row[KNOB + knob]
         if index < 0 or index > 15 or (ints[KNOB_BITS + knob] >> index) & 1 == 0:
             return False

@@ -29,6 +29,16 @@ def is_staged(op: Operator, read: Access) -> bool:
     return broadcast or window
 
 
+def has_staged(op: Operator) -> bool:
+    """Whether some read is staged."""
+    return any(is_staged(op, read) for read in op.reads)
+
+
+def reduction_points(op: Operator) -> int:
+    """Points of the whole reduction, 1 where there is none."""
+    return math.prod(op.extents[a] for a in op.reduce)
+
+
 def shared_inner(op: Operator, read: Access) -> int:
     """Dimension of a staged read that is contiguous in a GPU's shared memory.
 
@@ -179,6 +189,15 @@ MAP_STEP = 8
 """Elements from one that a tensor map takes to the next, at most (`cuTensorMapEncodeTiled`): the stride of a convolution."""
 
 
+FIRST_ASYNC = 80
+"""Compute capability from which on cp.async exists (PTX ISA)."""
+
+
+def has_async_copies(hardware: Hardware) -> bool:
+    """Whether the GPU copies from global to shared memory by itself, as text of this project asks for it: by cp.async."""
+    return hardware.arch.startswith("sm_") and int(hardware.arch.removeprefix("sm_").rstrip("af")) >= FIRST_ASYNC
+
+
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
@@ -290,8 +309,8 @@ def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
 
 
 def _mma_types(hardware: Hardware) -> dict[str, int]:
-    """Row of `TENSOR_TYPES` for a target; empty for a CPU and before Turing."""
-    if hardware.kind != "gpu" or hardware.arch == "sm_70":
+    """Row of `TENSOR_TYPES` for a machine; empty before Turing, for a CPU, and for GPUs that have no mma.sync."""
+    if not hardware.arch.startswith("sm_") or hardware.arch == "sm_70":
         return {}
     return TENSOR_TYPES["sm_75" if hardware.arch == "sm_75" else "sm_80"]
 

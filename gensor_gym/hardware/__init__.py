@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from gensor_gym.hardware import amd
 from gensor_gym.hardware.cpu import CPUS
 from gensor_gym.hardware.described import from_json, recorded_machine, recorded_names, to_json
 from gensor_gym.hardware.host import detect
 from gensor_gym.hardware.nvidia import GPUS
 from gensor_gym.hardware.types import Hardware, MemoryLevel
+from gensor_gym.plugins import load_named
+from gensor_gym.registry import register
 
-__all__ = ["Hardware", "MemoryLevel", "from_json", "get", "names", "recorded_names", "to_json"]
+__all__ = ["Hardware", "MemoryLevel", "from_json", "get", "names", "recorded_names", "register_machine", "to_json"]
 
-_KNOWN = {hardware.name: hardware for hardware in (*GPUS, *CPUS)}
+_KNOWN = {hardware.name: hardware for hardware in (*GPUS, *amd.GPUS, *CPUS)}
+
+
+def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
+    """A decorator for a function that gives a machine: `get` and every command take it by its name from then on.
+
+    ValueError for a name that another module's machine has, or that stands for the machine this runs on or a recorded one.
+    """
+    machine = make()
+    if machine.name != machine.name.lower() or machine.name in ("host", *recorded_names()):
+        raise ValueError(f"machine {machine.name!r} of {make.__module__}: expected a name of its own in small letters")
+    register("machine", _KNOWN, machine.name, machine, make.__module__)
+    return make
 
 
 def names() -> tuple[str, ...]:
@@ -29,6 +46,8 @@ def get(name: str | Hardware) -> Hardware:
     key = name.strip().lower() if isinstance(name, str) else None
     if key == "host":
         return detect()
+    if key is not None and key not in _KNOWN:
+        load_named()
     if key in _KNOWN:
         return _KNOWN[key]
     if key in recorded_names():

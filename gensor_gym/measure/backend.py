@@ -8,11 +8,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
+from gensor_gym.codegen.targets import target_of
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.runners import INSTEAD, RUNNERS, runner_of
 from gensor_gym.operators.types import Operator
+from gensor_gym.plugins import load_named
+from gensor_gym.registry import Made, registers
 
 
 class Backend(Protocol):
@@ -49,29 +53,10 @@ class Replay(Protocol):
         """From now on give the same answers again as from the beginning."""
 
 
-_INSTEAD = "choose backend analytic, recorded or emulated"
-
-
 def _analytic() -> Backend:
     from gensor_gym.measure.analytic import AnalyticBackend
 
     return AnalyticBackend()
-
-
-def _cpu() -> Backend:
-    from gensor_gym.measure.native import cpu_backend
-
-    return cpu_backend()
-
-
-def _cuda() -> Backend:
-    from gensor_gym.measure.devices.presence import absence_of_cuda
-    from gensor_gym.measure.native import cuda_backend
-
-    reason = absence_of_cuda()
-    if reason:
-        raise ValueError(f"backend 'cuda' cannot run here: {reason}; {_INSTEAD}")
-    return cuda_backend()
 
 
 def _emulated() -> Backend:
@@ -82,11 +67,15 @@ def _emulated() -> Backend:
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "analytic": _analytic,
-    "cpu": _cpu,
-    "cuda": _cuda,
+    **{runner.name: runner.start for runner in RUNNERS.values()},
     "emulated": _emulated,
 }
-"""Name -> factory; add an entry to register a backend of your own. `recorded`, which takes a table, is none of these."""
+"""Name -> factory. `recorded`, which takes a table, is none of these."""
+
+
+def register_backend(name: str) -> Callable[[Made], Made]:
+    """A decorator for a class, or a function without arguments, that makes a Backend; ValueError for a name that is taken."""
+    return registers("backend", BACKENDS, name)
 
 _live: dict[tuple[str, int], Backend] = {}
 
@@ -112,9 +101,10 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
         return open_recorded(backend, hw)
     name = _auto(hw) if backend == "auto" else backend
     if name not in BACKENDS:
+        load_named()
+    if name not in BACKENDS:
         raise ValueError(f"no backend {backend!r}; accepted: {_names()}")
-    if (name, hw.kind) in (("cpu", "gpu"), ("cuda", "cpu"), ("emulated", "cpu")):
-        raise ValueError(f"backend {name!r} cannot run {hw.name}, which is a {hw.kind}")
+    _check(name, hw)
     key = (name, os.getpid())
     if key not in _live:
         _live[key] = BACKENDS[name]()
@@ -126,17 +116,15 @@ def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backe
 
     ValueError for another backend, or without Ray or a cluster.
     """
-    name = "cpu" if hw.kind == "cpu" else "cuda"
-    if backend not in ("auto", name):
-        raise ValueError(f"backend {backend!r} over Ray: expected auto or {name} for {hw.name}")
+    runner = runner_of(hw)
+    if backend not in ("auto", runner.name):
+        raise ValueError(f"backend {backend!r} over Ray: expected auto or {runner.name} for {hw.name}")
     try:
         from gensor_gym.measure.workers.ray_pool import RayPool
     except ModuleNotFoundError as error:
         raise ValueError(f"measure.pool=ray needs Ray: pip install 'gensor_gym[ray]' ({error})") from error
-    from gensor_gym.measure.native import cpu_backend, cuda_backend
-
-    pool = RayPool(name, workers)
-    made = (cpu_backend if name == "cpu" else cuda_backend)(pool=pool)
+    pool = RayPool(runner.name, workers)
+    made = runner.backend(pool)
     made.device = pool.device
     return made
 
@@ -153,14 +141,20 @@ def registered_name(backend: Backend) -> str | None:
 
 def _auto(hw: Hardware) -> str:
     """Name of the backend that times on the hardware itself."""
-    if hw.kind == "cpu":
-        return "cpu"
-    from gensor_gym.measure.devices.presence import absence
+    runner = runner_of(hw)
+    if reason := runner.absence(hw):
+        raise ValueError(f"{hw.name} cannot be timed here: {reason}; {INSTEAD}")
+    return runner.name
 
-    reason = absence(hw)
-    if reason:
-        raise ValueError(f"{hw.name} cannot be timed here: {reason}; {_INSTEAD}")
-    return "cuda"
+
+def _check(name: str, hw: Hardware) -> None:
+    """ValueError for a backend that runs kernels of targets, but none of this machine's."""
+    if name == "emulated":
+        wrong = not target_of(hw).emulated
+    else:
+        wrong = any(runner.name == name and language != target_of(hw).name for language, runner in RUNNERS.items())
+    if wrong:
+        raise ValueError(f"backend {name!r} cannot run {hw.name}, which is a {hw.kind} whose kernels are in {target_of(hw).name}")
 
 
 def measure(

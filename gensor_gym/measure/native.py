@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.targets import target_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.host import doubt
 from gensor_gym.hardware.types import Hardware
@@ -39,15 +40,17 @@ class NativeBackend:
         seed: int = 0,
         worker: WorkerProcess | None = None,
         pool: Pool | None = None,
+        overlap: bool = False,
     ) -> None:
         """`compile_kernel` makes a file or raises CompileFailed; `device` names what a Hardware runs on.
 
-        Kernels are measured by one worker of this machine, unless a `pool` is given.
+        Kernels are measured by one worker of this machine, unless a `pool` is given. `overlap`: timing leaves the host's
+        cores free, so that the next kernels are compiled meanwhile.
         """
         self.name = name
         self.rules = rules or TimingRules()
         self.seed = seed
-        self.local = LocalPool(compile_kernel, [worker or WorkerProcess(name)], overlap=name == "cuda")
+        self.local = LocalPool(compile_kernel, [worker or WorkerProcess(name)], overlap)
         self.pool: Pool = pool or self.local
         self.device = device
         self._kernels: OrderedDict[tuple[Operator, bytes, Hardware], Kernel | Measurement] = OrderedDict()
@@ -89,7 +92,7 @@ class NativeBackend:
 
     def _trial(self, kernel: Kernel, hw: Hardware) -> Trial:
         """The trial of a kernel."""
-        return Trial(kernel, _threads(hw), MARGIN * warm_floor(kernel.operator, hw), self.seed, self.rules)
+        return Trial(kernel, target_of(hw).threads(hw), MARGIN * warm_floor(kernel.operator, hw), self.seed, self.rules)
 
     def compare(
         self,
@@ -116,7 +119,7 @@ class NativeBackend:
         taken = [name for name in kernels if name == "torch" or name.startswith("torch.")]
         if torch and taken:
             raise ValueError(f"the name {taken[0]!r} is taken by the baseline; give the kernel another name")
-        threads = _threads(hw)
+        threads = target_of(hw).threads(hw)
         theirs = (torch_threads or threads) if torch else None
         return self.pool.compare(
             Comparison(tuple(kernels.items()), threads, rounds, seed, theirs, torch_compile, self.rules)
@@ -154,11 +157,6 @@ def make_kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | Meas
         return Measurement(Status.COMPILE_ERROR, error=f"no code can be generated: {error}", digest=digest)
 
 
-def _threads(hw: Hardware) -> int:
-    """Threads that a kernel is run with: one per core of a CPU."""
-    return hw.units if hw.kind == "cpu" else 1
-
-
 def cpu_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
@@ -175,4 +173,5 @@ def cuda_backend(
     from gensor_gym.measure.devices.presence import device_name
     from gensor_gym.measure.workers.compile_pool import CompilePool
 
-    return NativeBackend("cuda", CompilePool(), device_name, rules or TimingRules(warmup=GPU_WARMUP), worker=worker, pool=pool)
+    rules = rules or TimingRules(warmup=GPU_WARMUP)
+    return NativeBackend("cuda", CompilePool(), device_name, rules, worker=worker, pool=pool, overlap=True)

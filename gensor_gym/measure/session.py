@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import Store
+from gensor_gym.measure.search import Node, SearchBackend, SearchGraph, SearchTask
 from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}
@@ -85,8 +86,8 @@ class TraceRow:
     evaluations: int
 
 
-class Session:
-    """Measures and predicts for one search, charges the budget, records a trace, remembers the best.
+class SearchSession(Generic[Node]):
+    """Measures for one search, charges the budget, records a trace, remembers the best.
 
     A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session is
     answered free. A kernel that only the store knows is a trial like any other, so that a search does not depend on
@@ -97,29 +98,25 @@ class Session:
 
     def __init__(
         self,
-        task: Task,
+        task: SearchTask,
+        graph: SearchGraph[Node],
+        backend: SearchBackend[Node],
         budget: Budget,
         store: Store | str | Path | None = None,
         on_trial: Callable[[TraceRow], None] | None = None,
     ) -> None:
-        """Resolve the backend and build the graph; the clock starts at the first use.
-
-        `on_trial` is called with every row as it joins the trace.
-        """
-        self.task = task
-        self.budget = budget
-        self.backend = get_backend(task.backend, task.hardware)
-        self.graph = task.graph()
-        self.graph.meter = _weakly(self.charge)
+        """The clock starts at the first use. `on_trial` is called with every row as it joins the trace."""
+        self.task, self.graph, self.backend, self.budget = task, graph, backend, budget
         self.trace: list[TraceRow] = []
         self.evaluations = 0
+        """Of the model, which a `Session` charges."""
         self.measuring = 0.0
         """Seconds spent inside `measure` (code generation, compilation, verification, timing)."""
         self._on_trial = on_trial
         self._store = Store(store) if isinstance(store, (str, Path)) else store
         self._device = self.backend.device(task.hardware)
         self._seen: dict[str, Measurement] = {}
-        self._best: tuple[Schedule, Measurement] | None = None
+        self._best: tuple[Node, Measurement] | None = None
         self._start: float | None = None
         self._credited = 0.0
 
@@ -129,8 +126,8 @@ class Session:
         return len(self.trace)
 
     @property
-    def best(self) -> tuple[Schedule, Measurement] | None:
-        """The fastest OK schedule with its measurement, the earlier one of equals; None before there is one."""
+    def best(self) -> tuple[Node, Measurement] | None:
+        """The fastest OK node with its measurement, the earlier one of equals; None before there is one."""
         return self._best
 
     @property
@@ -138,7 +135,7 @@ class Session:
         """Seconds since the first use, with those credited for answers made earlier."""
         return 0.0 if self._start is None else time.perf_counter() - self._start + self._credited
 
-    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+    def measure(self, schedules: Sequence[Node]) -> list[Measurement]:
         """Measure schedules in order.
 
         A batch that exceeds the budget is cut to what is left: the answers for its beginning come back, fewer than were
@@ -154,11 +151,11 @@ class Session:
         finally:
             self.measuring += time.perf_counter() - begin
 
-    def _answer(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+    def _answer(self, schedules: Sequence[Node]) -> list[Measurement]:
         """See `measure`."""
         op, hw = self.task.operator, self.task.hardware
         digests = [self.backend.digest(op, schedule, hw) for schedule in schedules]
-        fresh: dict[str, Schedule] = {}
+        fresh: dict[str, Node] = {}
         allowed = len(digests)
         left = self._trials_left()
         for position, (digest, schedule) in enumerate(zip(digests, schedules, strict=True)):
@@ -177,29 +174,6 @@ class Session:
                 break  # the seconds ran out within the batch
             answers.append(self._seen[digest])
         return answers
-
-    def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
-        """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]: `graph.latencies`, which is charged.
-
-        Raises:
-            BudgetSpent: before anything is evaluated, when fewer evaluations are left than asked for.
-        """
-        rows = schedules if isinstance(schedules, np.ndarray) else self.graph.stack(list(schedules))
-        return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
-
-    def charge(self, evaluations: int) -> None:
-        """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`), whoever evaluates by it.
-
-        Raises:
-            BudgetSpent: when fewer evaluations, or no seconds, are left.
-        """
-        self.start()
-        limit = self.budget.evaluations
-        if limit is not None and self.evaluations + evaluations > limit:
-            raise BudgetSpent(f"{self.evaluations} of {limit} model evaluations spent, {evaluations} more asked for")
-        if self._seconds_out():
-            raise BudgetSpent(self._spent_text())
-        self.evaluations += evaluations
 
     def start(self) -> None:
         """Start the clock, which the first use does otherwise: a search begins to count before it asks the model."""
@@ -221,7 +195,7 @@ class Session:
         trials, seconds = self.budget.trials, self.budget.seconds
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
-    def _try(self, fresh: dict[str, Schedule]) -> set[str]:
+    def _try(self, fresh: dict[str, Node]) -> set[str]:
         """Try new kernels, from the store where it has them, in the order given, until the seconds run out."""
         op, hw = self.task.operator, self.task.hardware
         known = {digest: self._stored(digest) for digest in fresh}
@@ -249,7 +223,7 @@ class Session:
         found = self._store.get(digest, self._device)
         return None if found is None or found.status in MOODS else found
 
-    def _put(self, schedule: Schedule, measurement: Measurement, seconds: float) -> None:
+    def _put(self, schedule: Node, measurement: Measurement, seconds: float) -> None:
         """Keep a new measurement, with the seconds that the trial took."""
         if self._store is None or not self.backend.stored:
             return
@@ -262,7 +236,7 @@ class Session:
         """What the first trial that failed says of it; empty where none did."""
         return next((measurement.error for measurement in self._seen.values() if measurement.error), "")
 
-    def _record(self, digest: str, schedule: Schedule, measurement: Measurement) -> None:
+    def _record(self, digest: str, schedule: Node, measurement: Measurement) -> None:
         """Into the trace."""
         self._seen[digest] = measurement
         row = TraceRow(
@@ -273,6 +247,48 @@ class Session:
             self._on_trial(row)
         if measurement.status is Status.OK and (self._best is None or measurement.seconds < self._best[1].seconds):
             self._best = (schedule, measurement)
+
+
+class Session(SearchSession[Schedule]):
+    """A session over constructions: its graph has a model, whose evaluations are charged as trials are."""
+
+    task: Task
+    graph: ConstructionGraph
+    backend: Backend
+
+    def __init__(
+        self,
+        task: Task,
+        budget: Budget,
+        store: Store | str | Path | None = None,
+        on_trial: Callable[[TraceRow], None] | None = None,
+    ) -> None:
+        """Resolve the backend and build the graph. `on_trial` is called with every row as it joins the trace."""
+        super().__init__(task, task.graph(), get_backend(task.backend, task.hardware), budget, store, on_trial)
+        self.graph.meter = _weakly(self.charge)
+
+    def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
+        """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]: `graph.latencies`, which is charged.
+
+        Raises:
+            BudgetSpent: before anything is evaluated, when fewer evaluations are left than asked for.
+        """
+        rows = schedules if isinstance(schedules, np.ndarray) else self.graph.stack(list(schedules))
+        return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
+
+    def charge(self, evaluations: int) -> None:
+        """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`), whoever evaluates by it.
+
+        Raises:
+            BudgetSpent: when fewer evaluations, or no seconds, are left.
+        """
+        self.start()
+        limit = self.budget.evaluations
+        if limit is not None and self.evaluations + evaluations > limit:
+            raise BudgetSpent(f"{self.evaluations} of {limit} model evaluations spent, {evaluations} more asked for")
+        if self._seconds_out():
+            raise BudgetSpent(self._spent_text())
+        self.evaluations += evaluations
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:

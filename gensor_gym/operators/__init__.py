@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from gensor_gym.operators.convolution import conv2d, depthwise_conv2d
+from collections.abc import Callable
+
+from gensor_gym.operators import kinds  # noqa: F401  (registers every operator of that folder)
+from gensor_gym.operators.build import plain
 from gensor_gym.operators.inputs import random_inputs
-from gensor_gym.operators.linear import batched_gemm, gemm, gemv, reduce_sum
-from gensor_gym.operators.maps import elementwise
-from gensor_gym.operators.pooling import avg_pool2d, max_pool2d
+from gensor_gym.operators.kinds.convolution import conv2d, depthwise_conv2d
+from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv, reduce_sum
+from gensor_gym.operators.kinds.maps import elementwise
+from gensor_gym.operators.kinds.pooling import avg_pool2d, max_pool2d
 from gensor_gym.operators.reference import evaluate
+from gensor_gym.operators.registry import FACTORIES, register_operator
 from gensor_gym.operators.resolve import resolve, resolve_one
 from gensor_gym.operators.splits import part_of, split
 from gensor_gym.operators.tables import named_shapes
@@ -33,9 +38,18 @@ __all__ = [
     "names",
     "parse",
     "part_of",
+    "plain",
     "random_inputs",
     "reduce_sum",
+    "register_operator",
     "resolve",
     "resolve_one",
     "split",
 ]
+
+
+def __getattr__(name: str) -> Callable[..., Operator]:
+    """An operator that is registered and not named above; AttributeError for other names."""
+    if name in FACTORIES:
+        return FACTORIES[name]
+    raise AttributeError(f"module 'gensor_gym.operators' has no attribute {name!r}; operators are {', '.join(FACTORIES)}")

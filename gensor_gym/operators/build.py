@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
-from gensor_gym.operators.checks import window
-from gensor_gym.operators.types import Access, Axis, Tensor
+from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor, window
+from gensor_gym.operators.types import INPUT, OUTPUT, Access, Axis, Operator, Tensor
 
 Index = Mapping[str, int]
 """One dimension of an affine access: coefficient by axis name, and the constant under the key "" (default 0)."""
@@ -24,6 +25,35 @@ def access(
     rows = [{item: 1} if isinstance(item, str) else item for item in index]
     coefficients = tuple(tuple(row.get(axis.name, 0) for axis in loops) for row in rows)
     return Access(tensor, view or tensor.shape, coefficients, tuple(row.get("", 0) for row in rows))
+
+
+def plain(
+    name: str, sizes: Mapping[str, object], dtype: object, reads: Mapping[str, str], write: tuple[str, str],
+    body: Literal["multiply_add", "sum", "max"] = "multiply_add",
+) -> Operator:  # fmt: skip
+    """An operator each of whose indices is one axis, of a letter.
+
+    `sizes` are its arguments and the extents of its axes; `reads` has the axes of each tensor, "km" for A[k, m], `write` the
+    output and its own. Axes that are not written are reduced. A bias is per element of the last axis written. ValueError for
+    a size or a data type that cannot be.
+    """
+    extents = {axis: integer(axis, size) for axis, size in sizes.items()}
+    checked = data_type(dtype, tuple(INPUT) if body == "multiply_add" else PLAIN_TYPES)
+    loops = axes({a: extents[a] for a in write[1]}, {a: n for a, n in extents.items() if a not in write[1]})
+
+    def plainly(key: str, index: str, stored: str) -> Access:
+        return access(tensor(key, tuple(extents[a] for a in index), stored), loops, *index)
+
+    return Operator(
+        name=name,
+        arguments=arguments(extents, dtype=(checked, "float32")),
+        axes=loops,
+        body=body,
+        reads=tuple(plainly(key, index, INPUT[checked]) for key, index in reads.items()),
+        write=plainly(*write, OUTPUT[checked]),
+        dtype=checked,
+        channel_axis=len(write[1]) - 1,
+    )
 
 
 def windows(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gensor_gym.operators.types import INPUT, ITEM_BYTES, PRODUCT_TYPES, Tensor
+from gensor_gym.operators.loops import INPUT, ITEM_BYTES, PRODUCT_TYPES, Tensor
 
 LIMIT = 2**31 - 1
 """Largest extent, and largest number of elements of one tensor: kernels index with 32-bit integers."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from gensor_gym.operators.checks import tensor
-from gensor_gym.operators.maps import over_view
-from gensor_gym.operators.types import OUTPUT, Access, Operator, Stage
+from gensor_gym.operators.loops import OUTPUT, Access, Axis, Loops, Stage
+
+SomeLoops = TypeVar("SomeLoops", bound=Loops)
 
 STAGES = ("bias", "relu", "gelu", "scale", "residual")
 """Names of the stages: per-channel addend, two functions, per-channel factor, addend of the output's shape."""
@@ -16,7 +18,7 @@ PER_CHANNEL = ("bias", "scale")
 INTEGER_STAGES = ("bias", "relu", "residual")
 
 
-def append_stages(op: Operator, names: Sequence[str]) -> Operator:
+def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
     """`op` with stages appended in order; those with an operand add an input, of the output's dtype.
 
     The channel of `bias` [channels] and `scale` [channels] is the operator's channel axis. A name used twice numbers
@@ -26,16 +28,25 @@ def append_stages(op: Operator, names: Sequence[str]) -> Operator:
         accepted = INTEGER_STAGES if op.dtype == "int8" else STAGES
         if name not in accepted:
             raise ValueError(f"epilogue stage {name!r} of {op.dtype}: expected one of {', '.join(accepted)}")
-    if op.name == "elementwise" and len(op.axes) == 1 and any(name in PER_CHANNEL for name in names):
-        shape = op.output.shape
-        rows = over_view(op.function, shape, (math.prod(shape[:-1]), shape[-1]), op.dtype)
-        return append_stages(rows, [stage.name for stage in op.epilogue] + list(names))
+    if op.body == "map" and len(op.axes) == 1 and any(name in PER_CHANNEL for name in names):
+        return append_stages(_by_rows(op), [stage.name for stage in op.epilogue] + list(names))
     for name in names:
-        op = op.renamed(epilogue=op.epilogue + (Stage(name, _operand(op, name)),))
+        op = replace(op, epilogue=op.epilogue + (Stage(name, _operand(op, name)),))
     return op
 
 
-def _operand(op: Operator, name: str) -> Access | None:
+def _by_rows(op: SomeLoops) -> SomeLoops:
+    """A flat map as two axes, rows and columns (the last dimension of its output), without an epilogue."""
+    view = op.points // op.output.shape[-1], op.output.shape[-1]
+
+    def over(access: Access) -> Access:
+        return Access(access.tensor, view, ((1, 0), (0, 1)), (0, 0))
+
+    axes = tuple(Axis(name, extent, "spatial") for name, extent in zip("ij", view, strict=True))
+    return replace(op, axes=axes, reads=tuple(map(over, op.reads)), write=over(op.write), channel_axis=1, epilogue=())
+
+
+def _operand(op: Loops, name: str) -> Access | None:
     """Access to the operand that a stage adds, or None for a stage without one."""
     if name in ("relu", "gelu"):
         return None
@@ -44,7 +55,6 @@ def _operand(op: Operator, name: str) -> Access | None:
     write = op.write
     if name == "residual":
         return Access(tensor(label, op.output.shape, OUTPUT[op.dtype]), write.view, write.coefficients, write.offset)
-    # The channel's dimension of the output; for a grouped convolution its index is affine in two axes.
-    channel = next(d for d, row in enumerate(write.coefficients) if row[op.channel_axis] > 0)
+    channel = op.channel_dimension
     operand = tensor(label, (write.view[channel],), OUTPUT[op.dtype])
     return Access(operand, operand.shape, (write.coefficients[channel],), (write.offset[channel],))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.loops import Loops
 
 
-def random_inputs(op: Operator, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+def random_inputs(op: Loops, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """One array for each of `op.inputs`: standard normal cast to the dtype, or integers uniform in -128..127.
 
     bfloat16, which NumPy lacks, comes as uint16 arrays of its bits.

@@ -1,4 +1,4 @@
-"""What operators compute, in float64 NumPy, written from their definitions and not from their accesses.
+"""What operators compute, in float64 NumPy: by a definition that does not use their accesses, or by the accesses alone.
 
 Tests compare both: a mistake in an access then shows.
 """
@@ -6,19 +6,24 @@ Tests compare both: a mistake in an access then shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numba
 import numpy as np
 
 from gensor_gym.operators.inputs import from_bfloat16
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.loops import Access, Loops
+from gensor_gym.operators.traits import has_window
 
 Array = np.ndarray
+Reference = Callable[..., Array]
+"""From an operator and the float64 arrays that its body reads to its output without the epilogue."""
+
+BODIES: dict[str, Reference] = {}
+"""Definitions by the operator's name; one without is evaluated by its accesses."""
 
 
-def evaluate(op: Operator, inputs: Sequence[Array]) -> Array:
+def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
     """The output [op.output.shape] in float64 for arrays shaped as `op.inputs`, not rounded to the output's dtype.
 
     Arrays may have any real dtype. Those of a bfloat16 operator are either uint16, taken as the bits of bfloat16, or
@@ -26,7 +31,7 @@ def evaluate(op: Operator, inputs: Sequence[Array]) -> Array:
     """
     arrays = _checked(op, inputs)
     body = arrays[: len(op.reads)]
-    out = BODIES[op.name](op, *body)
+    out = BODIES.get(op.name, by_accesses)(op, *body)
     operands = iter(arrays[len(op.reads) :])
     for stage in op.epilogue:
         if stage.access is None:
@@ -34,12 +39,12 @@ def evaluate(op: Operator, inputs: Sequence[Array]) -> Array:
             continue
         operand = next(operands)
         if stage.name in ("bias", "scale"):
-            operand = _along_channel(op, operand)
+            operand = operand.reshape(-1, *[1] * (len(op.write.view) - op.channel_dimension - 1))
         out = out * operand if stage.name == "scale" else out + operand
     return out
 
 
-def _checked(op: Operator, inputs: Sequence[Array]) -> list[Array]:
+def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
     """The inputs as float64 arrays of the right shapes."""
     expected = op.inputs
     if len(inputs) != len(expected):
@@ -58,64 +63,34 @@ def _checked(op: Operator, inputs: Sequence[Array]) -> list[Array]:
     return arrays
 
 
-def _along_channel(op: Operator, operand: Array) -> Array:
-    """A per-channel operand [channels] shaped to broadcast against the output."""
-    images = op.name in ("conv2d", "depthwise_conv2d", "avg_pool2d", "max_pool2d")
-    return operand[:, None, None] if images else operand
-
-
-def _setting(op: Operator, name: str, default: int) -> tuple[int, int]:
-    """A windowed operator's argument as (height, width)."""
-    value = dict(op.arguments).get(name, default)
-    return value if isinstance(value, tuple) else (value, value)
-
-
-def _windows(op: Operator, x: Array, pad_value: float) -> Iterator[tuple[int, int, Array]]:
-    """(r, s, the elements [n, c, p, q] under that place of the window) for every place of the window."""
-    sizes: dict[str, Any] = dict(op.arguments)
-    (top, left), (down, right) = _setting(op, "padding", 0), _setting(op, "stride", 1)
-    tall, wide = _setting(op, "dilation", 1)
-    if top or left:
-        x = np.pad(x, ((0, 0), (0, 0), (top, top), (left, left)), constant_values=pad_value)
-    p, q = op.output.shape[2:]
-    for r in range(sizes["r"]):
-        rows = slice(r * tall, r * tall + (p - 1) * down + 1, down)
-        for s in range(sizes["s"]):
-            yield r, s, x[:, :, rows, s * wide : s * wide + (q - 1) * right + 1 : right]
-
-
-def _conv2d(op: Operator, x: Array, w: Array) -> Array:
-    """Sum over the places of the window of a matrix product over channels, group by group."""
-    options: dict[str, Any] = dict(op.arguments)
-    groups = int(options.get("groups", 1))
-    n, k, p, q = op.output.shape
-    w = w.reshape(groups, k // groups, -1, *w.shape[2:])
-    out = np.zeros((n, groups, k // groups, p * q))
-    for r, s, part in _windows(op, x, 0.0):
-        out += w[..., r, s] @ part.reshape(n, groups, -1, p * q)
-    return out.reshape(n, k, p, q)
-
-
-def _depthwise_conv2d(op: Operator, x: Array, w: Array) -> Array:
-    out = np.zeros(op.output.shape)
-    for r, s, part in _windows(op, x, 0.0):
-        out += part * w[:, 0, r, s, None, None]
+def by_accesses(op: Loops, *reads: Array) -> Array:
+    """The body by axes and accesses alone, [op.output.shape]: for any operator."""
+    views = [_view(op, access, array) for access, array in zip(op.reads, reads, strict=True)]
+    if op.body == "multiply_add":
+        second = [a for a in range(len(op.axes)) if any(row[a] for row in op.reads[1].coefficients)]
+        first = [a for a in range(len(op.axes)) if a not in second or any(row[a] for row in op.reads[0].coefficients)]
+        factors = [view[tuple(slice(None) if a in kept else 0 for a in range(len(op.axes)))]
+                   for view, kept in zip(views, (first, second), strict=True)]  # fmt: skip
+        # As a product of matrices where nothing is read twice: windows would be copied.
+        values = np.einsum(factors[0], first, factors[1], second, op.spatial, optimize=not has_window(op)) / op.divisor
+    elif op.body == "map":
+        values = (UNARY if len(views) == 1 else BINARY)[op.function](*views)
+    else:
+        values = views[0].max(axis=op.reduce) if op.body == "max" else views[0].sum(axis=op.reduce) / op.divisor
+    out = np.empty(op.output.shape)
+    strides = [op.write.axis_strides()[a] * out.itemsize for a in op.spatial]
+    np.lib.stride_tricks.as_strided(out, values.shape, strides)[...] = values
     return out
 
 
-def _avg_pool2d(op: Operator, x: Array) -> Array:
-    out = np.zeros(op.output.shape)
-    for _, _, part in _windows(op, x, 0.0):
-        out += part
-    sizes: dict[str, Any] = dict(op.arguments)
-    return out / math.prod(int(sizes[key]) for key in "rs")
-
-
-def _max_pool2d(op: Operator, x: Array) -> Array:
-    out = np.full(op.output.shape, -np.inf)
-    for _, _, part in _windows(op, x, -np.inf):
-        np.maximum(out, part, out=out)
-    return out
+def _view(op: Loops, access: Access, array: Array) -> Array:
+    """What an access reads at every point, [*op.extents]: no element is copied for that, but for padding."""
+    spans = [access.span(d, op.extents) for d in range(len(access.view))]
+    pads = [(max(0, -low), max(0, high + 1 - size)) for (low, high), size in zip(spans, access.view, strict=True)]
+    padded = np.pad(array.reshape(access.view), pads, constant_values=op.pad_value)
+    begin = padded[tuple(slice(low + before, None) for (low, _), (before, _) in zip(spans, pads, strict=True))]
+    strides = np.array(access.coefficients).T @ np.array(padded.strides)
+    return np.lib.stride_tricks.as_strided(begin, op.extents, strides, writeable=False)
 
 
 @numba.njit  # without a cache: that would need a folder that can be written when this module is imported
@@ -146,18 +121,3 @@ UNARY: dict[str, Callable[[Array], Array]] = {
 BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "mul": np.multiply}
 
 
-def _elementwise(op: Operator, *inputs: Array) -> Array:
-    return UNARY[op.function](*inputs) if len(inputs) == 1 else BINARY[op.function](*inputs)
-
-
-BODIES: dict[str, Callable[..., Array]] = {
-    "gemm": lambda op, a, b: a @ b,
-    "batched_gemm": lambda op, a, b: a @ b,
-    "gemv": lambda op, a, x: a @ x,
-    "conv2d": _conv2d,
-    "depthwise_conv2d": _depthwise_conv2d,
-    "avg_pool2d": _avg_pool2d,
-    "max_pool2d": _max_pool2d,
-    "reduce_sum": lambda op, x: x.sum(axis=1),
-    "elementwise": _elementwise,
-}

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
 
-from gensor_gym.operators.convolution import conv2d, depthwise_conv2d
-from gensor_gym.operators.linear import batched_gemm, gemm, gemv, reduce_sum
-from gensor_gym.operators.maps import elementwise
-from gensor_gym.operators.pooling import avg_pool2d, max_pool2d
+from gensor_gym.operators.registry import FACTORIES
 from gensor_gym.operators.types import Operator
-
-FACTORIES: dict[str, Callable[..., Operator]] = {
-    factory.__name__: factory
-    for factory in (
-        gemm, batched_gemm, gemv, conv2d, depthwise_conv2d, avg_pool2d, max_pool2d, reduce_sum, elementwise,
-    )
-}  # fmt: skip
-"""Every operator's function by its name."""
+from gensor_gym.plugins import load_named
 
 
 def names() -> tuple[str, ...]:
@@ -36,18 +25,22 @@ def parse(text: str) -> Operator:
         raise ValueError(f"operator {text!r}: expected text such as 'gemm(m=512, n=384, k=1000)+bias+relu'")
     name, call, stages = _split(text)
     if name not in FACTORIES:
+        load_named()
+    if name not in FACTORIES:
         raise ValueError(f"operator {name!r} in {text!r}: expected one of {', '.join(FACTORIES)}")
     factory = FACTORIES[name]
     values, options = _literals(call, text)
-    if factory is elementwise and "shape" in options:  # the canonical text writes the shape as one tuple
-        shape = options.pop("shape")
-        if values[1:] or not isinstance(shape, (tuple, list)):
-            raise ValueError(f"{text!r}: expected shape=(rows, columns, ...) or extents by position, not both")
-        values = [*values, *([options.pop("name")] if "name" in options else []), *shape]
+    signature = inspect.signature(factory)
+    rest = next((key for key, given in signature.parameters.items() if given.kind is given.VAR_POSITIONAL), None)
+    if rest in options:  # canonical text writes what a starred parameter takes, the shape of a map, as one tuple
+        before, extents = list(signature.parameters)[: list(signature.parameters).index(rest)], options.pop(rest)
+        if values[len(before) :] or not isinstance(extents, (tuple, list)):
+            raise ValueError(f"{text!r}: expected {rest}=(rows, columns, ...) or extents by position, not both")
+        values = [*values, *(options.pop(key) for key in before if key in options), *extents]
     try:
-        inspect.signature(factory).bind(*values, **options)
+        signature.bind(*values, **options)
     except TypeError as error:
-        accepted = f"{factory.__name__}{inspect.signature(factory)}".replace("'", "")
+        accepted = f"{factory.__name__}{signature}".replace("'", "")
         raise ValueError(f"{text!r}: {error}; expected {accepted}") from error
     return factory(*values, **options).with_epilogue(*stages)
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from gensor_gym.operators.types import Access, Operator
+from gensor_gym.operators.loops import Access, Loops
 
 
-def is_product(op: Operator) -> bool:
+def is_product(op: Loops) -> bool:
     """Whether it sums products of two reads."""
     return op.body == "multiply_add" and len(op.reads) == 2
 
 
-def has_window(op: Operator) -> bool:
+def has_window(op: Loops) -> bool:
     """Whether a read moves along some dimension with the output and with the reduction at once, as windows over images do."""
     return any(_moved_by(row, op.spatial) and _moved_by(row, op.reduce) for read in op.reads for row in read.coefficients)
 
 
-def is_convolution(op: Operator) -> bool:
+def is_convolution(op: Loops) -> bool:
     """Whether it is a two-dimensional convolution as generators of convolutions know it, with groups or without.
 
     Image [n, channels, h, w] with rows and columns moved by one axis of the output and one of the window, filters [channels,
@@ -32,7 +32,7 @@ def is_convolution(op: Operator) -> bool:
     )
 
 
-def weights(op: Operator) -> Access | None:
+def weights(op: Loops) -> Access | None:
     """The read that is the same from call to call where the operator is a layer, or None: gemm's B, a convolution's filters.
 
     A batch of products has none, since every product has operands of its own, nor has a product with a vector.
@@ -43,7 +43,7 @@ def weights(op: Operator) -> Access | None:
     return op.reads[1] if is_convolution(op) or not shared else None
 
 
-def _own(op: Operator, number: int) -> list[int]:
+def _own(op: Loops, number: int) -> list[int]:
     """Spatial axes that move one of two reads and not the other, whatever their extents."""
     one, other = op.reads[number], op.reads[1 - number]
     return [a for a in op.spatial if _moves(one, a) and not _moves(other, a)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gensor_gym.spaces import kernel_tuner
-from gensor_gym.spaces.convert import FAILURE, INVALIDITY
+from gensor_gym.spaces import kernel_tuner, t4
+from gensor_gym.spaces.convert import FAILURE
 from gensor_gym.spaces.space import TuningSpace
 
 DIGITS = 5
@@ -28,7 +28,7 @@ def compacted(space: TuningSpace) -> TuningSpace:
         key = ",".join(map(str, configuration.values()))
         if key in cache:
             raise ValueError(f"{space.source}: two configurations have the key {key!r}, which a cache cannot hold")
-        failure = FAILURE.get(INVALIDITY.get(status, ""), "RuntimeFailedConfig")
+        failure = FAILURE.get(t4.INVALIDITY.get(status, ""), "RuntimeFailedConfig")
         found = {"time": float(f"{seconds[i] * 1e3:.{DIGITS}g}")} if space.ok[i] else {"__error__": failure}
         cache[key] = found if keys_tell else {**configuration, **found}
     document = {

@@ -25,7 +25,6 @@ PHASES = {
     "times": "runtimes",
 }
 """Times of a record in a cache -> those of a result."""
-INVALIDITY = {status: word for word, status in t4.STATUSES.items()}
 FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 
@@ -103,7 +102,7 @@ def _result_of(record: Json, names: list[str]) -> Json:
         **stamp,
         "configuration": {name: record[name] for name in names if name in record},
         "times": {there: record[here] for here, there in PHASES.items() if here in record},
-        "invalidity": INVALIDITY[status],
+        "invalidity": t4.INVALIDITY[status],
         "correctness": int(status is Status.OK),
         "measurements": [{"name": k, "value": v, "unit": "ms" if k == "time" else ""} for k, v in rest.items()],
         "objectives": ["time"],

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from gensor_gym.locate import located
 from gensor_gym.measure.records.tables import read_table
 from gensor_gym.spaces import kernel_tuner, t4
 from gensor_gym.spaces.convert import document_in
@@ -35,10 +36,10 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
     """
     if format not in ("auto", *FORMATS):
         raise ValueError(f"no format {format!r}; it is one of {('auto', *FORMATS)}")
-    if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
+    if not isinstance(path, str | os.PathLike) or not (file := located(path)).is_file():
         raise ValueError(f"no file {path!r}: expected a Kernel Tuner cache, a T4 result file or a recorded table (.parquet)")
-    known = os.stat(path)
-    return _load(os.path.abspath(path), os.fspath(path), format, unit, known.st_mtime_ns, known.st_size)
+    known = file.stat()
+    return _load(os.path.abspath(file), os.fspath(path), format, unit, known.st_mtime_ns, known.st_size)
 
 
 @lru_cache(maxsize=16)

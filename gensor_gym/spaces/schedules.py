@@ -23,12 +23,6 @@ from gensor_gym.spaces import t4
 
 LEVEL_NAMES = {"gpu": ("register", "block"), "cpu": ("register", "l1", "task")}
 """Names of the tiling levels, from the registers outwards."""
-INVALIDITY = {
-    **{status: word for word, status in t4.STATUSES.items()},
-    Status.CRASHED: "runtime",
-    Status.IMPLAUSIBLE: "correctness",
-}
-"""The format has no words of its own for the last two."""
 MS = 1e3
 
 
@@ -81,7 +75,7 @@ def _result(configuration: Mapping[str, int], found: Measurement) -> dict[str, A
     return {
         "configuration": dict(configuration),
         "times": times,
-        "invalidity": INVALIDITY[found.status],
+        "invalidity": t4.INVALIDITY[found.status],
         "correctness": int(good),
         "measurements": measured,
         "objectives": ["time"],

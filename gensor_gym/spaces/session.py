@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NoReturn
 
 import numpy as np
 
 from gensor_gym.measure.measurement import Measurement
-from gensor_gym.measure.session import Budget, Session, Task, TraceRow
+from gensor_gym.measure.session import Budget, SearchSession, TraceRow
 from gensor_gym.spaces.moves import STOP, moves_of
 from gensor_gym.spaces.space import TuningSpace
 
@@ -26,7 +26,7 @@ class Configuration:
 
 
 class TuningGraph:
-    """The part of `ConstructionGraph` that searches by measurement use; rows are places of values, int32 [B, P]."""
+    """A `SearchGraph` of configurations; rows are places of values, int32 [B, P]."""
 
     def __init__(self, space: TuningSpace) -> None:
         """The moves of a space."""
@@ -59,28 +59,26 @@ class TuningGraph:
         legal = np.flatnonzero(self.action_mask(configuration))
         return {int(a): self.transition(configuration, int(a)) for a in legal if a != STOP}
 
-    def random_schedule(self, rng: np.random.Generator) -> Configuration:
-        """Any configuration, each equally likely."""
-        return self.at(int(rng.integers(len(self.space))))
+    def random_schedule(
+        self, rng: np.random.Generator, steps: int | None = None, start: Configuration | None = None
+    ) -> Configuration:
+        """Any configuration, each equally likely; with `steps` where so many random moves lead, from `start` or the first."""
+        if steps is None:
+            return self.at(int(rng.integers(len(self.space))))
+        node = start or self.initial()
+        for _ in range(steps):
+            near = list(self.successors(node).values())
+            node = near[int(rng.integers(len(near)))] if near else node
+        return node
 
-    def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """All configurations in the order of the file, in batches of rows."""
-        for begin in range(0, len(self.space), batch):
-            yield self.space.indices[begin : begin + batch]
-
-    def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """No model predicts a recorded space: 0 for all, float64 [B]."""
-        return np.zeros(len(rows))
-
-    def stack(self, configurations: Sequence[Configuration]) -> np.ndarray:
-        """Configurations as rows."""
-        return self.space.indices[[c.index for c in configurations]]
+    def enumerate(self) -> Iterator[np.ndarray]:
+        """All configurations in the order of the file, in one batch."""
+        yield self.space.indices
 
 
 class TuningBackend:
     """Answers with what is recorded. The seconds that a trial took then stand in its conditions as `trial_seconds`."""
 
-    name = "tuning"
     stored = False
 
     def __init__(self, space: TuningSpace, timing: str = "reported") -> None:
@@ -96,52 +94,45 @@ class TuningBackend:
         """Every configuration is a program of its own."""
         return str(schedule.index)
 
-    def measure(self, op: object, schedules: Sequence[Configuration], hw: object) -> list[Measurement]:
-        """What is recorded of each; `samples` holds the one time of the timing chosen."""
-        return list(self.stream(op, schedules, hw))
-
     def stream(self, op: object, schedules: Sequence[Configuration], hw: object) -> Iterator[Measurement]:
-        """As `measure`, one after the other."""
+        """What is recorded of each; `samples` holds the one time of the timing chosen."""
         for schedule in schedules:
             i = schedule.index
             samples = (float(self._seconds[i]),) if self.space.ok[i] else ()
             conditions: dict[str, object] = {"trial_seconds": float(self.space.charges[i]), "device": self.space.device}
             yield Measurement(self.space.status[i], samples, conditions, self.space.errors[i], str(i))
 
-    def close(self) -> None:
-        """Nothing to end."""
-
 
 @dataclass(frozen=True)
 class TuningTask:
-    """What a session asks of a task, for a recorded space."""
+    """What a recorded space is of, in words."""
 
     operator: str
     hardware: str
-    backend: TuningBackend
-    space: str
-
-    def graph(self) -> TuningGraph:
-        """The graph of moves."""
-        return TuningGraph(self.backend.space)
 
 
-class TuningSession(Session):
-    """A session over a recorded space: strategies that use nothing of constructions but the graph's face run on it.
+class TuningSession(SearchSession[Configuration]):
+    """A session over a recorded space, for strategies that ask no model.
 
     Its clock is the recording's: a trial takes the seconds it took then, and nothing else takes any.
     """
+
+    graph: TuningGraph
+    backend: TuningBackend
 
     def __init__(
         self, space: TuningSpace, budget: Budget, timing: str = "reported", on_trial: Callable[[TraceRow], None] | None = None
     ) -> None:
         """ValueError for an unknown timing, or a space in which nothing ran well."""
         self.optimum = space.best(timing)
-        task = TuningTask(space.kernel, space.device, TuningBackend(space, timing), "tuning")
-        # It has the attributes of a Task that a session reads, of other types.
-        super().__init__(cast(Task, task), budget, on_trial=on_trial)
+        task = TuningTask(space.kernel, space.device)
+        super().__init__(task, TuningGraph(space), TuningBackend(space, timing), budget, on_trial=on_trial)
 
     @property
     def elapsed(self) -> float:
         """Recorded seconds of the trials so far."""
         return self._credited
+
+    def predict(self, schedules: object) -> NoReturn:
+        """ValueError: nothing predicts here."""
+        raise ValueError(f"no model predicts {self.graph.space.source}: a recorded space is for strategies that measure alone")

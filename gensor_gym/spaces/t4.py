@@ -25,6 +25,10 @@ STATUSES = {
     "constraints": Status.ILLEGAL,
 }
 """`invalidity` of a result. `correctness` beside it is not looked at: writers set it to 1 for failures too."""
+INVALIDITY = {status: word for word, status in STATUSES.items()} | {
+    Status.CRASHED: "runtime", Status.IMPLAUSIBLE: "correctness",
+}  # fmt: skip
+"""The other way; the format has no words of its own for the last two."""
 PHASES = ("compilation", "compilation_time", "validation", "benchmark")
 """What a trial costs. `framework` and `search_algorithm` are the tuner's."""
 

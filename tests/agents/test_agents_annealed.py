@@ -12,7 +12,7 @@ from agents.autotvm.template import Template
 from agents.core.ranking import REGISTER_TILE, Construction, best_of_each
 from agents.hybrids.annealed import annealed, template_of
 from gensor_gym import ConstructionGraph
-from gensor_gym.graph.resources import TENSOR_CORE
+from gensor_gym.graph.layout import TENSOR_CORE
 from gensor_gym.graph.schedule import Schedule
 
 OPERATOR = "conv2d(n=4, c=32, h=14, w=14, k=64, r=3, s=3, padding=1)"
@@ -63,14 +63,14 @@ def _steps(found: Construction, temperature: float, monkeypatch: pytest.MonkeyPa
     """By how much the logarithm of the latency rose in every step that a chain of 200 took."""
     graph = ConstructionGraph(OPERATOR, "h200")
     points: list[np.ndarray] = []
-    original = Template.moved
+    original = Template.mutated
 
     def watched(self: Template, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:
         points.append(configurations)
         return original(self, configurations, rng, tries)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Template, "moved", watched)
+        patched.setattr(Template, "mutated", watched)
         annealed(graph, found, 1, 200, temperature, np.random.default_rng(2))
     return np.diff(np.log(graph.latencies(template_of(graph).rows(np.concatenate(points)))))
 
@@ -89,10 +89,10 @@ def test_programs_that_the_template_does_not_have_begin_no_chain(there: int, mon
     graph, found = _found()
     few = dataclasses.replace(found, schedules=found.schedules[-3:], latencies=found.latencies[-3:])
     had = set(few.schedules[:there])
-    original, begun = Template.configuration, []
-    monkeypatch.setattr(Template, "configuration", lambda self, s: original(self, s) if s in had else None)
-    moved = Template.moved
-    monkeypatch.setattr(Template, "moved", lambda self, points, rng: begun.append(points) or moved(self, points, rng))
+    original, begun = Template.vector_of, []
+    monkeypatch.setattr(Template, "vector_of", lambda self, row: original(self, row) if Schedule(row) in had else None)
+    moved = Template.mutated
+    monkeypatch.setattr(Template, "mutated", lambda self, points, rng: begun.append(points) or moved(self, points, rng))
     more = annealed(graph, few, 4, 3, 0.1, np.random.default_rng(0))
     assert len(begun[0]) == 4 and len(np.unique(begun[0], axis=0)) == (1 if there else 4)
     assert set(few.schedules) < set(more.schedules)
@@ -111,8 +111,8 @@ def test_settings_out_of_range_are_named(field: str) -> None:
         get_strategy("markov_annealing", form="sum")
 
 
-def test_few_chains_begin_at_every_kind_by_turns() -> None:
-    """Two chains on CUDA cores, mma.sync and wgmma: after some rounds each kind has been begun at."""
+def test_few_chains_begin_at_every_stratum_by_turns() -> None:
+    """Two chains on CUDA cores, mma.sync and wgmma: after some rounds each stratum has been begun at."""
     graph = ConstructionGraph("gemm(m=1024, n=1024, k=1024, dtype=\"float16\")", "h200", "extended")
     search, begun = get_strategy("model_annealing", chains=2, steps=1), set()
     rounds = search.rounds(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
@@ -134,8 +134,8 @@ def test_a_configuration_gives_its_schedule_back() -> None:
     graph, found = _found()
     template = template_of(graph)
     assert template_of(graph) is template
-    point = template.configuration(found.schedules[0])
+    point = template.vector(found.schedules[0])
     assert point is not None and Schedule(template.rows(point[None])[0]) == found.schedules[0]
     row = found.schedules[0].row.copy()
     row[REGISTER_TILE[0]] = 3
-    assert template.configuration(Schedule(row)) is None
+    assert template.vector_of(row) is None

@@ -96,14 +96,14 @@ def test_a_limited_space_is_within_the_whole_one(machine: str) -> None:
     whole, limited = (derive_sketches(graph, beyond=False, limited=only) for only in (False, True))
     assert [sketch.name for sketch in limited] == [sketch.name for sketch in whole]
     for small, large in zip(limited, whole, strict=True):
-        gone = {place for place, _ in large.knobs} - {place for place, _ in small.knobs}
-        assert gone == {p for p, _ in large.knobs if p in [KNOB + KNOB_INDEX[n] for n in LOCATIONS]}
+        gone = {knob.first for knob in large.knobs} - {knob.first for knob in small.knobs}
+        assert gone == {knob.first for knob in large.knobs if knob.first in [KNOB + KNOB_INDEX[n] for n in LOCATIONS]}
         assert bool(gone) == (machine == "cascade_lake")
-        for few, many in zip(small.chains, large.chains, strict=True):
+        for few, many in zip(*([axis.values for axis in of.axes] for of in (small, large)), strict=True):
             assert {c.tobytes() for c in few} <= {c.tobytes() for c in many}
             inner = few[:, 0] // few[:, MAX_LEVELS]
             assert set(inner.tolist()) <= {1, 2, 4, 8, 16}
-        assert sum(map(len, small.chains)) < sum(map(len, large.chains))
+        assert sum(len(axis.values) for axis in small.axes) < sum(len(axis.values) for axis in large.axes)
 
 
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
@@ -140,7 +140,7 @@ def test_programs_sampled_and_bred_are_legal_and_of_their_sketch(operator: str, 
     for row, number in zip(bred.rows, bred.sketches, strict=True):
         assert fits(row, graph.tables.ints) and is_well_formed(row, graph.tables.ints, graph.tables.sizes)
         sketch = sketches[number]
-        free = {place: set(values.tolist()) for place, values in sketch.knobs}
+        free = {knob.first: set(knob.values[:, 0].tolist()) for knob in sketch.knobs}
         for place in range(TILE + 41, len(row)):
             assert row[place] in free.get(place, {sketch.base[place]})
 
@@ -153,7 +153,7 @@ def test_every_tensor_core_sketch_gives_programs() -> None:
 
 def test_a_tile_move_takes_a_factor_from_one_level_to_another() -> None:
     graph = ConstructionGraph("gemm(m=64, n=64, k=64)", "cascade_lake", "gensor")
-    chains = derive_sketches(graph)[0].chains[3]
+    chains = derive_sketches(graph)[0].axes[3].values
     chain = np.array([4, 8, 16, 16, 1], dtype=np.int32)
     groups = TileMoves(chains, 3).groups(chain)
     reached = {tuple(c[:3].tolist()) for group in groups for c in group}
@@ -165,7 +165,7 @@ def test_a_tile_move_takes_a_factor_from_one_level_to_another() -> None:
 
 def test_virtual_threads_are_a_level_of_a_gpu() -> None:
     graph = ConstructionGraph("gemm(m=64, n=64, k=64)", "h200", "gensor")
-    chains = derive_sketches(graph)[0].chains[4]
+    chains = derive_sketches(graph)[0].axes[4].values
     chain = np.array([8, 32, 32, 32, 2], dtype=np.int32)
     reached = {tuple(c[[0, 1, MAX_LEVELS]].tolist()) for group in TileMoves(chains, 2).groups(chain) for c in group}
     assert {(8, 32, 4), (8, 32, 1), (4, 32, 1), (4, 16, 1)} <= reached

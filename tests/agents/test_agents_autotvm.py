@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from agents import get_strategy, optimize
+from agents.autotvm import autotvm
 from agents.autotvm.annealing_on_model import AnnealingOnModel
 from agents.autotvm.autotvm import AutoTvm, AutoTvmSmall
 from agents.autotvm.diversity import diverse_pick
@@ -96,14 +98,14 @@ def test_features_of_a_product_by_hand() -> None:
 def test_a_template_is_the_legal_space(operator: str, machine: str) -> None:
     compact = ConstructionGraph(operator, machine, "compact")
     template = Template(compact)
-    assert template.listed is not None
-    rows = {Schedule(row) for row in template.rows(template.listed)}
+    assert template.enumerated is not None
+    rows = {Schedule(row) for row in template.rows(template.enumerated)}
     assert rows == {Schedule(row) for batch in compact.enumerate() for row in batch}
     wide = ConstructionGraph(operator, machine, "extended")
     template = Template(wide)
     rng = np.random.default_rng(0)
     points = template.random(64, rng)
-    moved = template.moved(points, rng)
+    moved = template.mutated(points, rng)
     assert len(points) == 64 and ((moved != points).sum(axis=1) <= 1).all() and (moved != points).any()
     assert all(wide.is_legal(Schedule(row)) for row in np.concatenate([template.rows(points), template.rows(moved)]))
 
@@ -121,8 +123,8 @@ def test_random_programs_are_of_every_kind(operator: str, kinds: set[int]) -> No
 
 def test_a_template_of_one_program() -> None:
     template = Template(ConstructionGraph("gemm(m=1, n=1, k=1)", "h200", "compact"))
-    assert template.listed is not None and len(template.listed) == 1
-    assert template.moved(template.listed, np.random.default_rng(0)).shape == template.listed.shape
+    assert template.enumerated is not None and len(template.enumerated) == 1
+    assert template.mutated(template.enumerated, np.random.default_rng(0)).shape == template.enumerated.shape
 
 
 def test_average_recall() -> None:
@@ -213,9 +215,9 @@ def test_unknown_settings_are_named() -> None:
 
 def test_annealing_finds_the_top_of_a_score_and_skips_what_was_tried() -> None:
     template = Template(ConstructionGraph(GEMM, "zen5_1c", "compact"))
-    assert template.listed is not None
+    assert template.enumerated is not None
     score = lambda points: -np.abs(points - 1).sum(axis=1).astype(float)  # noqa: E731
-    ordered = template.listed[np.argsort(-score(template.listed), kind="stable")]
+    ordered = template.enumerated[np.argsort(-score(template.enumerated), kind="stable")]
     annealing = AnnealingOnModel(template)
     rng = np.random.default_rng(0)
     found, scores = annealing.best(score, 8, set(), rng)
@@ -271,7 +273,8 @@ def test_a_search_ends_when_the_space_is_exhausted() -> None:
         assert len(trace) == total
 
 
-def test_treegru_searches() -> None:
+def test_treegru_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autotvm, "TreeGru", partial(TreeGru, minibatches=50))
     strategy = AutoTvm(space="compact", model="treegru", batch=16, warm_up=16)
     assert len(optimize(GEMM, "zen5_1c", strategy, 32, backend="recorded").trace) == 32
 

@@ -52,10 +52,10 @@ def checkpoint(folder: Path, of: ColumnNetwork | None = None, **card: object) ->
 @pytest.mark.parametrize(("operator", "hardware", "space"), TASKS)
 def test_choices_are_described_once_each_and_knobs_come_first(operator: str, hardware: str, space: str) -> None:
     choices = Choices(ConstructionGraph(operator, hardware, space))
-    starts = [choices.programs.moves[column][0] for column in choices.order]
+    starts = [column.first for column in choices.columns]
     assert [start >= KNOB for start in starts] == sorted((start >= KNOB for start in starts), reverse=True)
     assert choices.features.shape == (sum(choices.counts), CHOICE_FEATURES) and np.isfinite(choices.features).all()
-    assert choices.columns.shape == (len(choices.counts), COLUMN_FEATURES)
+    assert choices.column_features.shape == (len(choices.counts), COLUMN_FEATURES)
     edges = np.cumsum([0, *choices.counts])
     for low, high in zip(edges, edges[1:], strict=False):
         assert len(np.unique(choices.features[low:high], axis=0)) == high - low, "no two choices look alike"
@@ -66,16 +66,15 @@ def test_a_choice_looks_the_same_whatever_the_other_axes_are() -> None:
     of, other = (Choices(ConstructionGraph(f"gemm(m=64, n={n}, k=32)", "h200")) for n in (48, 96))
     count = of.counts[0]
     assert np.array_equal(of.features[:count], other.features[:count]), "axis m"
-    assert not np.array_equal(of.columns[1], other.columns[1]), "axis n"
+    assert not np.array_equal(of.column_features[1], other.column_features[1]), "axis n"
 
 
 def test_rows_are_the_choices_in_the_order_of_the_columns() -> None:
     choices = Choices(ConstructionGraph("gemm(m=96, n=80, k=64)", "h200", "extended"))
     chosen = np.random.default_rng(0).integers(choices.counts, size=(20, len(choices.counts)))
     for row, picked in zip(choices.rows(chosen), chosen, strict=True):
-        for k, column in enumerate(choices.order):
-            start, step, values = choices.programs.moves[column]
-            np.testing.assert_array_equal(row[start : start + step * values.shape[1] : step], values[picked[k]])
+        for column, choice in zip(choices.columns, picked, strict=True):
+            np.testing.assert_array_equal(row[column.places], column.values[choice])
 
 
 def test_programs_are_drawn_with_the_chances_that_are_told() -> None:
@@ -229,7 +228,7 @@ def test_what_cannot_be_is_named(tmp_path: Path) -> None:
         get_strategy("columns", temperature=0)
     with pytest.raises(FileNotFoundError, match="experiments.train"):
         Columns(checkpoint=str(tmp_path / "none")).construct(graph, rng)
-    with pytest.raises(ValueError, match="sees what version 1 of agent columns sees, this is version"):
+    with pytest.raises(ValueError, match="observes what version 1 of agent columns does, this is version"):
         Columns(checkpoint=checkpoint(tmp_path / "old", sees=1)).construct(graph, rng)
     with pytest.raises(ValueError, match="agent 'ppo'"):
         Columns(checkpoint=checkpoint(tmp_path / "other", agent="ppo")).construct(graph, rng)

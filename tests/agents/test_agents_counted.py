@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import STRATEGIES
+from agents.strategy import CONSTRUCTIONS, strategies_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALLER = {
@@ -28,7 +28,7 @@ SMALLER = {
 """So that Python gets through them."""
 
 AUDIT = """
-import importlib, json, sys
+import importlib, json, sys, traceback
 from gensor_gym.cost import model
 
 calls = 0
@@ -48,45 +48,76 @@ def counted_fill(rows, *arguments):
 
 model.fill_latencies = counted_fill
 
-from agents import STRATEGIES, get_strategy
+from gensor_gym.cost import column_descent
+fits = column_descent.fits
+
+def counted_fits(*arguments):
+    global calls
+    calls += 1  # a descent tries a program: it counts whether it fits or not
+    return fits(*arguments)
+
+column_descent.fits = counted_fits
+
+from agents import get_strategy
 from agents.optimize import run
 from gensor_gym.measure.session import Budget, Session, Task
 
-name, parameters = sys.argv[1], json.loads(sys.argv[2])
-strategy = get_strategy(name, **parameters)
-for module in list(sys.modules.values()):
-    ours = module.__name__.split(".")[0] in ("gensor_gym", "agents") and module is not model
-    for attribute, value in list(vars(module).items()) if ours else ():
-        if value is original:
-            setattr(module, attribute, counted)
-task = Task.of("reduce_sum(m=16, k=65536)", "zen5_1c", "recorded", "compact")
-session = Session(task, Budget(trials=5))
-before = calls
-run(strategy, session, 0)
-print(json.dumps([calls - before, session.evaluations, session.graph.evaluations, session.trials]))
+def audit(name, parameters):
+    strategy = get_strategy(name, **parameters)
+    for module in list(sys.modules.values()):
+        ours = module.__name__.split(".")[0] in ("gensor_gym", "agents") and module is not model
+        for attribute, value in list(vars(module).items()) if ours else ():
+            if value is original:
+                setattr(module, attribute, counted)
+    task = Task.of("reduce_sum(m=16, k=65536)", "zen5_1c", "recorded", "compact")
+    session = Session(task, Budget(trials=5))
+    before = calls
+    run(strategy, session, 0)
+    return [calls - before, session.evaluations, session.graph.evaluations, session.trials]
+
+found = {}
+for name, parameters in json.loads(sys.argv[1]).items():
+    try:
+        found[name] = audit(name, parameters)
+    except Exception:
+        found[name] = traceback.format_exc()
+print(json.dumps(found))
 """
 
 
 LEARNED = {"ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing", "columns", "columns_annealing"}
-"""A policy's sight runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
+"""A policy's observer runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
 
 
-@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - LEARNED))
-def test_every_call_of_the_model_is_charged(name: str) -> None:
-    """On the recorded tier, where measuring asks no model."""
-    parameters = json.dumps({**SMALLER.get(name, {}), "space": "compact"})
+PLAIN = sorted(set(strategies_for(CONSTRUCTIONS)) - LEARNED)
+
+
+@pytest.fixture(scope="module")
+def audited() -> dict[str, list[int] | str]:
+    """What every strategy asked and was charged, or how it failed; one process, which runs the model as plain Python."""
+    parameters = {name: {**SMALLER.get(name, {}), "space": "compact"} for name in PLAIN}
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "GENSOR_GYM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", AUDIT, name, parameters]
+    command = [sys.executable, "-c", AUDIT, json.dumps(parameters)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-2000:]
-    calls, charged, counted, trials = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_call_of_the_model_is_charged(audited: dict[str, list[int] | str], name: str) -> None:
+    """On the recorded tier, where measuring asks no model."""
+    found = audited[name]
+    assert isinstance(found, list), found
+    calls, charged, counted, trials = found
     assert trials > 0
     assert charged == counted == calls
 
 
-def test_only_walks_and_sights_run_the_model_as_compiled_code() -> None:
-    """Everything else goes through the graph, which counts; what a policy sees is counted by its sight."""
+def test_only_walks_descents_and_observers_run_the_model_as_compiled_code() -> None:
+    """Everything else goes through the graph, which counts; an observer counts itself, descents are counted in one place."""
+    descending = [path.name for path in (ROOT / "agents").rglob("*.py") if "import descend\n" in path.read_text()]
+    assert descending == ["programs.py"]
     using = [path.name for path in (ROOT / "agents").rglob("*.py") if "cost.model" in path.read_text()]
-    assert sorted(using) == ["sight.py", "walk.py"]
+    assert sorted(using) == ["observer.py", "walk.py"]
     direct = [path.name for path in (ROOT / "agents").rglob("*.py") if "successor_features" in path.read_text()]
     assert direct == []

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from agents import get_strategy
-from agents.core.columns import Columns
 from agents.core.feedback import Feedback, Trials, structure_of
+from agents.core.programs import Programs
 from agents.core.ranking import REGISTER_TILE, STRUCTURE
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -75,7 +75,7 @@ def run(graph: ConstructionGraph, slow: float, trials: int) -> Machine:
 
 def other_structure(graph: ConstructionGraph, schedule: Schedule) -> Schedule:
     """A legal neighbour that is packed another way."""
-    rows, _ = Columns(graph).neighbours(schedule.row)
+    rows, _ = Programs(graph).neighbours(schedule.row)
     return next(s for s in map(Schedule, rows) if structure_of(s) != structure_of(schedule))
 
 
@@ -139,24 +139,24 @@ def test_rules_that_no_program_meets_are_refused(graph: ConstructionGraph, per_t
 def test_a_program_without_a_choice_has_no_neighbours() -> None:
     """One multiplication, and no knobs: nothing fails, nothing is found."""
     one = ConstructionGraph("gemm(m=1, n=1, k=1)", "cascade_lake", "gensor")
-    columns = Columns(one)
-    rows, seconds = columns.neighbours(one.initial().row)
+    programs = Programs(one)
+    rows, seconds = programs.neighbours(one.initial().row)
     assert len(rows) == len(seconds) == 0
-    assert columns.descend(one.initial().row)[1] == pytest.approx(one.latency(one.initial()))
+    assert programs.descend(one.initial().row)[1] == pytest.approx(one.latency(one.initial()))
 
 
 def test_columns_change_whole_columns_and_keep_what_they_are_told_to(graph: ConstructionGraph) -> None:
     """Every neighbour is legal and its seconds are the model's; a descent never ends above its start."""
     start = graph.random_schedule(np.random.default_rng(3))
-    columns = Columns(graph, kept=STRUCTURE)
-    rows, seconds = columns.neighbours(start.row)
+    programs = Programs(graph, fixed=STRUCTURE)
+    rows, seconds = programs.neighbours(start.row)
     for at in np.linspace(0, len(rows) - 1, 40).astype(int):
         neighbour = Schedule(rows[at])
         assert graph.is_legal(neighbour) and graph.latency(neighbour) == pytest.approx(seconds[at])
     assert len(np.unique(rows[:, REGISTER_TILE], axis=0)) > 10
     before = graph.evaluations
-    row, reached = columns.descend(start.row)
+    row, reached = programs.descend(start.row)
     evaluations = graph.evaluations - before
     assert reached == pytest.approx(graph.latency(Schedule(row))) and reached < graph.latency(start)
     assert structure_of(Schedule(row)) == structure_of(start) and evaluations > len(rows)
-    assert columns.descend(row)[1] == reached
+    assert programs.descend(row)[1] == reached

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from hydra import compose, initialize_config_dir  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from stable_baselines3 import A2C  # noqa: E402
 
-from agents.learners import masked_a2c, masked_q  # noqa: E402
+from agents.learners import feature_groups, masked_a2c, masked_q  # noqa: E402
+from agents.learners.former import former_names  # noqa: E402
 from agents.learners.masked_q import ILLEGAL, MaskedObservations, random_legal  # noqa: E402
 from agents.learners.registry import LEARNERS, get_learner  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 from gensor_gym.graph.actions import NUM_ACTIONS  # noqa: E402
+from tests.support.thorough import thorough_but
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GEMM = "gemm(m=96, n=80, k=64)"
@@ -38,6 +41,12 @@ def envs(count: int = 16, **arguments: Any) -> Any:
     return make_sb3(count, operator=GEMM, hardware="h200", **arguments)
 
 
+@pytest.mark.parametrize("module", ["agents.groups", "agents.learners.groups", "agents.learners.feature_groups"])
+def test_classes_are_found_under_the_names_of_older_checkpoints(module: str) -> None:
+    with former_names():
+        assert pickle.loads(f"c{module}\nGroups\n.".encode()) is feature_groups.Groups
+
+
 def watched(env: Any) -> list[int]:
     """Counts the illegal actions that the environments inside are asked for."""
     illegal, step = [], env.step_async
@@ -50,7 +59,7 @@ def watched(env: Any) -> list[int]:
     return illegal
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize("name", thorough_but(sorted(SMALL), "a2c", "dqn"))
 def test_it_learns_and_never_asks_for_an_illegal_action(name: str) -> None:
     env = envs()
     illegal = watched(env)
@@ -69,9 +78,9 @@ def test_every_learner_has_its_settings_and_is_loaded_as_it_was(name: str, tmp_p
     assert cfg.agent.name == name
     settings: Any = OmegaConf.to_container(cfg.agent, resolve=True)
     learner = get_learner(name)
-    from agents.learners.seen import SeenVecEnv
+    from agents.learners.observed import ObservedVecEnv
 
-    env = SeenVecEnv(envs(2), learner.sight)
+    env = ObservedVecEnv(envs(2), learner.observer)
     model = learner.make({**settings, "buffer_size": 10, "n_steps": 4, "batch_size": 8}, env, 1)
     seen, masks = env.reset(), np.stack(env.env_method("action_masks"))
     found = learner.logits(model, seen, masks)
@@ -123,7 +132,7 @@ def test_the_target_takes_the_best_legal_action(name: str) -> None:
 
 
 def test_the_replay_buffer_holds_the_mask_of_the_next_state() -> None:
-    model = masked_q.make_dqn({**SMALL_Q, "learning_starts": 10**6}, envs(4), 0)
+    model = masked_q.DQN_LEARNER.make({**SMALL_Q, "learning_starts": 10**6}, envs(4), 0)
     model.learn(400)
     buffer = model.replay_buffer
     before, after = buffer.observations["mask"][: buffer.pos], buffer.next_observations["mask"][: buffer.pos]

@@ -17,11 +17,11 @@ from agents import get_strategy
 from agents.learners.cloning import examples, imitate, of_task, optimum, way_to
 from agents.learners.guide import Guide
 from agents.learners.networks import HIDEABLE, ActorCritic
+from agents.learners.observed import ObservedVecEnv
+from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, Observer, lookahead_actions
 from agents.learners.registry import LEARNERS, get_learner
-from agents.learners.seen import SeenVecEnv
-from agents.learners.sight import NUM_SUCCESSOR_FEATURES, Sight, Successors, successor_actions
 from agents.policies.learned import Learned, load_policy
-from agents.policies.trails import Trails
+from agents.policies.visited import Visited
 from experiments.common.arguments import CONF, compose
 from experiments.training.train import settings_of, write_card
 from experiments.training.variants import with_variants
@@ -50,7 +50,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     cfg = compose([*words, "agent.n_steps=16", "agent.batch_size=32", "agent.n_epochs=1"], "train")
     config = settings_of(cfg) | {"operators": SMALL}
     learner = get_learner(request.param)
-    model = learner.make(config["agent"], make_env(config, learner.sight), 0)
+    model = learner.make(config["agent"], make_env(config, learner.observer), 0)
     model.learn(64)
     model.save(folder / "policy.zip")
     write_card(config, folder, 1.0, 64)
@@ -79,38 +79,38 @@ def test_successors_are_the_models_and_each_counts_once(machine: str) -> None:
     envs = ConstructVectorEnv(6, SMALL, machine, space="extended")
     flat = walked(envs, 6)
     asked: list[tuple[int, list]] = []
-    sight = Successors(envs, charge=lambda count, best: asked.append((count, best.tolist())))
+    observer = LookaheadObserver(envs, charge=lambda count, best: asked.append((count, best.tolist())))
     over = np.array([False] * 5 + [True])
-    seen = sight.observe(flat, over)
+    seen = observer.observe(flat, over)
     assert (seen[:, :NUM_FEATURES] == flat).all() and not seen[5, NUM_FEATURES:].any()
-    actions, masks = successor_actions("extended"), envs.action_masks()
+    actions, masks = lookahead_actions("extended"), envs.action_masks()
     assert not masks[:, np.setdiff1d(np.arange(len(ACTIONS)), actions)].any()
-    shown = seen[:, NUM_FEATURES:].reshape(6, len(actions), NUM_SUCCESSOR_FEATURES)
+    shown = seen[:, NUM_FEATURES:].reshape(6, len(actions), NUM_LOOKAHEAD_FEATURES)
     for i, graph in enumerate(envs.graphs[:5]):
         expected = successor_features(graph, envs.rows[i], masks[i])[actions]
         np.testing.assert_allclose(shown[i, :, :2], expected[:, :2], atol=1e-6)
         latencies = [graph.latency(s) for s in [envs.schedules[i], *graph.successors(envs.schedules[i]).values()]]
-        assert sight.seconds[i, 0] == min(latencies)
+        assert observer.seconds[i, 0] == min(latencies)
     masks[:, [STOP, CACHE, UNCACHE]] = False  # these lead to the same program
     count = int(masks[:5].sum() + 5)
-    assert asked == [(count, [[count, sight.seconds[:5].min()]])]  # the best of them counts when all of them are there
+    assert asked == [(count, [[count, observer.seconds[:5].min()]])]  # the best of them counts when all of them are there
 
 
 def test_a_flat_sight_counts_the_programs_gone_through() -> None:
     envs = ConstructVectorEnv(3, SMALL, "h200")
     asked: list[tuple[int, list]] = []
-    sight = Sight(envs, charge=lambda count, best: asked.append((count, best.tolist())))
+    observer = Observer(envs, charge=lambda count, best: asked.append((count, best.tolist())))
     flat = walked(envs, 4)
-    assert sight.observe(flat, np.array([False, True, False])) is flat
+    assert observer.observe(flat, np.array([False, True, False])) is flat
     latencies = [envs.graphs[i].latency(envs.schedules[i]) for i in (0, 2)]
     assert asked == [(2, [[2, min(latencies)]])]
-    assert sight.programs()[1].tolist() == latencies
-    sight.observe(flat, np.array([True, True, True]))
+    assert observer.programs()[1].tolist() == latencies
+    observer.observe(flat, np.array([True, True, True]))
     assert len(asked) == 1  # nothing was asked, so nothing is charged
 
 
 def test_returns_in_training_are_the_log_speed_up() -> None:
-    env = SeenVecEnv(make_sb3(num_envs=2, operator=SMALL, hardware="h200"), Sight)
+    env = ObservedVecEnv(make_sb3(num_envs=2, operator=SMALL, hardware="h200"), Observer)
     env.seed(0)
     env.reset()
     graphs = env.venv.envs.graphs
@@ -130,12 +130,12 @@ def test_returns_in_training_are_the_log_speed_up() -> None:
 @pytest.mark.parametrize("successors", [False, True])
 def test_exchanging_axes_exchanges_their_logits(successors: bool) -> None:
     torch.manual_seed(0)
-    actions = successor_actions("extended").tolist() if successors else []
-    network = ActorCritic(16, True, actions, NUM_SUCCESSOR_FEATURES if successors else 0).eval()
+    actions = lookahead_actions("extended").tolist() if successors else []
+    network = ActorCritic(16, True, actions, NUM_LOOKAHEAD_FEATURES if successors else 0).eval()
     from agents.learners.networks import axis_places
 
     one, two = axis_places()[3], axis_places()[4]
-    seen = torch.rand(5, NUM_FEATURES + len(actions) * NUM_SUCCESSOR_FEATURES)
+    seen = torch.rand(5, NUM_FEATURES + len(actions) * NUM_LOOKAHEAD_FEATURES)
     other = seen.clone()
     other[:, one], other[:, two] = seen[:, two], seen[:, one]
     swap = {n: n for n in range(len(ACTIONS))}
@@ -144,7 +144,7 @@ def test_exchanging_axes_exchanges_their_logits(successors: bool) -> None:
             twin = dataclasses.replace(action, axis=7 - action.axis)
             swap[n] = ACTIONS.index(twin)
     if successors:
-        seen[:, NUM_FEATURES :: NUM_SUCCESSOR_FEATURES] = 1.0  # all legal
+        seen[:, NUM_FEATURES :: NUM_LOOKAHEAD_FEATURES] = 1.0  # all legal
         shown = seen[:, NUM_FEATURES:].view(5, len(actions), -1)
         other[:, NUM_FEATURES:] = shown[:, [actions.index(swap[n]) for n in actions]].flatten(1)
     with torch.no_grad():
@@ -156,10 +156,10 @@ def test_exchanging_axes_exchanges_their_logits(successors: bool) -> None:
 def test_what_is_hidden_changes_no_answer() -> None:
     """Kind and hardware apart, everything else is looked at."""
     torch.manual_seed(0)
-    actions = successor_actions("gensor").tolist()
-    network = ActorCritic(16, True, actions, NUM_SUCCESSOR_FEATURES, hidden=("kind", "hardware")).eval()
-    seen = torch.rand(4, NUM_FEATURES + len(actions) * NUM_SUCCESSOR_FEATURES)
-    seen[:, NUM_FEATURES::NUM_SUCCESSOR_FEATURES] = 1.0
+    actions = lookahead_actions("gensor").tolist()
+    network = ActorCritic(16, True, actions, NUM_LOOKAHEAD_FEATURES, hidden=("kind", "hardware")).eval()
+    seen = torch.rand(4, NUM_FEATURES + len(actions) * NUM_LOOKAHEAD_FEATURES)
+    seen[:, NUM_FEATURES::NUM_LOOKAHEAD_FEATURES] = 1.0
     other, third = seen.clone(), seen.clone()
     for hidden in HIDEABLE.values():
         other[:, hidden] = torch.rand(4, hidden.stop - hidden.start)
@@ -168,7 +168,7 @@ def test_what_is_hidden_changes_no_answer() -> None:
         for one, two, changed in zip(network(seen), network(other), network(third), strict=True):
             assert (one == two).all() and (one != changed).any()
     with pytest.raises(ValueError, match=r"agent.hidden \['tiles'\]: expected some of \['hardware', 'kind'\]"):
-        ActorCritic(16, True, actions, NUM_SUCCESSOR_FEATURES, hidden=("tiles",))
+        ActorCritic(16, True, actions, NUM_LOOKAHEAD_FEATURES, hidden=("tiles",))
 
 
 def test_a_saved_policy_answers_as_before_and_never_illegally(trained: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_clone_goes_the_teachers_ways(tmp_path: Path, monkeypatch: pytest.Monk
     length = (len(shown.targets) - 4) // 4
     assert shown.returns[0] == pytest.approx(speed_up - 0.001 * length, rel=1e-5)
     cfg = compose(["agent=ppo_successors", "env.space=gensor"], "train")
-    env = SeenVecEnv(make_sb3(num_envs=2, operator=SMALL[:1], hardware="h200"), learner.sight)
+    env = ObservedVecEnv(make_sb3(num_envs=2, operator=SMALL[:1], hardware="h200"), learner.observer)
     model = learner.make(cfg.agent, env, 0)
     losses = imitate(model, shown, 60, 32, 0.003, 0)
     assert losses[-1] < 0.5 * losses[0]
@@ -311,7 +311,7 @@ def test_training_by_command_leaves_a_policy_with_its_card(tmp_path: Path) -> No
 def test_no_episode_goes_back_to_where_it_has_been() -> None:
     """Whatever the scores are: the most wanted moves undo each other, and an episode with nowhere new to go stops."""
     graph = ConstructionGraph(SMALL[0], "h200", "gensor")
-    trails, rows = Trails(graph, 2), np.stack([graph.initial().row] * 2)
+    visited, rows = Visited(graph, 2), np.stack([graph.initial().row] * 2)
     legal = graph.action_masks(rows)[0]
     up = next(n for n in np.flatnonzero(legal) if ACTIONS[n].primitive == "tile")
     down = next(n for n, action in enumerate(ACTIONS) if action.primitive == "inverse_tile" and action.axis == ACTIONS[up].axis)
@@ -320,7 +320,7 @@ def test_no_episode_goes_back_to_where_it_has_been() -> None:
     been = {rows[0].tobytes()}
     for _ in range(200):
         scores = np.where(graph.action_masks(rows), wanted, -np.inf)
-        actions = trails.choose(np.arange(2), rows, scores)
+        actions = visited.choose(np.arange(2), rows, scores)
         if (actions == STOP).all():
             break
         rows, allowed = graph.transitions(rows, actions)
@@ -328,7 +328,7 @@ def test_no_episode_goes_back_to_where_it_has_been() -> None:
         been.add(rows[0].tobytes())
     assert len(been) > 4
     here = graph.initial().row[None]
-    alone, around = Trails(graph, 1), graph.transitions(np.repeat(here, legal.sum() - 1, 0), np.flatnonzero(legal)[1:])[0]
+    alone, around = Visited(graph, 1), graph.transitions(np.repeat(here, legal.sum() - 1, 0), np.flatnonzero(legal)[1:])[0]
     alone.been[0] |= {row.tobytes() for row in around}
     scores = np.where(legal, wanted, -np.inf)[None]
     scores[0, STOP] = -np.inf

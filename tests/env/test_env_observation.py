@@ -19,6 +19,7 @@ from gensor_gym.env.observation import GROUPS, LIMIT, NUM_FEATURES
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.layout import SPATIAL_SLOTS
 from tests.support.graph_walks import MACHINES, OPERATORS, graph_of, walk
+from tests.support.thorough import thorough_but
 
 GEMM = "gemm(m=64, n=48, k=40)"
 CONV = OPERATORS[5]
@@ -212,7 +213,7 @@ def test_render_modes() -> None:
     assert (made["rgb_array"].render() != frame).any()
 
 
-@pytest.mark.parametrize("operator", OPERATORS[::2])
+@pytest.mark.parametrize("operator", thorough_but(OPERATORS[::2], *OPERATORS[::6]))
 @pytest.mark.parametrize("machine", ["t4", "cascade_lake"])
 def test_every_operator_can_be_drawn(operator: str, machine: str) -> None:
     pytest.importorskip("matplotlib")

@@ -15,12 +15,12 @@ import pytest
 
 import gensor_gym  # noqa: F401  registers the environment
 from agents import optimize
-from experiments.device.context import read_rows
+from experiments.common.journal import read_rows
 from experiments.evidence import __main__ as command
-from experiments.evidence import libraries_figure, model, searches
+from experiments.evidence import libraries_figure, predictions, searches
 from experiments.evidence.facts import RAW, read_facts
 from experiments.evidence.libraries import FILE as LIBRARIES
-from experiments.evidence.libraries import best
+from experiments.evidence.libraries import bars, best
 from experiments.evidence.pack import main as pack
 from experiments.evidence.profile import FILE as PROFILE
 from experiments.evidence.profile import read_profile
@@ -89,7 +89,7 @@ def test_tables_are_made_again_byte_for_byte(made: tuple[Path, Path]) -> None:
 
 def test_figures_do_not_vary(made: tuple[Path, Path], tmp_path: Path) -> None:
     results, _ = made
-    libraries_figure.draw(read_rows(SHIPPED / RAW / LIBRARIES), tmp_path / "again.png")
+    libraries_figure.draw(bars(read_rows(SHIPPED / RAW / LIBRARIES)), tmp_path / "again.png")
     assert (tmp_path / "again.png").read_bytes() == (results / "libraries.png").read_bytes()
     assert b"Matplotlib" not in (results / "libraries.png").read_bytes()
 
@@ -157,9 +157,9 @@ def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert command.main([str(tmp_path), "--recordings", str(tmp_path)]) == 2 and FILE in capsys.readouterr().err
     with pytest.raises(ValueError, match="no study in"):
         searches.pack(tmp_path, tmp_path)
-    (tmp_path / RAW / model.PREDICTED).unlink()
+    (tmp_path / RAW / predictions.PREDICTED).unlink()
     with pytest.raises(ValueError, match=r"predicted.jsonl.gz lacks 14 programs of elementwise"):
-        model.told(tmp_path, read_facts(SHIPPED))
+        predictions.told(tmp_path, read_facts(SHIPPED))
     with pytest.raises(ValueError, match="no candidate of x ran"):
         best({"operator": "x", "rows": [["s", "pruned", None]]})
 

@@ -20,8 +20,8 @@ from agents.baselines.random_walk import RandomWalk
 from experiments.common.arguments import CONF, compose
 from experiments.common.jobs import Jobs
 from experiments.common.paired import against
-from experiments.common.results import FIELDS, Results
 from experiments.common.settings import Settings, settings_of
+from experiments.common.trials import FIELDS, Results
 from experiments.comparison.compare import compare
 from experiments.comparison.wording import show
 from gensor_gym.construction import ConstructionGraph
@@ -163,6 +163,7 @@ def test_results_keep_what_is_there_and_replace_what_changed(tmp_path: Path) -> 
         results.put(job, TraceRow(trial, 0.1, f"s{trial}", 1.0, "OK", 0))
     with path.open("a") as file:
         file.write('{"operator": "torn')  # what a kill in the middle of a write could leave
+    results.close()
     again = Results(path)
     before = path.read_text()
     again.put(job, TraceRow(1, 9.9, "s1", 2.0, "OK", 0))

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from agents import STRATEGIES, get_strategy
-from experiments.common.arguments import CONF, compose, quoted, readable
+from agents.__main__ import main
+from agents.strategy import CONSTRUCTIONS, Entry, strategies_for
+from experiments.common.arguments import CONF, compose, quoted, readable, store_strategies
 from experiments.common.settings import settings_of
 from gensor_gym import hardware, operators
-from gensor_gym.measure.backend import BACKENDS
 from gensor_gym.measure.records.tables import read_table, write_table
+from gensor_gym.measure.session import Session
 
-GROUPS = ("operator", "strategy", "hardware", "backend", "budget", "experiment")
+GROUPS = ("operator", "budget", "experiment")
 FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+FILES += [("strategy", name) for name in strategies_for(CONSTRUCTIONS)]
 
 
 @pytest.mark.parametrize(("group", "name"), FILES, ids=[f"{group}/{name}" for group, name in FILES])
-def test_every_file_composes(group: str, name: str) -> None:
+def test_everything_composes(group: str, name: str) -> None:
     config = compose([f"{group}={name}"])
     assert set(config) - {"study", "tasks"} == {
         "operators", "strategies", "hardware", "backend", "budget", "seed", "rounds", "output", "store", "recording",
@@ -40,17 +45,49 @@ def test_hardware_is_chosen_by_name(name: str) -> None:
     assert compose(["hardware=rtx4090"], name).hardware == "rtx4090" and compose([], name).hardware == "host"
 
 
-def test_there_is_a_file_for_everything_registered() -> None:
-    assert {path.stem for path in (CONF / "hardware").glob("*.yaml")} == {*hardware.names(), *hardware.recorded_names()}
-    assert {path.stem for path in (CONF / "backend").glob("*.yaml")} == {"auto", "recorded", *BACKENDS}
-    assert {path.stem for path in (CONF / "strategy").glob("*.yaml")} == set(STRATEGIES)
-
-
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_hyperparameters_on_the_command_line_are_those_of_the_class(name: str) -> None:
-    module, _, attribute = STRATEGIES[name].partition(":")
-    fields = {field.name: field.default for field in dataclasses.fields(getattr(import_module(module), attribute))}
+@pytest.mark.parametrize("name", sorted(strategies_for(CONSTRUCTIONS)))
+def test_hyperparameters_on_the_command_line_are_those_of_the_strategy(name: str) -> None:
+    fields = dataclasses.asdict(get_strategy(name))  # type: ignore[call-overload]
     assert OmegaConf.to_container(compose([f"strategy={name}"]).strategies[name]) == fields
+    last = [*fields][-1]
+    changed = compose([f"strategy=[{name}]", f"strategies.{name}.{last}=7", f"+strategies.other={{of: {name}}}"]).strategies
+    assert changed == {name: {**fields, last: 7}, "other": {"of": name}}
+
+
+def test_a_strategy_of_your_own_needs_its_class_and_its_entry_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fields are its configuration; a missing library is said by its search, and not by every command."""
+    monkeypatch.setitem(STRATEGIES, "mine", Entry(f"{__name__}:Mine"))
+    monkeypatch.setitem(STRATEGIES, "broken", Entry("agents.no_such_module:Broken"))
+    monkeypatch.setattr(ConfigStore.instance(), "repo", copy.deepcopy(ConfigStore.instance().repo))
+    store_strategies()
+    config = compose(["strategy=[mine,broken]", "strategies.mine.patience=9", "budget.trials=2", "operator=gemv(m=4, k=4)"])
+    assert config.strategies == {"mine": {"space": "compact", "patience": 9}, "broken": {}}
+    assert [job.hyperparameters for job in settings_of(config).jobs] == [{"space": "compact", "patience": 9}, {}]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine:
+    """A strategy that looks at one program."""
+
+    space: str = "compact"
+    patience: int = 3
+    """Programs that it looks at no longer."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Measure the unscheduled program."""
+        session.measure([session.graph.initial()])
+
+
+def test_strategies_and_their_fields_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == list(STRATEGIES) and all(len(line.split(": ")[1]) > 10 for line in lines)
+    monkeypatch.setitem(STRATEGIES, "mine", Entry(f"{__name__}:Mine"))
+    assert main(["mine"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "mine: A strategy that looks at one program.", "  space='compact'", "  patience=3  Programs that it looks at no longer."
+    ]  # fmt: skip
+    assert main(["nobody"]) == 2 and "['nobody']; strategies are ['a2c'" in capsys.readouterr().err
 
 
 def test_values_and_groups_on_the_command_line() -> None:

@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from experiments.common.arguments import compose
+from experiments.common.schedules import schedules_of
 from experiments.recording import record, record_table
-from experiments.recording.passes import ATTEMPTS, Plan, Recording, backend_of, schedules_of
+from experiments.recording.passes import ATTEMPTS, Plan, Recording, backend_of
 from gensor_gym import hardware, operators
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.backend import RecordedBackend, passes_of

@@ -49,7 +49,7 @@ def _recorded() -> tuple[list[tuple[Run, Run]], dict[str, Comparison]]:
     kinds: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         kinds.setdefault(line.pop("kind"), []).append(line)
-    runs = {run.plan.system: run for run in (run_of(json.dumps(line)) for line in kinds["run"])}
+    runs = {run.plan.system: run for run in (run_of(line) for line in kinds["run"])}
     return [(runs[OURS], runs[TVM])], {line["operator"]: Comparison(**line) for line in kinds["samples"]}
 
 
@@ -58,13 +58,14 @@ def test_runs_come_back_as_they_were_kept_and_a_torn_line_is_dropped(tmp_path: P
     (tmp_path / "tvm").mkdir()
     (tmp_path / "tvm" / "best.so").write_bytes(b"module")
     kept = [runs.put(_run(_plan(seed=seed))) for seed in (0, 1)]
-    with runs.path.open("a", encoding="utf-8") as file:
-        file.write(_run(_plan(seed=2)).line[:50])
+    runs.journal.close()
+    with runs.journal.path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(dataclasses.asdict(_run(_plan(seed=2))))[:50])
     again = Runs(tmp_path)
     assert [again.get(run.plan) for run in kept] == kept
     assert again.get(_plan(seed=2)) is None
     again.put(_run(_plan(seed=2)))
-    assert len(Runs(tmp_path).path.read_text().splitlines()) == 3
+    assert len(runs.journal.path.read_text().splitlines()) == 3
 
 
 def test_a_run_whose_module_is_gone_is_made_again(tmp_path: Path) -> None:
@@ -74,10 +75,10 @@ def test_a_run_whose_module_is_gone_is_made_again(tmp_path: Path) -> None:
     assert runs.get(_plan()) is None and runs.get(ours.plan) == ours
 
 
-@pytest.mark.parametrize("line", ["{}", "[]", "no json", '{"plan": {"system": "tvm"}}'])
-def test_a_line_that_is_no_run_is_named(line: str) -> None:
+@pytest.mark.parametrize("row", [{}, {"plan": []}, {"plan": {"system": "tvm"}}])
+def test_a_row_that_is_no_run_is_named(row: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no run of a peer"):
-        run_of(line)
+        run_of(row)
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Plan)])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, OPERAND_KNOBS, SPACES, space_actions
-from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, SPACES
+from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import COMPACT_STATES, cpu_sizes, ladders, sizes
 from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
@@ -140,15 +140,6 @@ def test_compact_ladders_are_the_oracles(op: operators.Operator, kind: str) -> N
         assert ladder[0] == 1 and all(b % a == 0 for a, b in itertools.pairwise(ladder))
 
 
-def test_knobs_climb_and_defaults_are_available() -> None:
-    assert len(KNOB_INDEX) == len(KNOBS)
-    for knob in KNOBS:
-        assert list(knob.values) == sorted(set(knob.values)) and len(knob.values) <= 16
-        assert set(knob.available) <= set(knob.values)
-        assert knob.default in knob.available and knob.default == knob.values[0]
-        assert KNOBS[KNOB_INDEX[knob.name]] is knob and knob.cost
-
-
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_usable_values_of_knobs(operator: str) -> None:
     """What the tables allow is what the oracle allows; every value named usable was declared available."""
@@ -169,5 +160,4 @@ def test_actions_are_one_list_and_spaces_are_parts_of_it() -> None:
     primitives = {action.primitive for action in ACTIONS}
     assert SPACES["extended"] == primitives
     assert all(part <= primitives and "stop" in part for part in SPACES.values())
-    assert {a.knob for a, moved in zip(ACTIONS, space_actions("medium"), strict=True) if moved and a.knob} == OPERAND_KNOBS
     assert SPACES["tree"] < SPACES["gensor"] and SPACES["gensor_no_vthread"] < SPACES["gensor"]

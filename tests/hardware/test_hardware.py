@@ -46,8 +46,8 @@ def test_an_unknown_name_is_an_error_that_lists_the_names(wrong: object) -> None
 
 
 def test_all_promised_machines_are_there() -> None:
-    promised = {"h200", "h100", "a100", "rtx4090", "rtx3090", "orin_nano", "v100", "t4", "cascade_lake", "host"}
-    assert set(hardware.names()) == promised
+    promised = {"h200", "h100", "a100", "rtx4090", "rtx3090", "orin_nano", "v100", "t4", "mi300x", "cascade_lake", "host"}
+    assert set(hardware.names()) >= promised
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
@@ -88,7 +88,10 @@ def test_memory_runs_outwards(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "teraflops"),
-    [("h200", 66.9), ("h100", 66.9), ("a100", 19.5), ("rtx4090", 82.6), ("rtx3090", 35.6), ("v100", 15.7), ("t4", 8.1)],
+    [
+        ("h200", 66.9), ("h100", 66.9), ("a100", 19.5), ("rtx4090", 82.6), ("rtx3090", 35.6), ("v100", 15.7), ("t4", 8.1),
+        ("mi300x", 163.4),
+    ],  # fmt: skip
 )
 def test_derived_peak_agrees_with_the_datasheet(name: str, teraflops: float) -> None:
     assert hardware.get(name).peak_of("float32") == pytest.approx(teraflops * 1e12, rel=0.01)
@@ -99,7 +102,7 @@ def test_gpu_limits_are_consistent(name: str) -> None:
     hw = hardware.get(name)
     assert hw.shared_per_block + hw.shared_reserved <= hw.level("shared").capacity
     assert occupancy(name, 1024, 64, hw.shared_per_block) == 1
-    assert occupancy(name, 1024, 65, 0) == 0  # more registers than a multiprocessor has: no launch
+    assert occupancy(name, 1024, hw.registers_per_unit // 1024 + 1, 0) == 0  # more registers than a multiprocessor has: no launch
     assert hw.compilable == (name != "v100")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from agents import STRATEGIES, optimize, tune
-from agents.recorded.tune import STRATEGIES_OF_SPACES
+from agents import optimize, tune
+from agents.strategy import CONSTRUCTIONS, RECORDED, strategies_for
 from gensor_gym import ConstructionGraph
 from gensor_gym.exact import certify
 from gensor_gym.measure.session import TraceRow
@@ -33,7 +33,7 @@ CERTIFIED = (("gemm(m=64, n=48, k=40)", "h200", "gensor"), ("gemv(m=100, k=333)"
              ("reduce_sum(m=64, k=400)", "cascade_lake", "gensor"))  # fmt: skip
 
 
-SEARCHED = tuple(name for name in STRATEGIES if name not in NEEDS_A_POLICY)
+SEARCHED = tuple(name for name in strategies_for(CONSTRUCTIONS) if name not in NEEDS_A_POLICY)
 
 
 def searches(names: Iterable[str] = SEARCHED, tasks: int = 1) -> dict[str, str]:
@@ -48,7 +48,7 @@ def searches(names: Iterable[str] = SEARCHED, tasks: int = 1) -> dict[str, str]:
 
 def of_spaces() -> dict[str, str]:
     """Traces of the strategies of recorded spaces."""
-    names = [name for name in STRATEGIES_OF_SPACES if name not in NEEDS_A_POLICY]
+    names = [name for name in strategies_for(RECORDED) if name not in NEEDS_A_POLICY]
     return {name: _trace(tune(CACHE, name, 8, seed=5, **OF_SPACES.get(name, {})).trace) for name in names}
 
 

@@ -126,7 +126,7 @@ def test_comparison_with_torch(backend: NativeBackend, hw: Hardware, monkeypatch
 def test_torch_baseline_is_right_for_every_operator() -> None:
     pytest.importorskip("torch")
     from gensor_gym.measure.answers.expectation import decode, make_draws
-    from gensor_gym.measure.baselines.torch import TorchBaseline
+    from gensor_gym.measure.baselines.torch import TorchBaseline, torch_function
 
     texts = [
         "gemm(m=4, n=5, k=6)+bias+relu",
@@ -145,8 +145,10 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
         'elementwise("add", 3, 4)',
         'elementwise("gelu", 3, 4)+bias',
     ]
-    assert {operators.parse(text).name for text in texts} == set(operators.names())
-    for text in texts:
-        op = operators.parse(text)
+    assert {operators.parse(text).name for text in texts} == {op.name for op in operators.resolve("smoke")}
+    plain = [operators.parse(text) for text in texts if "2d" not in text]
+    for op in [*map(operators.parse, texts), *(op.renamed(name="nobody's") for op in plain)]:  # torch's call by the accesses
         draw = make_draws(op, 0)[0]
-        assert draw.fault(decode(TorchBaseline(op, draw.inputs, 1).output(), op.output.dtype)) == "", text
+        assert draw.fault(decode(TorchBaseline(op, draw.inputs, 1).output(), op.output.dtype)) == "", str(op)
+    with pytest.raises(ValueError, match="no torch baseline for 'window': give register_operator one"):
+        torch_function(operators.parse(texts[6]).renamed(name="window"), [])

@@ -8,7 +8,7 @@ import pytest
 from gensor_gym import codegen, hardware, operators
 from gensor_gym.codegen.c.codegen import ENTRY, PREPACKED, generate_c
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.runtime.load import load
+from gensor_gym.codegen.runtime.c import load
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.baselines.torch import TorchBaseline

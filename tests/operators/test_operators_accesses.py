@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gensor_gym import operators
+from gensor_gym.operators import build
 from gensor_gym.operators.inputs import from_bfloat16
 from gensor_gym.operators.types import Access, Operator
 
@@ -86,6 +87,28 @@ def test_accesses_compute_what_the_reference_says(text: str) -> None:
     arrays = operators.random_inputs(op, np.random.default_rng(0))
     values = tuple(from_bfloat16(x) if op.dtype == "bfloat16" else x for x in arrays)
     np.testing.assert_allclose(brute_force(op, values), op.reference(*arrays), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_an_operator_without_a_definition_is_evaluated_by_its_accesses(text: str) -> None:
+    """The same values, whatever the body, groups, padding, divisor and epilogue; its text is read back."""
+    op = operators.parse(text)
+    arrays = operators.random_inputs(op, np.random.default_rng(0))
+    nameless = op.renamed(name="nobody's")
+    np.testing.assert_allclose(nameless.reference(*arrays), op.reference(*arrays), rtol=1e-11, atol=1e-13)
+    assert operators.parse(str(op)) == op
+
+
+def test_axes_that_no_read_moves_along_count() -> None:
+    """An output axis that repeats values, and a reduced axis that multiplies the sum."""
+    loops = build.axes({"i": 2, "j": 3}, {"k": 4, "l": 5})
+    x, y = (build.access(operators.Tensor(name, (2, 4), "float32"), loops, "i", "k") for name in "xy")
+    written = build.access(operators.Tensor("out", (2, 3), "float32"), loops, "i", "j")
+    a, b = np.random.default_rng(0).standard_normal((2, 2, 4))
+    product = Operator("outer", (), loops, "multiply_add", (x, y), written)
+    sums = Operator("sums", (), loops, "sum", (x,), written)
+    np.testing.assert_allclose(product.reference(a, b), np.tile(5 * (a * b).sum(axis=1)[:, None], 3))
+    np.testing.assert_allclose(sums.reference(a), np.tile(5 * a.sum(axis=1)[:, None], 3))
 
 
 @pytest.mark.parametrize("text", CASES)

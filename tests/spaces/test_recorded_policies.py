@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 from agents import tune
-from agents.recorded.annealing import TuningAnnealing
-from agents.recorded.elsewhere import order
+from agents.recorded.other_devices import order
+from agents.recorded.tune import get_strategy_of_spaces
 from experiments.common.arguments import CONF, compose
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, Task, plan_of
 from experiments.studies.transfer_recorded.scores import Scores, roles
 from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets
-from experiments.studies.transfer_recorded.transfer_recorded import study
+from experiments.studies.transfer_recorded.transfer_recorded import RecordedTransfer
 from experiments.training.lessons import Lesson, RecordedVecEnv, known_card, learn
 from experiments.training.train_recorded import lesson_of
 from gensor_gym import load_space, save_space
@@ -33,7 +33,7 @@ AGENT = {
     "clip_range": 0.2, "net_arch": [32, 32],
 }  # fmt: skip
 ENV = {"horizon": 16, "step_cost": 0.02}
-SHIPPED = Path(__file__).resolve().parents[2] / "results" / "spaces" / "benchmark_hub"
+SHIPPED = Path(__file__).resolve().parents[2] / "gensor_gym" / "data" / "spaces" / "benchmark_hub"
 
 
 def lesson(*paths: Path, **more: Any) -> Lesson:
@@ -122,7 +122,7 @@ def test_searches_with_a_policy_name_what_is_wrong(tmp_path: Path) -> None:
                 tune(path, "policy", checkpoint=str(tmp_path / "p"))
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "policy.zip").write_bytes((tmp_path / "p" / "policy.zip").read_bytes())
-    for folder in (tmp_path / "bare", CONF.parent / "results" / "policies" / "ppo_gpu"):  # no card; of constructions
+    for folder in (tmp_path / "bare", CONF.parent / "agents" / "data" / "policies" / "ppo_gpu"):  # no card; of constructions
         with pytest.raises(FileNotFoundError, match="no policy of recorded spaces"):
             tune(near, "policy", checkpoint=str(folder))
     with pytest.raises(FileNotFoundError, match="experiments.train_recorded"):
@@ -152,7 +152,7 @@ def test_the_order_of_other_devices(tmp_path: Path) -> None:
 def test_annealing_cools_down_and_exhausts_small_spaces(tmp_path: Path) -> None:
     space = load_space(write_space(tmp_path, "near"))
     session = TuningSession(space, Budget())
-    TuningAnnealing(patience=20).search(session, np.random.default_rng(0))
+    get_strategy_of_spaces("annealing", patience=20).search(session, np.random.default_rng(0))
     assert session.trials == len(space)
     drawn, annealed = (
         np.mean([tune(space, name, trials=12, seed=seed).regret for seed in range(30)]) for name in ("random_walk", "annealing")
@@ -224,7 +224,7 @@ def test_the_study_is_whole_and_kept(tmp_path: Path) -> None:
         name="transfer_recorded",
     )  # fmt: skip
     plan = plan_of(config)
-    summary = study(plan, Console(quiet=True))
+    _, summary = RecordedTransfer(plan)(Console(quiet=True))
     assert set(summary["regret"]["all"]) == set(roles(plan)) and len(summary["training_s"]) == 3 * 2 * 2
     cells = summary["matrix"]["bowl"]
     assert set(cells["far"]) >= {POLICY_OF + "near", POLICY_OF + "far", POLICY_OF + OTHERS, FROM_BEST, BEST_OF + OTHERS}
@@ -235,7 +235,7 @@ def test_the_study_is_whole_and_kept(tmp_path: Path) -> None:
     page, lines = (tmp_path / "out" / "summary.md").read_text(), (tmp_path / "out" / "lines.jsonl").read_text()
     assert "Policies between real GPUs" in page and "![curves.png](curves.png)" in page
     assert all((tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG") for name in ("curves.png", "matrix_bowl.png"))
-    again = study(plan, Console(quiet=True))
+    _, again = RecordedTransfer(plan)(Console(quiet=True))
     assert again["regret"] == summary["regret"] and (tmp_path / "out" / "lines.jsonl").read_text() == lines
     check_scores(Scores(plan, [json.loads(line) for line in lines.splitlines()]))
 

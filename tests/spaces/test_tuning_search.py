@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from agents import tune
-from agents.recorded.tune import STRATEGIES_OF_SPACES
-from agents.strategy import get_strategy
+from agents.baselines.beam import Beam
+from agents.recorded.tune import get_strategy_of_spaces
+from agents.strategy import RECORDED, get_strategy, strategies_for
 from gensor_gym import load_space
 from gensor_gym.measure.session import Budget, BudgetSpent
 from gensor_gym.measure.stats.intervals import block_resamples
@@ -123,7 +125,7 @@ def test_exhaustive_finds_the_best(path: Path) -> None:
         assert found.configuration == {k: v for k, v in read(DATA / "best.json").items() if k != "time"}
 
 
-PLAIN = [name for name in STRATEGIES_OF_SPACES if name not in ("elsewhere", "policy")]
+PLAIN = [name for name in strategies_for(RECORDED) if name not in ("elsewhere", "policy")]
 """Strategies that know nothing beforehand; for the others see tests/spaces/test_recorded_policies.py."""
 
 
@@ -149,17 +151,34 @@ def test_local_search_ends_in_local_optima_and_exhausts_small_spaces() -> None:
     assert tune(space, "local_search").regret == 0.0
     session = TuningSession(space, Budget())
     with pytest.raises(BudgetSpent):
-        get_strategy("local_search").search(TuningSession(space, Budget(trials=3)), np.random.default_rng(0))
-    get_strategy("local_search", patience=1).search(session, np.random.default_rng(0))
+        get_strategy_of_spaces("local_search").search(TuningSession(space, Budget(trials=3)), np.random.default_rng(0))
+    get_strategy_of_spaces("local_search", patience=1).search(session, np.random.default_rng(0))
     best = session.best
     assert best is not None
     graph = session.graph
     assert all(session.measure([n])[0].seconds >= best[1].seconds for n in graph.successors(best[0]).values())
 
 
+class AsksTheModel:
+    def search(self, session: TuningSession, rng: np.random.Generator) -> None:
+        session.predict(session.graph.space.indices)
+
+
+def test_defaults_of_recorded_spaces_are_their_own() -> None:
+    plain, recorded = asdict(get_strategy("annealing")), asdict(get_strategy_of_spaces("annealing"))  # type: ignore[call-overload]
+    assert plain["reach"] == 4 and recorded == plain | {"reach": 2}
+    assert asdict(get_strategy_of_spaces("annealing", reach=3))["reach"] == 3  # type: ignore[call-overload]
+
+
 def test_what_cannot_be_searched_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'markov'.*'exhaustive'"):
         tune(CACHE, "markov")
+    with pytest.raises(ValueError, match="'Beam' does not search recorded spaces; these do: .*'annealing', 'elsewhere'"):
+        tune(CACHE, Beam())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'elsewhere' does not search construction graphs; these do: .*'annealing'.*'welder'"):
+        get_strategy("elsewhere", spaces=[str(CACHE)])
+    with pytest.raises(ValueError, match="no model predicts .*product_cache.json"):
+        tune(CACHE, AsksTheModel())
     with pytest.raises(ValueError, match="positive integer"):
         tune(CACHE, trials=0)
     failed: dict = {"tune_params_keys": ["x"], "cache": {"1": {"x": 1, "time": "InvalidConfig"}}}

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.device.context import Context, read_rows
+from experiments.common.journal import read_rows
+from experiments.device.context import Context
 from experiments.device.stages import contests, fine_tuning
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware

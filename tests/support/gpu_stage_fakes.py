@@ -7,7 +7,8 @@ import signal
 import time
 from pathlib import Path
 
-from experiments.device.context import Context, read_rows
+from experiments.common.journal import read_rows
+from experiments.device.context import Context
 
 FILE = "fake.jsonl"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from gensor_gym.measure.answers.reference_kernels import SOURCE
-from gensor_gym.measure.emulator.emulator import HEADER, find_cxx
+from gensor_gym.measure.emulator import emulator
 
 SHARED = 1 << 15
 _SIGNATURE = re.compile(r'extern "C" __global__ void __launch_bounds__\(THREADS\) (\w+)\(([^)]*)\)', re.DOTALL)
@@ -38,8 +38,8 @@ def library(text: str) -> ctypes.CDLL:
     folder = tempfile.mkdtemp(prefix="gensor-gym-reference-")
     source, made = Path(folder) / "reference.cpp", Path(folder) / "reference.so"
     source.write_text(library_text(text))
-    options = ("-std=c++17", "-O2", "-fno-strict-aliasing", "-w", "-shared", "-fPIC", f"-I{HEADER.parent}")
-    subprocess.run([*find_cxx(), *options, str(source), "-o", str(made)], check=True)
+    options = ("-std=c++17", "-O2", "-fno-strict-aliasing", "-w", "-shared", "-fPIC", f"-I{emulator.HEADER.parent}")
+    subprocess.run([*emulator.find_cxx(), *options, str(source), "-o", str(made)], check=True)
     return ctypes.CDLL(str(made))
 
 

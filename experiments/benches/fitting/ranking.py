@@ -9,99 +9,40 @@ comes, so that a command given again goes on where it was.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.progress import track
 
-from agents import get_strategy
 from agents.gensor.markov import MarkovExtended
-from agents.optimize import run as search
 from experiments.benches.fitting.ranks import spearman
+from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed
 from experiments.benches.lines import Lines, machine
+from experiments.benches.searched import searched
+from experiments.common.journal import Journal
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend, get_backend
-from gensor_gym.measure.session import Budget, Session, Task
-from gensor_gym.operators.types import Operator
+from gensor_gym.measure.backend import get_backend
 
 SPACE = "extended"
-RANDOM, TOP, SPREAD, AGAIN = "random", "top", "spread", "again"
-"""Where a program comes from, besides the names of strategies; `again` are second timings."""
 FASTEST = 5
 TRIES = 20
 """Random schedules drawn for each one wanted before the space counts as exhausted."""
-BATCH = 20
 TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
-
-
-@dataclass(frozen=True)
-class Timed:
-    """A program and its time, infinite where it did not run well."""
-
-    source: str
-    schedule: str
-    digest: str
-    seconds: float
-
-
-class Record:
-    """The measurements of one operator, in a file of JSON lines that holds those of all."""
-
-    def __init__(self, path: Path, op: Operator, hw: Hardware, backend: Backend) -> None:
-        """Read what is there."""
-        self.path, self.op, self.hardware, self.backend = path, op, hw, backend
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        rows = [row for row in map(json.loads, lines) if row.pop("operator") == str(op)]
-        self.rows = [Timed(**{**row, "seconds": _seconds(row["seconds"])}) for row in rows]
-
-    def of(self, *sources: str) -> list[Timed]:
-        """Measurements from these sources, in the order they were made."""
-        return [row for row in self.rows if row.source in sources]
-
-    def first(self) -> list[Timed]:
-        """Every kernel once, second timings left out."""
-        found: dict[str, Timed] = {}
-        for row in self.rows:
-            if row.source != AGAIN:
-                found.setdefault(row.digest, row)
-        return list(found.values())
-
-    def measure(self, source: str, schedules: list[Schedule]) -> None:
-        """Time what this source does not have yet."""
-        known = {row.schedule for row in self.of(source)}
-        fresh = [schedule for schedule in schedules if str(schedule) not in known]
-        batches = [fresh[i : i + BATCH] for i in range(0, len(fresh), BATCH)]
-        for batch in track(batches, f"{source} of {self.op}", console=Console(stderr=True)):
-            for schedule, got in zip(batch, self.backend.stream(self.op, batch, self.hardware), strict=True):
-                self.add(Timed(source, str(schedule), got.digest, got.seconds))
-
-    def add(self, row: Timed) -> None:
-        """Write one down."""
-        self.rows.append(row)
-        seconds = row.seconds if np.isfinite(row.seconds) else None
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"operator": str(self.op), **row.__dict__, "seconds": seconds}) + "\n")
 
 
 def run(config: DictConfig, emit: Lines) -> None:
     """One line for each operator, one over all, and a figure."""
     settings, hw, folder = config.model.ranking, hardware.get("host"), Path(config.output)
     backend = get_backend("cpu", hw)
-    path = Path(settings.timings or folder / "ranking_timings.jsonl")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    journal = Journal(Path(settings.timings or folder / "ranking_timings.jsonl"), ())
     emit(kind="machine", **machine())
     lines, panels = [], []
     for op in operators.resolve(settings.operators if isinstance(settings.operators, str) else list(settings.operators)):
-        record = Record(path, op, hw, backend)
+        record = Record(journal, op, hw, backend)
         graph = ConstructionGraph(op, hw, SPACE)
         drawn = fill(record, graph, settings, config.seed)
         lines.append(score(record, graph, int(settings.top)))
@@ -157,13 +98,11 @@ def _search(record: Record, name: str, trials: int, seed: int) -> None:
     """The trials of a search, all of them; done again as a whole if it was cut off."""
     if len(record.of(name)) >= trials:
         return
-    strategy, known = get_strategy(name), {row.schedule for row in record.of(name)}
-    session = Session(Task(record.op, record.hardware, record.backend, strategy.space), Budget(trials=trials))
-    search(strategy, session, seed)
-    for trial in session.trace:
+    known = {row.schedule for row in record.of(name)}
+    for trial in searched(record.op, record.hardware, record.backend, name, trials, seed).trace:
         if trial.schedule not in known:
             digest = record.backend.digest(record.op, Schedule.parse(trial.schedule), record.hardware)
-            record.add(Timed(name, trial.schedule, digest, _seconds(trial.seconds)))
+            record.add(Timed(name, trial.schedule, digest, trial.seconds))
 
 
 def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) -> list[Schedule]:
@@ -225,7 +164,3 @@ def _rank(a: np.ndarray, b: np.ndarray) -> float:
 def _keeps(name: str, value: float) -> bool:
     """Whether a figure is on the right side of its target."""
     return value <= TARGETS[name] if name == "top_over_best" else value >= TARGETS[name]
-
-
-def _seconds(value: float | None) -> float:
-    return float("inf") if value is None else float(value)

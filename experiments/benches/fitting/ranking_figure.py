@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from experiments.benches.fitting.record import Record
 from experiments.common import style
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
-
-if TYPE_CHECKING:
-    from experiments.benches.fitting.ranking import Record
 
 KINDS = {"random": (style.PALETTE[7], "."), "searches": (style.PALETTE[0], "o"), "ranking": (style.PALETTE[4], ".")}
 

@@ -7,7 +7,6 @@ left out, as are kernels that did not run well.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from agents.gensor.markov import MarkovExtended
 from experiments.benches.fitting.fit import Sample
+from experiments.common.journal import Journal
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
@@ -41,11 +41,9 @@ class Timings:
 
     def __init__(self, path: Path, backend: Backend, hw: Hardware, plan: Plan, seed: int) -> None:
         """Read what is there."""
-        self.path, self.backend, self.hardware, self.plan, self.seed = path, backend, hw, plan, seed
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.journal, self.backend, self.hardware, self.plan, self.seed = Journal(path, ()), backend, hw, plan, seed
         self.rows: dict[str, list[tuple[str, float]]] = {}
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        for row in map(json.loads, lines):
+        for row in self.journal:
             self.rows.setdefault(row["operator"], []).append((row["schedule"], row["seconds"]))
 
     def sample(self, op: Operator) -> Sample:
@@ -62,9 +60,7 @@ class Timings:
         schedules = list(dict.fromkeys(self._schedules(graph)))
         measured = zip(schedules, self.backend.measure(graph.operator, schedules, self.hardware), strict=True)
         pairs = [(str(s), min(m.samples)) for s, m in measured if m.status is Status.OK]
-        with self.path.open("a", encoding="utf-8") as file:
-            for text, seconds in pairs:
-                file.write(json.dumps({"operator": str(graph.operator), "schedule": text, "seconds": seconds}) + "\n")
+        self.journal.add(*({"operator": str(graph.operator), "schedule": text, "seconds": s} for text, s in pairs))
         return pairs
 
     def _schedules(self, graph: ConstructionGraph) -> list[Schedule]:

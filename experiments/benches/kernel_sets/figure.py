@@ -33,7 +33,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> str:
             )  # fmt: skip
             right.barh(y, 100 * row["of_roofline"], height=0.55, color=style.PALETTE[0], alpha=0.85)
             right.plot(100 * row["roofline_s"] / row["torch"]["median"], y, "|", color=style.INK, markersize=9)
-        left.set_yticks(range(len(rows)), [_name(row["operator"]) for row in rows], fontsize=7.5)
+        left.set_yticks(range(len(rows)), [style.plain(row["operator"]) for row in rows], fontsize=7.5)
         left.tick_params(axis="y", length=0)
         left.grid(visible=False, axis="y")
         right.grid(visible=False, axis="y")
@@ -43,8 +43,3 @@ def draw(rows: list[dict[str, Any]], path: Path) -> str:
         right.set_xlim(0, max(100.0, right.get_xlim()[1]))
         left.set_ylim(-0.7, len(rows) - 0.3)
         return style.save(figure, path)
-
-
-def _name(text: str) -> str:
-    """An operator without the arguments that say nothing."""
-    return style.plain(text)

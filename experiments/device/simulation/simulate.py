@@ -14,11 +14,13 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from experiments.common.exit_code import exit_code
+from experiments.common.journal import read_rows
 from experiments.device import gpu
-from experiments.device.context import read_rows
+from experiments.device.arguments import read_words
 from experiments.device.runner import GRACE, RESERVE
 from experiments.device.simulation import before as simulation_before
 from experiments.device.simulation import simulation
@@ -28,6 +30,17 @@ from experiments.device.table import read_experiment, read_table
 ROWS = Path(__file__).resolve().parents[3] / "results" / "h100" / "raw" / "recorded.jsonl.gz"
 BEFORE = {"correctness": 52.0, "operators": 170.0 - GRACE, "operators, warm": 403.0}
 """Seconds of the stages in the first run of commit 4394c3f, and of `operators` in the second."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments."""
+
+    budget_s: float = 540.0
+    rows: str = str(ROWS)
+    device: float = 0.2
+    references: float = 0.03
+    seed: int = 0
 
 
 def shares(budget: float) -> dict[str, float]:
@@ -67,24 +80,17 @@ def now(delays: Delays, seed: int, budget: float) -> dict[str, Mapping[str, int]
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    given = {"budget_s": "540", "rows": str(ROWS), "device": "0.2", "references": "0.03", "seed": "0"}
-    for argument in arguments:
-        key, equals, text = argument.partition("=")
-        if not equals or key not in given:
-            print(f"argument {argument!r}: expected key=value with a key of {', '.join(given)}", file=sys.stderr)
-            return 2
-        given[key] = text
-    delays = Delays.of(read_rows(Path(given["rows"])))
-    faster = replace(
-        delays, per_byte=float(given["device"]) * delays.per_byte, reference_scale=float(given["references"])
-    )
-    seed, budget = int(given["seed"]), float(given["budget_s"])
+    return exit_code(lambda: _show(read_words(Settings, sys.argv[1:] if arguments is None else arguments)), ValueError)
+
+
+def _show(given: Settings) -> None:
+    """Print both; ValueError for rows that say no delays."""
+    delays = Delays.of(read_rows(Path(given.rows)))
+    faster = replace(delays, per_byte=given.device * delays.per_byte, reference_scale=given.references)
     print("as it was at commit 4394c3f (said by its runs: 0 verified, 3 and 18 operators compared)")
-    for name, found in before(delays, seed).items():
+    for name, found in before(delays, given.seed).items():
         print(f"  {name}: {found}")
     for words, of in (("now, answers checked on the host", delays), ("now, answers checked on the device", faster)):
-        print(f"{words}, {budget:.0f} s")
-        for name, counts in now(of, seed, budget).items():
+        print(f"{words}, {given.budget_s:.0f} s")
+        for name, counts in now(of, given.seed, given.budget_s).items():
             print(f"  {name}: {dict(counts)}")
-    return 0

@@ -11,16 +11,16 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 from agents import get_strategy
 from agents.optimize import run as search
 from agents.policies.learned import Learned
 from agents.strategy import Strategy
-from experiments.device.context import Context, Journal
+from experiments.device.context import Context, StageJournal
 from experiments.device.table import Contest
-from experiments.device.work.trials import FINAL, SEARCH, device_backends
+from experiments.device.work.trials import FINAL, SEARCH, device_backends, timed_beside_torch
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.fingerprint import fingerprint
@@ -29,7 +29,6 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend, make_kernel
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
-from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.operators.types import Operator
 
 EACH = 3
@@ -45,19 +44,17 @@ def run_contest(context: Context, contest: Contest, file: str) -> None:
     """Rows of kind trial, search, together. Operator by operator, two seeds of each, so that a cut leaves whole operators."""
     hw = hardware.get(context.hardware)
     trials, final = device_backends(SEARCH, FINAL)
-    arena = _Arena(context, contest, hw, trials, context.journal(file))
     wanted = [(op, name, seed) for op, seed in in_order(contest) for name in contest.strategies]
-    try:
+    with closing(trials), closing(context.journal(file)) as journal:
+        arena = _Arena(context, contest, hw, trials, journal)
         with ExitStack() as stack:
             pools = {name: stack.enter_context(ThreadPoolExecutor(EACH)) for name in contest.strategies}
             for job in [pools[name].submit(arena.search, op, name, seed) for op, name, seed in wanted]:
                 job.result()
         for op in contest.operators:
-            if context.left > 0 and arena.journal.pending(f"{op} together"):
-                arena.journal.begin(f"{op} together")
-                arena.journal.put(f"{op} together", _together(op, arena, final))
-    finally:
-        trials.close()
+            if context.left > 0 and journal.pending(f"{op} together"):
+                journal.begin(f"{op} together")
+                journal.put(f"{op} together", _together(op, arena, final))
 
 
 def in_order(contest: Contest) -> list[tuple[Operator, int]]:
@@ -74,8 +71,7 @@ class _Arena:
     contest: Contest
     hardware: Hardware
     backend: NativeBackend
-    journal: Journal
-    writing: threading.Lock = field(default_factory=threading.Lock)
+    journal: StageJournal
     asking: threading.Lock = field(default_factory=threading.Lock)
     """Held by searches with a learned policy but while they measure: they share the loaded model, and stable-baselines3's
     models keep the distribution of the last question on themselves."""
@@ -100,8 +96,7 @@ class _Arena:
         }  # fmt: skip
 
         def put(key: str, row: dict[str, object]) -> None:
-            with self.writing:
-                self.journal.put(key, {**about, **row})
+            self.journal.put(key, {**about, **row})
 
         def on_trial(row: TraceRow) -> None:
             values = {**vars(row), "seconds": row.seconds if math.isfinite(row.seconds) else None}
@@ -168,12 +163,7 @@ def _together(op: Operator, arena: _Arena, final: NativeBackend) -> dict[str, ob
     row: dict[str, object] = {"kind": "together", "operator": str(op), "hardware": hw.name}
     if not kernels:
         return {**row, "error": "no strategy found a kernel that runs"}
-    for torch in (True, False):
-        try:
-            samples = final.compare(kernels, hw, ROUNDS, torch=torch)
-        except (ValueError, RuntimeError, WorkerLost) as error:
-            row["error" if not torch else "torch_error"] = str(error)[-600:]
-            continue
-        named = {label: samples[found] for label, found in labels.items()}
-        return {**row, "samples": {**named, **({"torch": samples["torch"]} if torch else {})}}
-    return row
+    samples, errors = timed_beside_torch(final, kernels, hw, ROUNDS)
+    named = {label: samples[found] for label, found in labels.items() if samples}
+    torch = {name: samples[name] for name in ("torch",) if name in samples}
+    return {**row, **errors, **({"samples": named | torch} if samples else {})}

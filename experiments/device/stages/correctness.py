@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 
-from experiments.device.context import Context, Journal, read_rows
+from experiments.common.journal import read_rows
+from experiments.device.context import Context, StageJournal
 from experiments.device.stages.families import BYTES, FAMILIES, drawn, features
 from experiments.device.work.makers import Job, Programs, open_makers
-from experiments.device.work.pipeline import Work
+from experiments.device.work.pipeline import Pipeline, Work
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import CHECK, device_backends, facts, run_trials
+from experiments.device.work.trials import CHECK, device_backends, device_pipeline, facts
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.measurement import Status
@@ -31,17 +32,14 @@ Case = tuple[str, str, str, list[str]]
 def run(context: Context) -> dict[str, object]:
     """Verify as many as the time allows; a row for each."""
     hw = hardware.get(context.hardware)
-    journal = context.journal(FILE)
     (backend,) = device_backends(CHECK)
     progress = Progress("kernels checked")
     wrong = 0
-    with ExitStack() as stack:
-        stack.callback(backend.close)
-        makers = open_makers()
-        stack.callback(makers.shutdown, wait=False, cancel_futures=True)
+    with closing(backend), closing(context.journal(FILE)) as journal, open_makers() as makers:
         jobs = {text: makers.submit(drawn, text, hw.name, context.seed, PER_OPERATOR) for text in FAMILIES}
         work = cases(jobs, journal)
-        for case, measurement in run_trials(backend, hw, work, lambda: context.left > 0, lambda case: case[0]):
+        pipeline: Pipeline[Case] = device_pipeline(backend, hw, lambda case: case[0])
+        for case, measurement in pipeline.run(work, lambda: context.left > 0):
             op, schedule, source, uses = case
             row = {"operator": op, "schedule": schedule, "features": uses, **facts(measurement)}
             if measurement.status.value not in ANSWERED:
@@ -52,7 +50,7 @@ def run(context: Context) -> dict[str, object]:
     return digest(Path(context.out), context.run)
 
 
-def cases(jobs: Mapping[str, Job[Programs]], journal: Journal) -> Iterator[Work[Case] | None]:
+def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[Work[Case] | None]:
     """Round after round over the operators, some kernels of each; None while those whose turn it is are being drawn."""
     for begin in range(0, PER_OPERATOR, EACH):
         for text, job in jobs.items():

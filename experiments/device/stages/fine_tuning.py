@@ -8,9 +8,9 @@ in `fine_tuning/measured.jsonl` before anything else is done with it; the next c
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,16 @@ from agents.policies.training_tasks import changed_tasks
 from experiments.device.context import Context
 from experiments.device.stages.fine_tuning_folder import MEASURED, Folder, digest_of, summary
 from experiments.device.table import CONF
+from experiments.device.work.pipeline import Pipeline
 from experiments.device.work.side_by_side import SideBySide
-from experiments.device.work.trials import device_backends
+from experiments.device.work.trials import compilers, device_backends, device_pipeline
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked
 from experiments.training.halves import halves
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.locate import located
 from gensor_gym.measure.devices.presence import device_name
 from gensor_gym.measure.native import GPU_WARMUP
 from gensor_gym.measure.stats.timing import TimingRules
@@ -45,6 +47,7 @@ FREE = ("measurements", "save_every")
 BROKEN = 48
 """Kernels from the first on that all fail: the fault is not theirs."""
 _SPARE_CORES = 3
+"""That do not compile: those of the learner, of the worker that times, and of the rest."""
 
 
 @cache
@@ -83,7 +86,7 @@ def begun_with(settings: Mapping[str, Any], card: Mapping[str, Any], hw: Hardwar
             "or other_model: true"
         )
     kept = {name: value for name, value in settings.items() if name not in FREE}
-    policy = Path(settings["checkpoint"]) / POLICY
+    policy = located(settings["checkpoint"]) / POLICY
     return {
         "from": settings["checkpoint"], "digest": digest_of(policy), "hardware": hw.name, "device": device_name(hw),
         "trained_for": trained_for, "other_rules": changed_tasks(card), "seed": seed, "settings": kept,
@@ -94,22 +97,18 @@ def run(context: Context) -> dict[str, object]:
     """Measure and learn until the time is out, or enough is measured, or nothing new is left."""
     torch.set_num_threads(1)
     settings, hw = read_settings(), hardware.get(context.hardware)
-    source = Path(settings["checkpoint"])
+    source = located(settings["checkpoint"])
     network, card = load_columns(str(source)), read_card(source)
     begun = begun_with(settings, card, hw, context.seed)
-    folder = Folder(context.path(FOLDER), context.journal(f"{FOLDER}/{MEASURED}", keep=True), begun)
     graphs = [ConstructionGraph(op, hw, card["config"]["env"]["space"]) for op in chosen(settings, hw)]
     width = card["config"]["agent"]["width"]
     learner = ArrivingLearner({**settings["columns"], "width": width}, graphs, settings["window"], context.seed)
     learner.network.load_state_dict(network.state_dict())
-    learner.resume(folder.state, folder.lines)
-    _Call(context, settings, card, hw, folder, learner).run()
+    with closing(context.journal(f"{FOLDER}/{MEASURED}", keep=True)) as journal:
+        folder = Folder(context.path(FOLDER), journal, begun)
+        learner.resume(folder.state, folder.lines)
+        _Call(context, settings, card, hw, folder, learner).run()
     return digest(Path(context.out), context.run)
-
-
-def compilers() -> int:
-    """Kernels compiled at a time: on all cores but those for the learner, the worker that times, and the rest."""
-    return max(1, len(os.sched_getaffinity(0)) - _SPARE_CORES)
 
 
 class _Call:
@@ -128,7 +127,8 @@ class _Call:
         """Measure and learn; saved at the beginning, every few kernels, and at the end."""
         (backend,) = device_backends(TimingRules(budget=self.settings["sampling"], warmup=GPU_WARMUP))
         self._save()
-        device: SideBySide[Asked] = SideBySide(backend, self.hw, compilers(), self.folder.put)
+        pipeline: Pipeline[Asked] = device_pipeline(backend, self.hw, size=compilers(_SPARE_CORES))
+        device = SideBySide(pipeline, self.folder.put)
         try:
             if self._goes_on():
                 self._submit(device, list(self.learner.pending.values()))

@@ -11,9 +11,8 @@ import datetime
 import hashlib
 import json
 import math
-import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,9 @@ import numpy as np
 import torch
 
 from agents.policies.learned import CARD, POLICY
-from experiments.device.context import Journal, read_rows, write_whole
+from experiments.common.journal import read_rows
+from experiments.common.results import whole, write_text
+from experiments.device.context import StageJournal
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked
 from gensor_gym.measure.measurement import Measurement, Status
 
@@ -33,7 +34,7 @@ PARTS = 8
 class Folder:
     """See the module."""
 
-    def __init__(self, path: Path, journal: Journal, begun: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, journal: StageJournal, begun: Mapping[str, Any]) -> None:
         """`begun`: everything that what is learned depends on, as JSON values.
 
         ValueError where the folder holds a fine-tuning that was begun with something else: what differs is named.
@@ -69,9 +70,9 @@ class Folder:
     def save(self, learner: ArrivingLearner, card: Mapping[str, Any], seconds: float) -> None:
         """The learner, then the policy and its card, each as a whole."""
         state = {**learner.state(), "begun": self.begun, "seconds": seconds}
-        _whole(self.path / LAST, lambda path: torch.save(state, path))
-        _whole(self.path / POLICY, learner.save)
-        write_whole(self.path / CARD, json.dumps(self._card(learner, card, seconds), indent=1) + "\n")
+        whole(self.path / LAST, lambda path: torch.save(state, path))
+        whole(self.path / POLICY, learner.save)
+        write_text(self.path / CARD, json.dumps(self._card(learner, card, seconds), indent=1) + "\n")
 
     def _card(self, learner: ArrivingLearner, card: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The card of the policy that it began with, and what was measured since."""
@@ -117,10 +118,3 @@ def over_fastest(rows: list[dict]) -> list[float]:
         fastest[operator] = min(seconds, fastest.get(operator, math.inf))
     logs = np.array([math.log(seconds / fastest[operator]) for operator, seconds in ran])
     return [float(np.exp(part.mean())) for part in np.array_split(logs, PARTS)] if len(logs) >= PARTS else []
-
-
-def _whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Have a file written such that readers find the old one or the new one."""
-    temporary = path.with_suffix(".tmp")
-    write(temporary)
-    os.replace(temporary, path)

@@ -9,19 +9,21 @@ behind have another. torch.compile takes seconds to compile, so it comes last, i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.common.journal import read_rows
+from experiments.common.statistics import geometric_mean
 from experiments.device.card import gpu_state
-from experiments.device.context import Context, Journal, read_rows
+from experiments.device.context import Context, StageJournal
 from experiments.device.stages.candidates import made
 from experiments.device.table import read_table
 from experiments.device.work.makers import open_makers
 from experiments.device.work.progress import Progress, say
-from experiments.device.work.trials import FINAL, SEARCH, device_backends, device_pipeline, summary_of
+from experiments.device.work.trials import FINAL, SEARCH, device_backends, device_pipeline, summary_of, timed_beside_torch
 from experiments.device.work.turns import Entry, Turns
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
@@ -46,13 +48,9 @@ RESERVED = 0.08
 def run(context: Context) -> dict[str, object]:
     """A row for each operator and round, then one for each with torch.compile."""
     hw = hardware.get(context.hardware)
-    journal = context.journal(FILE)
     table = read_table().operators
     search, final = device_backends(SEARCH, FINAL)
-    with ExitStack() as stack:
-        stack.callback(search.close)
-        makers = open_makers()
-        stack.callback(makers.shutdown, wait=False, cancel_futures=True)
+    with closing(search), closing(context.journal(FILE)) as journal, open_makers() as makers:
         pending = [name for name in table if journal.pending(name)]
         jobs = {name: makers.submit(made, table[name], hw.name, context.seed) for name in pending}
         entries = [Entry(name, table[name], jobs[name]) for name in pending]
@@ -87,7 +85,7 @@ def _tried(entries: list[Entry], context: Context, hw: Hardware, search: NativeB
     yield from turns.unsettled()
 
 
-def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: Journal) -> dict[str, object]:
+def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: StageJournal) -> dict[str, object]:
     """What was tried, and the fastest against torch; of a later round that found nothing faster, the times of before."""
     op = entry.op
     row: dict[str, object] = {"operator": str(op), "flops": op.flops, "bytes": op.compulsory_bytes}
@@ -104,16 +102,13 @@ def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: Journal) -> 
     row |= {"schedule": str(schedule), "conditions": measured.conditions}
     kernel = make_kernel(op, schedule, hw)
     assert isinstance(kernel, Kernel)
-    for torch in (True, False):
-        try:
-            found = compared(final.compare({"gensor_gym": kernel}, hw, ROUNDS, torch=torch), op)
-        except (ValueError, RuntimeError, WorkerLost) as error:
-            row["torch_error" if torch else "error"] = str(error)[-600:]
-            continue
-        entry.ahead = min((ratio["median"] for ratio in found["speedup_over"].values()), default=None)
-        say(f"{entry.name}: {len(entry.tried)} tried, library over ours {entry.ahead or 'unknown'}")
-        return {**row, **found}
-    return row
+    samples, errors = timed_beside_torch(final, {"gensor_gym": kernel}, hw, ROUNDS)
+    if not samples:
+        return {**row, **errors}
+    found = compared(samples, op)
+    entry.ahead = min((ratio["median"] for ratio in found["speedup_over"].values()), default=None)
+    say(f"{entry.name}: {len(entry.tried)} tried, library over ours {entry.ahead or 'unknown'}")
+    return {**row, **errors, **found}
 
 
 def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBackend) -> dict[str, object]:
@@ -168,14 +163,9 @@ def digest(out: Path, run: str) -> dict[str, object]:
     }
     return {
         "timed": len([row for row in rows.values() if "seconds" in row]),
-        "geomean_over_torch": _geomean(eager),
-        "geomean_over_torch_compile": _geomean(compiled),
+        "geomean_over_torch": geometric_mean(eager),
+        "geomean_over_torch_compile": geometric_mean(compiled),
         "speedup_over": speedups,
         "tflops": {key: row["tflops"] for key, row in rows.items() if "tflops" in row},
         "errors": errors,
     }
-
-
-def _geomean(values: list[float]) -> float | None:
-    """Geometric mean, None of nothing."""
-    return float(np.exp(np.mean(np.log(values)))) if values else None

@@ -13,19 +13,20 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from experiments.device.context import Context, Journal, read_rows
+from experiments.common.journal import read_rows
+from experiments.device.context import Context, StageJournal
 from experiments.device.stages.sampling import COMPACT, EXTENDED, Plan, plan
 from experiments.device.table import read_table
 from experiments.device.work.makers import Job, Programs, kernels, open_makers
-from experiments.device.work.pipeline import Work
+from experiments.device.work.pipeline import Pipeline, Work
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import SEARCH, device_backends, run_trials
+from experiments.device.work.trials import SEARCH, device_backends, device_pipeline
 from gensor_gym import hardware
 from gensor_gym.measure.devices.presence import device_name
 from gensor_gym.measure.records.store import Record
@@ -65,16 +66,16 @@ def key_of(operator: str, schedule: str, digest: str) -> str:
 def run(context: Context) -> dict[str, object]:
     """Record until the time is out or all lists are complete."""
     hw = hardware.get(context.hardware)
-    journals = {file: context.journal(file, keep=True) for file in FILES}
     device = device_name(hw)
     (backend,) = device_backends(SEARCH)
     progress = Progress("programs recorded")
     with ExitStack() as stack:
         stack.callback(backend.close)
-        makers = open_makers()
-        stack.callback(makers.shutdown, wait=False, cancel_futures=True)
+        journals = {file: stack.enter_context(closing(context.journal(file, keep=True))) for file in FILES}
+        makers = stack.enter_context(open_makers())
         work = work_of(targets(makers, hw.name, context.seed), makers, hw.name, journals)
-        for trial, measurement in run_trials(backend, hw, work, lambda: context.left > 0, lambda trial: trial[2]):
+        pipeline: Pipeline[Trial] = device_pipeline(backend, hw, lambda trial: trial[2])
+        for trial, measurement in pipeline.run(work, lambda: context.left > 0):
             file, key, op, schedule = trial
             short = replace(measurement, error=measurement.error[-600:])
             journals[file].put(key, to_row(Record(device, op, schedule, short, time.time())))
@@ -98,7 +99,7 @@ def targets(makers: Executor, machine: str, seed: int) -> list[Target]:
 
 
 def work_of(
-    found: Sequence[Target], makers: Executor, machine: str, journals: dict[str, Journal]
+    found: Sequence[Target], makers: Executor, machine: str, journals: dict[str, StageJournal]
 ) -> Iterator[Work[Trial] | None]:
     """What is still to be recorded, round after round over the operators; None while it is being made."""
     for target in found:
@@ -127,14 +128,14 @@ def _parts(found: Sequence[Target]) -> Iterator[tuple[Target, list]]:
             yield target, target.job.result()[0][begin : at[target.op]]
 
 
-def _when_made(target: Target, job: Job[Programs], journals: dict[str, Journal]) -> Iterator[Work[Trial] | None]:
+def _when_made(target: Target, job: Job[Programs], journals: dict[str, StageJournal]) -> Iterator[Work[Trial] | None]:
     """The programs of a job that are still to be recorded, None until it is done."""
     while not job.done():
         yield None
     yield from _pending(target, job.result(), journals)
 
 
-def _pending(target: Target, programs: Programs, journals: dict[str, Journal]) -> Iterator[Work[Trial]]:
+def _pending(target: Target, programs: Programs, journals: dict[str, StageJournal]) -> Iterator[Work[Trial]]:
     """Those not recorded yet."""
     for schedule, made in programs:
         key = key_of(str(target.op), str(schedule), made.digest)

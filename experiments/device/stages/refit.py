@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +15,9 @@ import numpy as np
 
 from experiments.benches.fitting.fit import COEFFICIENTS, Sample, fit, loss
 from experiments.benches.fitting.ranks import spearman, top_k_regret
-from experiments.device.context import Context, read_rows, write_whole
+from experiments.common.journal import read_rows
+from experiments.common.results import write_text
+from experiments.device.context import Context
 from experiments.device.stages.recording import FILE as RECORDED
 from experiments.device.stages.recording import SPACE
 from gensor_gym import hardware, operators
@@ -32,15 +33,6 @@ LEAST = 20
 """Programs of an operator without which it is left out."""
 MOST = 250
 """Programs of an operator that the fit looks at."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """How a model does on one operator."""
-
-    spearman: float
-    top_10_regret: float
-    measured_over_model: float
 
 
 def run(context: Context) -> dict[str, object]:
@@ -66,14 +58,14 @@ def run(context: Context) -> dict[str, object]:
         "by_operator": {
             str(sample.graph.operator): {
                 "schedules": len(sample.seconds),
-                "before": vars(_score(b)),
-                "after": vars(_score(a)),
-                "left_out": vars(_score(c)) if c else None,
+                "before": _score(b),
+                "after": _score(a),
+                "left_out": _score(c) if c else None,
             }
             for sample, b, a, c in zip(samples, before, after, left_out, strict=True)
         },
     }
-    write_whole(context.path(FILE), json.dumps({hw.name: entry}, indent=1) + "\n")
+    write_text(context.path(FILE), json.dumps({hw.name: entry}, indent=1) + "\n")
     _draw(context, coefficients)
     return digest(Path(context.out), context.run)
 
@@ -123,14 +115,13 @@ def _left_out(samples: list[Sample], context: Context) -> list[Sample | None]:
     return found
 
 
-def _score(sample: Sample) -> Score:
-    """Ranking and scale."""
+def _score(sample: Sample) -> dict[str, float]:
+    """How a model does on one operator: ranking and scale."""
     predicted = sample.predicted()
-    return Score(
-        spearman(predicted, sample.seconds),
-        top_k_regret(predicted, sample.seconds, 10),
-        float(np.exp(np.median(np.log(sample.seconds / predicted)))),
-    )
+    return {
+        "spearman": spearman(predicted, sample.seconds), "top_10_regret": top_k_regret(predicted, sample.seconds, 10),
+        "measured_over_model": float(np.exp(np.median(np.log(sample.seconds / predicted)))),
+    }  # fmt: skip
 
 
 def digest(out: Path, run: str) -> dict[str, object]:

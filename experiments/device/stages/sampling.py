@@ -14,8 +14,8 @@ import numpy as np
 
 from agents.core.ranking import diverse
 from agents.gensor.markov import MarkovExtended
+from experiments.common.schedules import schedules_of
 from experiments.device.work.makers import Programs, kernels
-from experiments.recording.passes import schedules_of
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.common.journal import read_rows
 from experiments.common.paired import against
-from experiments.device.context import read_rows
+from experiments.common.statistics import geometric_mean
 from experiments.device.work.trials import summary_of
 from gensor_gym.measure.stats.intervals import ratio_interval
 
@@ -36,7 +37,7 @@ def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, obje
     return {
         "trials": sum(row["kind"] == "trial" for row in rows),
         "seconds": {op: {label: summary_of(v) for label, v in samples.items()} for op, samples in together.items()},
-        "geomean_over_torch": {name: float(np.exp(np.mean(np.log(ratios)))) for name, ratios in over.items() if ratios},
+        "geomean_over_torch": {name: geometric_mean(ratios) for name, ratios in over.items() if ratios},
         "winners_of_the_means": {name: len(ratios) for name, ratios in over.items() if ratios},
         "over_first": over_first(together, searches, strategies),
         "not_run": {row["strategy"]: row["error"] for row in searches if "error" in row},

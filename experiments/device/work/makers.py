@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from experiments.device.work.compilations import watch
@@ -34,10 +36,15 @@ class Job(Protocol[R_co]):
         """The result; what went wrong is raised."""
 
 
-def open_makers() -> Executor:
-    """Processes that leave the cores to compilers and to the worker that times, should these want them."""
+@contextmanager
+def open_makers() -> Iterator[Executor]:
+    """Processes that leave the cores to compilers and to the worker that times; what is not made at the end is dropped."""
     count = max(1, min(_MOST, len(os.sched_getaffinity(0)) - 2))
-    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _settle)
+    makers = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _settle)
+    try:
+        yield makers
+    finally:
+        makers.shutdown(wait=False, cancel_futures=True)
 
 
 def _settle() -> None:
@@ -45,12 +52,6 @@ def _settle() -> None:
     os.environ["GENSOR_GYM_THREADS"] = "1"
     os.nice(_NICE)
     watch()
-
-
-def in_chunks(makers: Executor, op: Operator, machine: str, schedules: list[Schedule], size: int) -> list[Future[Programs]]:
-    """The kernels of schedules, `size` schedules a job, in order."""
-    parts = [schedules[at : at + size] for at in range(0, len(schedules), size)]
-    return [makers.submit(kernels, op, machine, part) for part in parts]
 
 
 def kernels(op: Operator, machine: str, schedules: list[Schedule]) -> Programs:

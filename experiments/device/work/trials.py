@@ -6,12 +6,12 @@ import os
 import queue
 import statistics
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from experiments.device.work.pipeline import Pipeline, Work
+from experiments.device.work.pipeline import Pipeline
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.devices.presence import device_name
@@ -20,7 +20,7 @@ from gensor_gym.measure.native import GPU_WARMUP, NativeBackend
 from gensor_gym.measure.stats.intervals import median_interval
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.compile_pool import CompilePool
-from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import Built
 
 T = TypeVar("T")
@@ -39,9 +39,9 @@ _RESTART_AFTER = 3000
 """Requests after which the device's worker is replaced: each time it opens the device and makes its references anew."""
 
 
-def compilers() -> int:
+def compilers(spare: int = _SPARE_CORES) -> int:
     """Processes that compile: the cores but those left to the worker that times and to the stage."""
-    return max(1, len(os.sched_getaffinity(0)) - _SPARE_CORES)
+    return max(1, len(os.sched_getaffinity(0)) - spare)
 
 
 def device_backends(*rules: TimingRules) -> list[NativeBackend]:
@@ -57,7 +57,7 @@ class Threads:
     def __init__(self, backend: NativeBackend, size: int) -> None:
         """`size` compilations at once."""
         self._backend = backend
-        self._done: queue.SimpleQueue[tuple[int, Built | Measurement]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Future[tuple[int, Built | Measurement]]] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(size)
 
     def now(self) -> float:
@@ -66,51 +66,37 @@ class Threads:
 
     def begin(self, ticket: int, kernel: Kernel) -> None:
         """See `Crew`."""
-        self._threads.submit(self._compile, ticket, kernel)
+        self._threads.submit(self._compile, ticket, kernel).add_done_callback(self._done.put)
 
     def finished(self, wait: float) -> list[tuple[int, Built | Measurement]]:
-        """See `Crew`."""
+        """See `Crew`. An error that is no fault of the kernel's is raised: it says nothing of the kernel."""
         found = []
         try:
             found.append(self._done.get(timeout=wait) if wait else self._done.get_nowait())
             while True:
                 found.append(self._done.get_nowait())
         except queue.Empty:
-            return found
+            return [future.result() for future in found if not future.cancelled()]
 
     def abandon(self) -> None:
         """What was not begun never is; what is under way goes on until its compiler ends or is ended."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _compile(self, ticket: int, kernel: Kernel) -> None:
-        """One compilation. An error that is no fault of the kernel's costs this kernel and not the stage."""
-        try:
-            (built,) = self._backend.compile([kernel])
-        except Exception as error:  # a thread has nobody to raise it to
-            built = Measurement(Status.COMPILE_ERROR, error=f"compiling: {error!r}", digest=kernel.digest)
-        self._done.put((ticket, built))
+    def _compile(self, ticket: int, kernel: Kernel) -> tuple[int, Built | Measurement]:
+        """One compilation."""
+        (built,) = self._backend.compile([kernel])
+        return ticket, built
 
 
 def device_pipeline(
-    backend: NativeBackend, hw: Hardware, group: Callable[[T], Hashable], wanted: Callable[[T], bool] = lambda name: True
-) -> Pipeline[T]:
-    """A pipeline whose trials are those of a backend's device."""
-    crew = Threads(backend, compilers())
-    return Pipeline(crew, partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
+    backend: NativeBackend, hw: Hardware, group: Callable[[T], Hashable] = lambda name: None,
+    wanted: Callable[[T], bool] = lambda name: True, size: int | None = None,
+) -> Pipeline[T]:  # fmt: skip
+    """A pipeline whose trials are those of a backend's device, with `size` compilations at once, by default `compilers()`.
 
-
-def run_trials(
-    backend: NativeBackend,
-    hw: Hardware,
-    work: Iterable[Work[T] | None],
-    more: Callable[[], bool],
-    group: Callable[[T], Hashable] = lambda name: None,
-) -> Iterator[tuple[T, Measurement]]:
-    """Measurements as their kernels are ready, which need not be the order of `work`, as long as `more` says so.
-
-    Trials of one `group` stay together where they can; see `Pipeline`.
+    Measurements come as their kernels are ready, which need not be the order of the work; those of one `group` stay together.
     """
-    return device_pipeline(backend, hw, group).run(work, more)
+    return Pipeline(Threads(backend, size or compilers()), partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
 
 
 def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
@@ -120,6 +106,22 @@ def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) 
     except RuntimeError as error:
         digest = built.digest if isinstance(built, Measurement) else built.kernel.digest
         return Measurement(Status.CRASHED, error=str(error), digest=digest)
+
+
+def timed_beside_torch(
+    final: NativeBackend, kernels: dict[str, Kernel], hw: Hardware, rounds: int
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """(samples by kernel and of `torch`, errors): kernels in interleaved rounds with torch, without it where that fails.
+
+    Errors are `torch_error`, why torch is missing, and `error`, why there are no samples at all.
+    """
+    errors: dict[str, str] = {}
+    for torch in (True, False):
+        try:
+            return final.compare(kernels, hw, rounds, torch=torch), errors
+        except (ValueError, RuntimeError, WorkerLost) as error:
+            errors["torch_error" if torch else "error"] = str(error)[-600:]
+    return {}, errors
 
 
 def facts(measurement: Measurement) -> dict[str, object]:

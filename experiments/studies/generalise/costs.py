@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from experiments.common import statistics
 from experiments.studies.generalise.plan import Contender
 from experiments.studies.generalise.policies import Trained
-
-if TYPE_CHECKING:
-    from experiments.studies.generalise.scores import Study
+from experiments.studies.generalise.scores import Regrets
 
 POINTS = 96
 """Places, evenly over the logarithm, at which it is looked whether a search is as good as the policy."""
 
 
-def break_even(study: Study, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
+def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
     """Against its reference, for the policy's best of so many episodes.
 
     `evaluations` and `seconds`: what the policy needs on one operator, what the reference needs until its interquartile mean

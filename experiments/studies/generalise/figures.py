@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.common import statistics, style
-from experiments.studies.generalise.scores import Study, iqm
-from experiments.studies.search.figures import LARGEST, finish, regret_axes
+from experiments.studies.generalise.scores import Regrets
+from experiments.studies.intervals import iqm
+from experiments.studies.search.figures import profile_axes, profile_thresholds, regret_figure
 
 RESAMPLES = 400
 POINTS = 40
@@ -23,7 +24,7 @@ PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
 LINES = ("-", "--", ":", "-.")
 
 
-def draw(study: Study, folder: Path) -> list[str]:
+def draw(study: Regrets, folder: Path) -> list[str]:
     """Write all figures; returns the names of the files."""
     with plt.rc_context(style.RC):
         return [
@@ -43,7 +44,7 @@ def _band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, marker: st
     )  # fmt: skip
 
 
-def _evaluations(study: Study, path: Path) -> str:
+def _evaluations(study: Regrets, path: Path) -> str:
     """Regret against evaluations; the rounds of policies are marked."""
     x = np.unique(np.geomspace(min(FIRST, study.plan.evaluations), study.plan.evaluations, POINTS).astype(int))
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
@@ -57,12 +58,10 @@ def _evaluations(study: Study, path: Path) -> str:
             at = float(np.exp(np.log(evaluations).mean())), 100 * float(statistics.interquartile_mean(regret))
             axes.plot(*at, "*", color=looks[name][0], markersize=13, markeredgecolor="white", zorder=4)
             axes.annotate(label, at, xytext=(6, 7), textcoords="offset points", fontsize=8, color=looks[name][0], bbox=PAPER)
-    regret_axes(axes)
-    axes.set_xlabel("evaluations of the model")
-    return finish(figure, axes, path)
+    return regret_figure(figure, axes, "evaluations of the model", path)
 
 
-def _seconds(study: Study, path: Path) -> str:
+def _seconds(study: Regrets, path: Path) -> str:
     """Regret against wall seconds of construction."""
     searches = [search for name in study.names for search in dict.fromkeys(study.plan.labels(name).values())]
     ends = [line["elapsed_s"] for search in searches for row in study.grid(search) for line in row]
@@ -72,15 +71,13 @@ def _seconds(study: Study, path: Path) -> str:
     learned = {policy.name for policy in study.plan.policies}
     for name in study.names:
         _band(axes, x, study.regret_within(name, x.tolist()), *looks[name], name, name in learned)
-    regret_axes(axes)
-    axes.set_xlabel("wall seconds of construction, one thread (training left out)")
-    return finish(figure, axes, path)
+    return regret_figure(figure, axes, "wall seconds of construction, one thread (training left out)", path)
 
 
-def _profiles(study: Study, name: str, path: Path) -> str:
+def _profiles(study: Regrets, name: str, path: Path) -> str:
     """Share of searches within a regret, a panel for each round of a policy, all stopped at its evaluations."""
     learned = next(policy for policy in study.plan.policies if policy.name == name)
-    thresholds = np.concatenate([[0.0], np.geomspace(0.002, LARGEST, 60)])
+    thresholds = profile_thresholds()
     rounds = study.rounds(learned)
     looks = style.look([name, *study.plan.strategies])
     figure, grid = plt.subplots(1, len(rounds), figsize=(4.4 * len(rounds), 3.6), squeeze=False, layout="constrained")
@@ -93,13 +90,7 @@ def _profiles(study: Study, name: str, path: Path) -> str:
                 100 * thresholds, share, where="post", color=looks[of][0], linewidth=2.4 if of == name else 1.4,
                 linestyle="-" if of == name else LINES[number % len(LINES)], label=of,
             )  # fmt: skip
-        axes.set_xscale("symlog", linthresh=1.0, linscale=0.5)
-        axes.set_xlim(0, 100 * LARGEST)
-        axes.set_ylim(0, 1.02)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-        axes.set_title(f"{label} ({evaluations.mean():,.0f} evaluations)")
-        axes.set_xlabel("regret of at most")
+        profile_axes(axes, f"{label} ({evaluations.mean():,.0f} evaluations)")
     grid[0, 0].set_ylabel("of the searches")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=min(4, len(looks)))
     return style.save(figure, path)

@@ -7,77 +7,64 @@ valid as long as fingerprint, hyperparameters and policy are the same; delete th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-import hydra
-from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.common.arguments import CONF
-from experiments.common.commands import command_line, refusals, say_where
-from experiments.common.folders import make_folder
-from experiments.common.lines import Kept, run_missing
 from experiments.common.optima import optima
-from experiments.common.results import write_summary
-from experiments.studies.generalise import report as generalise_report
+from experiments.studies.generalise import report
 from experiments.studies.generalise.plan import Plan, plan_of, searches
 from experiments.studies.generalise.policies import Trained, train_missing
-from experiments.studies.generalise.scores import Study, summarise, task_of
+from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.summary import summarise
+from experiments.studies.study import Study, study_command
 from gensor_gym.exact import Certificate
 
 
 def certified(
-    texts: Sequence[str], hardware: str, plan: Plan, console: Console
+    texts: Sequence[str], hardware: str, plan: Plan, folder: Path, console: Console
 ) -> tuple[dict[str, Certificate], dict[str, str]]:
-    """Optima of operators on a hardware, certified into the study's folder where they do not ship, and why others have none."""
+    """Optima of operators on a hardware, certified into a folder where they do not ship, and why others have none.
+
+    ValueError where no operator has one.
+    """
     with console.status(f"certified optima on {hardware}"):
-        return optima(texts, hardware, plan.space, plan.output, plan.processes, plan.nodes)
-
-
-def study(plan: Plan, console: Console) -> dict[str, Any]:
-    """Train, certify, search what is missing; write summary, page and figures; returns the summary."""
-    make_folder(plan.output)
-    policies: dict[str, Sequence[Trained]] = {}
-    for learned in plan.policies:
-        with console.status(f"policies {learned.name}: training what is missing"):
-            policies[learned.name] = train_missing(
-                learned.folder, plan.seeds, plan.hardware, plan.space, learned.train, plan.processes
-            )
-    known, unknown = certified([str(op) for op in plan.operators], plan.hardware, plan, console)
+        known, unknown = optima(texts, hardware, plan.space, folder, plan.processes, plan.nodes)
     if not known:
-        raise ValueError(f"no optimum is certified: {unknown}; the study needs one task with an optimum at least")
-    rows = run_missing(searches(plan, list(known), policies), Kept(plan.output / "lines.jsonl"), plan.processes, console)
-    tasks = [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known]
-    with console.status("summary and figures"):
-        found = Study(plan, tasks, rows, policies)
-        summary = summarise(found, unknown)
-        _write(found, summary)
-    return summary
+        raise ValueError(f"no optimum is certified on {hardware}: {unknown}; the study needs one task with an optimum at least")
+    return known, unknown
 
 
-def _write(found: Study, summary: dict[str, Any]) -> None:
-    """summary.json, figures, summary.md."""
-    plan, names = found.plan, []
-    if plan.figures:
-        from experiments.studies.generalise import figures as generalise_figures
+class Generalisation(Study[Plan, Regrets]):
+    """Policies on operators they did not learn from, beside searches."""
 
-        names = generalise_figures.draw(found, plan.output)
-    write_summary(plan.output, {**summary, "config": plan.config}, generalise_report.markdown(summary, names))
+    report = report
+
+    def run(self, console: Console) -> Regrets:
+        """Train, certify, search what is missing."""
+        plan = self.plan
+        policies: dict[str, Sequence[Trained]] = {}
+        for learned in plan.policies:
+            with console.status(f"policies {learned.name}: training what is missing"):
+                policies[learned.name] = train_missing(
+                    learned.folder, plan.seeds, plan.hardware, plan.space, learned.train, plan.processes
+                )
+        known, unknown = certified([str(op) for op in plan.operators], plan.hardware, plan, plan.output, console)
+        rows = self.lines(searches(plan, list(known), policies), plan.processes, console)
+        tasks = [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known]
+        return Regrets(plan, tasks, rows, policies, unknown)
+
+    def summarise(self, found: Regrets) -> dict[str, Any]:
+        """See `summary`."""
+        return summarise(found)
+
+    def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:
+        """Curves and profiles."""
+        from experiments.studies.generalise import figures
+
+        return figures.draw(found, self.plan.output)
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="generalise")
-def run(config: DictConfig) -> None:
-    """One configuration."""
-    console, begin = Console(), time.perf_counter()
-    with refusals(console, ValueError, RuntimeError, OSError):
-        plan = plan_of(config)
-        summary = study(plan, console)
-    generalise_report.show(console, summary)
-    say_where(console, begin, plan.output)
-
-
-def main() -> None:
-    """Command line."""
-    command_line(run)
+main = study_command("generalise", lambda config: Generalisation(plan_of(config)))

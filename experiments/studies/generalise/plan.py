@@ -11,13 +11,14 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents import STRATEGIES, get_strategy
+from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
 from experiments.common.anytime import Search, digest_of_policy
+from experiments.common.checks import check_list, check_whole
 from experiments.common.optima import split_of
-from experiments.common.settings import ROOT
 from experiments.studies.generalise.policies import Trained
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.locate import located
 from gensor_gym.operators.types import Operator
 
 BUDGET = "@"
@@ -93,17 +94,12 @@ class Plan:
 def plan_of(config: DictConfig) -> Plan:
     """Resolve a configuration (conf/generalise.yaml); ValueError names what is wrong with it."""
     plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
-    for name in ("evaluations", "processes", "nodes", "resamples"):
-        if not isinstance(plain[name], int) or plain[name] < 1:
-            raise ValueError(f"{name} {plain[name]!r}: expected a number, 1 or more")
+    check_whole(plain, 1, "evaluations", "processes", "nodes", "resamples")
+    check_list(plain, 0, "seeds")
     seeds = plain["seeds"]
-    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
-        raise ValueError(f"seeds {seeds!r}: expected a list of numbers from 0")
     policies = tuple(_learned(name, given, plain["reference"]) for name, given in (plain["policies"] or {}).items())
     given_strategies = {name: dict(given or {}) for name, given in (plain["strategies"] or {}).items()}
-    begun = {
-        name: _begun(name, given.pop("seeds"), seeds) for name, given in given_strategies.items() if "seeds" in given
-    }
+    begun = {name: _begun(name, given, seeds) for name, given in given_strategies.items() if "seeds" in given}
     strategies = {name: _variants(name, given) for name, given in given_strategies.items()}
     for name in (plain["reference"], *(policy.reference for policy in policies)):
         if name not in strategies:
@@ -143,11 +139,10 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
     return kept
 
 
-def _begun(name: str, count: Any, seeds: list[int]) -> int:
-    """A strategy's number of seeds; ValueError for one that is none."""
-    if not isinstance(count, int) or count < 1:
-        raise ValueError(f"strategies.{name}.seeds {count!r}: expected a number, 1 or more")
-    return min(count, len(dict.fromkeys(seeds)))
+def _begun(name: str, given: dict[str, Any], seeds: list[int]) -> int:
+    """A strategy's number of seeds, taken from its values; ValueError for one that is none."""
+    check_whole(given, 1, "seeds", of=f"strategies.{name}.")
+    return min(given.pop("seeds"), len(dict.fromkeys(seeds)))
 
 
 def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
@@ -155,7 +150,7 @@ def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
     if missing := [entry for entry in ("of", "folder") if not (isinstance(given, dict) and given.get(entry))]:
         raise ValueError(f"policies.{name} {given!r}: expected {' and '.join(missing)} in it")
     of, fields = given["of"], set()
-    if of in STRATEGIES:
+    if of in strategies_for(CONSTRUCTIONS):
         fields = {field.name for field in dataclasses.fields(type(get_strategy(of)))}  # type: ignore[arg-type]
     if "checkpoint" not in fields:
         raise ValueError(f"policies.{name}.of {of!r}: expected a strategy with a checkpoint, such as 'ppo'")
@@ -172,11 +167,11 @@ def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str
     """Registered name and values of a strategy by the evaluations that they are for."""
     parameters = dict(given)
     of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
-    if of not in STRATEGIES:
-        raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(STRATEGIES)}")
+    if of not in (known := strategies_for(CONSTRUCTIONS)):
+        raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(known)}")
     if tuned is None:
         return {0: (of, parameters)}
-    path = Path(tuned) if Path(tuned).is_absolute() else ROOT / tuned
+    path = located(tuned)
     if not path.exists():
         raise ValueError(f"strategies.{name}.tuned {tuned!r}: no such file; python -m experiments.tune_evaluations makes it")
     found = json.loads(path.read_text(encoding="utf-8"))

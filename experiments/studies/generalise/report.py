@@ -5,12 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from experiments.comparison.wording import seconds_text
-from experiments.studies.search.report import interval_text, p_text, table
+from experiments.common.texts import interval_text, p_text, page, seconds_text, show_table, table
 
 PARTS = {
     "test": "The test part of split v1: no operator of it, nor another of its group (class and rounded log2 of every extent), "
@@ -40,9 +37,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     for name, policy in summary["policies"].items():
         lines += _policy(summary, name, policy)
     lines += _tasks(summary)
-    for name in figures:
-        lines += ["", f"![{name}]({name})"]
-    return "\n".join(lines) + "\n"
+    return page(lines, figures)
 
 
 def _fewer(summary: dict[str, Any]) -> str:
@@ -54,12 +49,8 @@ def _fewer(summary: dict[str, Any]) -> str:
 
 def show(console: Console, summary: dict[str, Any]) -> None:
     """The table of regrets by evaluations, without intervals; of policies the rounds."""
-    found = Table(title="IQM regret after so many evaluations", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for position, name in enumerate(("strategy", *map(str, summary["checkpoints"]))):
-        found.add_column(name, justify="left" if position == 0 else "right")
-    for name, line in _ordered(summary):
-        found.add_row(name, *(f"{100 * value['mean']:.1f} %" for value in line["regret"]))
-    console.print(found)
+    rows = [[name, *(f"{100 * value['mean']:.1f} %" for value in line["regret"])] for name, line in _ordered(summary)]
+    show_table(console, "IQM regret after so many evaluations", ("strategy", *map(str, summary["checkpoints"])), rows)
     for name, policy in summary["policies"].items():
         for label, one in policy["rounds"].items():
             beside = one["beside"][policy["reference"]]

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.common import statistics, style
+from experiments.studies.intervals import iqm
 from experiments.studies.search.scores import Curves, Scores
 
 RESAMPLES = 400
@@ -41,40 +42,53 @@ def _lines(looks: dict[str, tuple[str, str]]) -> dict[str, str]:
     return {name: LINES[colours[:i].count(colours[i]) % len(LINES)] for i, name in enumerate(looks)}
 
 
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Interquartile mean over tasks and seeds."""
-    return statistics.interquartile_mean(values, axis=(0, 1))
-
-
 def _bands(axes: Axes, looks: dict[str, tuple[str, str]], x: np.ndarray, curves: dict[str, np.ndarray]) -> None:
     """Interquartile means of curves [tasks, seeds, points], of a few strategies with their intervals."""
     lines = _lines(looks)
     for name, values in curves.items():
         colour, marker = looks[name]
         if len(curves) <= MOST_BANDS:
-            low, high = statistics.bootstrap(_mean, values, resamples=RESAMPLES)
+            low, high = statistics.bootstrap(iqm, values, resamples=RESAMPLES)
             axes.fill_between(x, 100 * low, 100 * high, color=colour, alpha=0.12, linewidth=0)
         every = max(1, len(x) // 8)
         axes.plot(
-            x, 100 * _mean(values), color=colour, linestyle=lines[name], linewidth=1.6, marker=marker, markevery=every,
+            x, 100 * iqm(values), color=colour, linestyle=lines[name], linewidth=1.6, marker=marker, markevery=every,
             markersize=4.5, label=name,
         )  # fmt: skip
 
 
-def regret_axes(axes: Axes) -> None:
-    """Both axes logarithmic, regret linear below one percent."""
+def regret_figure(figure: Figure, axes: Axes, label: str, path: Path) -> str:
+    """Write a figure of regret: both axes logarithmic, regret linear below one percent; returns the file's name."""
     axes.set_xscale("log")
+    axes.set_xlabel(label)
     axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
     axes.set_ylabel("regret, interquartile mean")
+    return _finish(figure, axes, path)
 
 
-def finish(figure: Figure, axes: Axes, path: Path) -> str:
+def _finish(figure: Figure, axes: Axes, path: Path) -> str:
     """A legend beside the axes, the file."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return style.save(figure, path)
+
+
+def profile_thresholds() -> np.ndarray:
+    """Regrets at which a performance profile is read off, float64 [61]."""
+    return np.concatenate([[0.0], np.geomspace(0.002, LARGEST, 60)])
+
+
+def profile_axes(axes: Axes, title: str) -> None:
+    """Share of the searches over regret, both in per cent, regret linear below one."""
+    axes.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+    axes.set_xlim(0, 100 * LARGEST)
+    axes.set_ylim(0, 1.02)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+    axes.set_title(title)
+    axes.set_xlabel("regret of at most")
 
 
 def _trials(scores: Scores, path: Path) -> str:
@@ -86,9 +100,7 @@ def _trials(scores: Scores, path: Path) -> str:
     if np.isfinite(scores.chance).all():
         zero = np.array([statistics.interquartile_best(scores.regrets, int(k)) for k in x])
         axes.plot(x, 100 * zero, color=style.INK, linestyle=DASHES, linewidth=1.3, label="drawing at random")
-    regret_axes(axes)
-    axes.set_xlabel("trials (different kernels)")
-    return finish(figure, axes, path)
+    return regret_figure(figure, axes, "trials (different kernels)", path)
 
 
 def _seconds(scores: Scores, path: Path) -> str:
@@ -97,9 +109,7 @@ def _seconds(scores: Scores, path: Path) -> str:
     x = np.geomspace(max(1e-3, float(np.quantile(ends[:, 0], 0.5))), float(ends[:, 1].max()), POINTS)
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     _bands(axes, style.look(list(scores.strategies)), x, {name: at_seconds(c, x) for name, c in scores.curves.items()})
-    regret_axes(axes)
-    axes.set_xlabel("seconds of search and recorded measurement")
-    return finish(figure, axes, path)
+    return regret_figure(figure, axes, "seconds of search and recorded measurement", path)
 
 
 def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
@@ -119,7 +129,7 @@ def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
 
 def _profiles(scores: Scores, checkpoints: list[int], path: Path) -> str:
     """Share of the searches within a regret, a panel for each checkpoint."""
-    thresholds = np.concatenate([[0.0], np.geomspace(0.002, LARGEST, 60)])
+    thresholds = profile_thresholds()
     looks = style.look(list(scores.strategies))
     columns = min(2, len(checkpoints))
     lines = -(-len(checkpoints) // columns)
@@ -128,13 +138,7 @@ def _profiles(scores: Scores, checkpoints: list[int], path: Path) -> str:
         for name, curves in scores.curves.items():
             share = statistics.performance_profile(curves.regret[..., k - 1], thresholds)
             axes.step(100 * thresholds, share, color=looks[name][0], linestyle=_lines(looks)[name], where="post", label=name)
-        axes.set_xscale("symlog", linthresh=1.0, linscale=0.5)
-        axes.set_xlim(0, 100 * LARGEST)
-        axes.set_ylim(0, 1.02)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-        axes.set_title(f"after {k} trials")
-        axes.set_xlabel("regret of at most")
+        profile_axes(axes, f"after {k} trials")
     for axes in grid[:, 0]:
         axes.set_ylabel("of the searches")
     for axes in grid.flat[len(checkpoints) :]:
@@ -163,4 +167,4 @@ def _improvement(scores: Scores, summary: dict[str, Any], reference: str, path: 
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     axes.set_xlabel(f"probability of a lower regret than {reference}")
-    return finish(figure, axes, path) if names else style.save(figure, path)
+    return _finish(figure, axes, path) if names else style.save(figure, path)

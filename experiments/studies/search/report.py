@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from experiments.comparison.wording import seconds_text
-from experiments.tables.table import Stamp
+from experiments.common.texts import interval_text, p_text, page, seconds_text, show_table, table
+from experiments.studies.stamps import Stamp
 
 CHANCE = "drawing at random"
 
@@ -39,9 +36,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         (task["operator"], task["part"], str(task["kernels"])) for task in tasks
     ])]  # fmt: skip
     lines += [f"\nLeft out: {name}: {why}" for name, why in summary["broken"].items()]
-    for name in figures:
-        lines += ["", f"![{name}]({name})"]
-    return "\n".join(lines) + "\n"
+    return page(lines, figures)
 
 
 def _source(summary: dict[str, Any]) -> str:
@@ -58,12 +53,8 @@ def _best(summary: dict[str, Any]) -> str:
 
 def show(console: Console, summary: dict[str, Any]) -> None:
     """The table of regrets, without intervals."""
-    found = Table(title="regret after so many trials", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for position, name in enumerate(_regret_head(summary)):
-        found.add_column(name, justify="left" if position == 0 else "right")
-    for row in _regret_rows(summary):
-        found.add_row(*(cell.partition(" [")[0] for cell in row))
-    console.print(found)
+    rows = [[cell.partition(" [")[0] for cell in row] for row in _regret_rows(summary)]
+    show_table(console, "regret after so many trials", _regret_head(summary), rows)
     for name, why in summary["broken"].items():
         console.print(f"left out: {name}: {why}", style="yellow", markup=False, soft_wrap=True)
 
@@ -122,20 +113,3 @@ def _hypotheses(summary: dict[str, Any]) -> list[str]:
     ]
     head = ("variant", "beside", "expected", *(f"after {k}" for k in summary["checkpoints"]))
     return ["## Hypotheses", "", "Written down before the run.", "", *table(head, rows), ""]
-
-
-def interval_text(value: dict[str, float], digits: int, sign: bool = False) -> str:
-    """A mean with its interval, in percent."""
-    plus = "+" if sign else ""
-    return f"{100 * value['mean']:{plus}.{digits}f} % [{100 * value['low']:.{digits}f}, {100 * value['high']:.{digits}f}]"
-
-
-def p_text(value: float) -> str:
-    """A p value with what digits matter."""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
-
-
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """A Markdown table: the first column left, the others right."""
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]

@@ -12,10 +12,11 @@ import numpy as np
 
 from experiments.common import paired, statistics
 from experiments.common.jobs import DONE, Outcome
-from experiments.common.results import Results
 from experiments.common.settings import Job, Settings
+from experiments.common.trials import Results
+from experiments.studies.intervals import interval, iqm
 from experiments.studies.search.truth import BestKnown, Truth
-from experiments.tables.table import Stamp
+from experiments.studies.stamps import Stamp
 from gensor_gym import operators
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.backend import Backend
@@ -143,7 +144,10 @@ def summarise(
     at = [k - 1 for k in checkpoints]
     regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
     chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)
-    lines = {name: _line(regrets[name], resamples) | _costs(scores.curves[name]) for name in regrets}
+    lines: dict[str, dict[str, Any]] = {
+        name: {"regret": interval(iqm, regret, resamples, crossed=False), **_costs(scores.curves[name])}
+        for name, regret in regrets.items()
+    }
     known = bool(np.isfinite(chance).all())
     others = dict.fromkeys([reference, *(said.get("beside", reference) for said in hypotheses.values())])
     against = ({"chance": chance} if known else {}) | {name: regrets[name] for name in others if name in regrets}
@@ -169,17 +173,6 @@ def summarise(
             for name, said in hypotheses.items() if name in lines and said.get("beside", reference) in lines[name].get("over", {})
         },
     }  # fmt: skip
-
-
-def _line(regret: np.ndarray, resamples: int) -> dict[str, Any]:
-    """Interquartile mean of regrets [tasks, seeds, checkpoints] at every checkpoint, with its interval."""
-
-    def mean(values: np.ndarray) -> np.ndarray:
-        return statistics.interquartile_mean(values, axis=(0, 1))
-
-    low, high = statistics.bootstrap(mean, regret, resamples=resamples)
-    values = zip(mean(regret).tolist(), low.tolist(), high.tolist(), strict=True)
-    return {"regret": [dict(zip(("mean", "low", "high"), value, strict=True)) for value in values]}
 
 
 def _costs(curves: Curves) -> dict[str, Any]:

@@ -9,23 +9,23 @@ was when the same command is given again.
 from __future__ import annotations
 
 import json
-import time
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from experiments.common.arguments import CONF
-from experiments.common.commands import command_line, refusals, say_where
-from experiments.common.jobs import DONE, Jobs, Outcome
-from experiments.common.pool import attempts
-from experiments.common.results import write_summary, write_text
+from experiments.common.checks import check_whole
+from experiments.common.jobs import DONE, Jobs
+from experiments.common.lines import with_bar
+from experiments.common.pool import made
+from experiments.common.results import write_text
 from experiments.common.settings import Settings, settings_of
-from experiments.studies.search import report as study_report
+from experiments.studies.search import report
 from experiments.studies.search.scores import Scores, scores_of, summarise
+from experiments.studies.study import Study, study_command
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.records.backend import RecordedBackend
 
@@ -43,6 +43,10 @@ class Plan:
     resamples: int
     hypotheses: dict[str, dict[str, str]]
     """What was expected of a strategy, `direction` and `because`, written before the run, beside the reference or `beside`."""
+
+    output: Path
+    figures: bool
+    config: dict[str, Any]
 
 
 def plan_of(config: DictConfig) -> Plan:
@@ -62,70 +66,53 @@ def plan_of(config: DictConfig) -> Plan:
         raise ValueError(f"study.checkpoints {plain['checkpoints']!r}: expected numbers of trials")
     if plain["reference"] not in names:
         raise ValueError(f"study.reference {plain['reference']!r}: expected one of the strategies, {sorted(names)}")
-    for name in ("workers", "resamples"):
-        if not isinstance(plain[name], int) or plain[name] < 1:
-            raise ValueError(f"study.{name} {plain[name]!r}: expected a number, 1 or more")
+    check_whole(plain, 1, "workers", "resamples", of="study.")
     kept = tuple(k for k in checkpoints if k <= trials) or (trials,)
-    return Plan(settings, plain["workers"], kept, plain["reference"], plain["resamples"], plain["hypotheses"] or {})
+    return Plan(
+        settings, plain["workers"], kept, plain["reference"], plain["resamples"], plain["hypotheses"] or {},
+        settings.output, settings.figures, settings.config,
+    )  # fmt: skip
 
 
-def study(plan: Plan, jobs: Jobs, console: Console) -> tuple[Scores, dict[str, Any]]:
-    """Run what is not done yet, write everything, let go of the folder; returns the scores and their summary."""
-    settings = plan.settings
-    outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None}
-    _search(plan, jobs, outcomes, console)
-    with console.status("summary and figures"):
-        scores = scores_of(settings, outcomes, jobs.results)
-        summary = summarise(scores, plan.checkpoints, plan.reference, plan.resamples, plan.hypotheses)
-        _write(plan, scores, summary)
-    jobs.close()
-    return scores, summary
+class SearchStudy(Study[Plan, Scores]):
+    """Strategies on tasks, every search a job."""
 
+    report = report
 
-def _search(plan: Plan, jobs: Jobs, outcomes: dict[str, Outcome], console: Console) -> None:
-    """Run the jobs without an outcome; fills `outcomes`."""
-    todo = [job for job in plan.settings.jobs if job.key not in outcomes]
-    if len(outcomes):
-        console.print(f"{len(outcomes)} of {len(plan.settings.jobs)} searches were done before.")
-    if not todo:
-        return
-    columns = (SpinnerColumn(), TextColumn("searches"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.description}"), console=console, transient=True) as progress:
-        bar = progress.add_task("", total=len(todo))
-        for job, trials, outcome, trace in attempts(todo, plan.settings.backend, plan.workers):
-            outcomes[job.key] = jobs.keep(job, trials, outcome, trace)
-            name = f"{job.strategy} seed {job.seed} on {job.operator}"
+    jobs: Jobs
+    """While the folder is this process's."""
+
+    def claim(self) -> closing[Any]:
+        """The folder with its jobs."""
+        self.jobs = Jobs(self.plan.settings.backend, self.plan.settings.store, self.plan.output)
+        return closing(self.jobs)
+
+    def run(self, console: Console) -> Scores:
+        """Search what is not done yet; the scores of all."""
+        wanted = self.plan.settings.jobs
+        outcomes = {job.key: found for job in wanted if (found := self.jobs.finished(job)) is not None}
+        if outcomes:
+            console.print(f"{len(outcomes)} of {len(wanted)} searches were done before.")
+        missing = [job for job in wanted if job.key not in outcomes]
+        for job, outcome in with_bar(console, "searches", made(self.jobs, missing, self.plan.workers), len(missing)):
+            outcomes[job.key] = outcome
             if outcome.status != DONE:
-                console.print(f"[yellow]{outcome.status}[/] {name}: {outcomes[job.key].error}", highlight=False)
-            progress.update(bar, advance=1, description=name)
+                name = f"{job.strategy} seed {job.seed} on {job.operator}"
+                console.print(f"[yellow]{outcome.status}[/] {name}: {outcome.error}", highlight=False)
+        return scores_of(self.plan.settings, outcomes, self.jobs.results)
+
+    def summarise(self, found: Scores) -> dict[str, Any]:
+        """The summary; study_values.jsonl has a line for each search."""
+        plan = self.plan
+        values = [json.dumps(value) for value in found.values(plan.checkpoints, plan.reference)]
+        write_text(plan.output / "study_values.jsonl", "\n".join(values) + "\n")
+        return summarise(found, plan.checkpoints, plan.reference, plan.resamples, plan.hypotheses)
+
+    def draw(self, found: Scores, summary: dict[str, Any]) -> list[str]:
+        """Nothing where no strategy has all its searches."""
+        from experiments.studies.search import figures
+
+        return figures.draw(found, summary, self.plan.reference, self.plan.output) if found.strategies else []
 
 
-def _write(plan: Plan, scores: Scores, summary: dict[str, Any]) -> None:
-    """summary.json, study_values.jsonl (a line for each search), figures, summary.md."""
-    folder = plan.settings.output
-    names = []
-    if plan.settings.figures and scores.strategies:
-        from experiments.studies.search import figures as study_figures
-
-        names = study_figures.draw(scores, summary, plan.reference, folder)
-    values = [json.dumps(value) for value in scores.values(plan.checkpoints, plan.reference)]
-    write_text(folder / "study_values.jsonl", "\n".join(values) + "\n")
-    write_summary(folder, {**summary, "config": plan.settings.config}, study_report.markdown(summary, names))
-
-
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="study")
-def run(config: DictConfig) -> None:
-    """One configuration."""
-    console = Console()
-    begin = time.perf_counter()
-    with refusals(console, ValueError):
-        plan = plan_of(config)
-        jobs = Jobs(plan.settings.backend, plan.settings.store, plan.settings.output)
-        _, summary = study(plan, jobs, console)
-    study_report.show(console, summary)
-    say_where(console, begin, plan.settings.output)
-
-
-def main() -> None:
-    """Command line."""
-    command_line(run)
+main = study_command("study", lambda config: SearchStudy(plan_of(config)))

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
-from experiments.common.heat_map import HeatMap
-from experiments.studies.search.report import interval_text, p_text, table
+from experiments.common.texts import interval_text, p_text, page, table
+from experiments.studies.heat_map import HeatMap
 
 LEAST = 1.0
 """Per cent below which a colour is no paler."""
@@ -52,9 +53,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         lines += [f"Left out: {len(summary['left_out'])} elementwise maps, whose optima are not certified.", ""]
     for name, unknown in summary["unknown"].items():
         lines += [f"Left out on {name}: `{text}`: {why}\n" for text, why in unknown.items()]
-    for name in figures:
-        lines += ["", f"![{name}]({name})"]
-    return "\n".join(lines) + "\n"
+    return page(lines, figures)
 
 
 def _cell(column: dict[str, Any], name: str, tested_on: str) -> str:
@@ -67,6 +66,13 @@ def _over(column: dict[str, Any], name: str) -> str:
     """A difference to the policy trained there."""
     line = column["over_native"].get(name)
     return "" if line is None else f"{interval_text(line, 1, sign=True)}, p {p_text(line['p_holm'])}"
+
+
+def show(console: Console, summary: dict[str, Any]) -> None:
+    """Regrets on every hardware."""
+    for name, one in summary["columns"].items():
+        found = ", ".join(f"{other} {100 * value['mean']:.1f} %" for other, value in one["regret"].items())
+        console.print(f"on {name}: {found}", highlight=False, soft_wrap=True)
 
 
 def draw(summary: dict[str, Any], path: Path) -> str:

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import time
 from collections.abc import Sequence
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.common import paired
 from experiments.common.anytime import Search
-from experiments.common.arguments import CONF
-from experiments.common.commands import command_line, refusals, say_where
-from experiments.common.folders import make_folder
-from experiments.common.lines import Kept, run_missing
-from experiments.common.results import write_summary
 from experiments.studies.generalise.generalise import certified
 from experiments.studies.generalise.plan import Contender, Plan, plan_of, searches, searches_of
 from experiments.studies.generalise.policies import Trained, train_missing
-from experiments.studies.generalise.scores import Study, Task, interval, mean, task_of
-from experiments.studies.transfer import report as transfer_report
+from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.intervals import interval, mean
+from experiments.studies.study import Study, study_command
+from experiments.studies.transfer import report
 from gensor_gym.fingerprint import common, fingerprints
 
 Policies = dict[str, Sequence[Trained]]
@@ -68,7 +63,7 @@ def wanted(plan: Plan, texts: Sequence[str], policies: Policies) -> list[Search]
     return found
 
 
-def column(study: Study, trained_on: Sequence[str]) -> dict[str, Any]:
+def column(study: Regrets, trained_on: Sequence[str]) -> dict[str, Any]:
     """Regrets on the hardware of a study by what a policy was trained on, and of strategies: all at the native's evaluations."""
     plan, learned = study.plan, study.plan.policies[0]
     counts = {name: study.first(label(learned, name))[0] for name in trained_on}
@@ -85,54 +80,48 @@ def column(study: Study, trained_on: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def transfer(plans: dict[str, Plan], console: Console) -> dict[str, Any]:
-    """Train, certify, search what is missing; write summary, page and figure; returns the summary."""
-    first = next(iter(plans.values()))
-    learned, kept = first.policies[0], Kept(make_folder(first.output) / "lines.jsonl")
-    policies: Policies = {}
-    for name, plan in plans.items():
-        with console.status(f"policies for {name}: training what is missing"):
-            policies[name] = train_missing(learned.folder, plan.seeds, name, plan.space, learned.train, plan.processes)
-    columns, unknown = {}, {}
-    for name, plan in plans.items():
-        known, unknown[name] = certified([str(op) for op in plan.operators], name, plan, console)
-        if not known:
-            raise ValueError(f"no optimum is certified on {name}: {unknown[name]}")
-        rows = run_missing(wanted(plan, list(known), policies), kept, plan.processes, console)
-        tasks: list[Task] = [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known]
-        columns[name] = column(Study(plan, tasks, rows, {}), list(plans))
-    met = [found for plan in plans.values() for found in fingerprints(plan.operators, plan.hardware, plan.space).values()]
-    summary = {
-        "fingerprint": common(met), "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "part": first.part, "space": first.space, "seeds": list(first.seeds), "policy": learned.name,
-        "round": "first round" if learned.best_of is None else f"best of {learned.best_of} episodes",
-        "strategies": list(first.strategies), "hardware": list(plans), "columns": columns, "unknown": unknown,
-        "left_out": list(first.left_out),
-        "training_s": {name: [one.seconds for one in seeds] for name, seeds in policies.items()},
-    }  # fmt: skip
-    _write(first, summary)
-    return summary
+class Transfer(Study[Plan, dict[str, Regrets]]):
+    """What policies lose on hardware that they were not trained for; what is found is by the hardware that is tested."""
+
+    report = report
+
+    def __init__(self, plans: dict[str, Plan]) -> None:
+        """A plan for each hardware; what is not of the hardware is as in the first."""
+        super().__init__(next(iter(plans.values())))
+        self.plans = plans
+
+    def run(self, console: Console) -> dict[str, Regrets]:
+        """Train, certify, search what is missing."""
+        learned, found = self.plan.policies[0], {}
+        policies: Policies = {}
+        for name, plan in self.plans.items():
+            with console.status(f"policies for {name}: training what is missing"):
+                policies[name] = train_missing(learned.folder, plan.seeds, name, plan.space, learned.train, plan.processes)
+        for name, plan in self.plans.items():
+            known, unknown = certified([str(op) for op in plan.operators], name, plan, self.plan.output, console)
+            rows = self.lines(wanted(plan, list(known), policies), plan.processes, console)
+            tasks = [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known]
+            found[name] = Regrets(plan, tasks, rows, policies, unknown)
+        return found
+
+    def summarise(self, found: dict[str, Regrets]) -> dict[str, Any]:
+        """A column for each hardware that is tested."""
+        plan, learned = self.plan, self.plan.policies[0]
+        met = [mark for one in self.plans.values() for mark in fingerprints(one.operators, one.hardware, one.space).values()]
+        policies = next(iter(found.values())).policies
+        return {
+            "fingerprint": common(met), "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "part": plan.part, "space": plan.space, "seeds": list(plan.seeds), "policy": learned.name,
+            "round": "first round" if learned.best_of is None else f"best of {learned.best_of} episodes",
+            "strategies": list(plan.strategies), "hardware": list(self.plans),
+            "columns": {name: column(one, list(self.plans)) for name, one in found.items()},
+            "unknown": {name: one.unknown for name, one in found.items()}, "left_out": list(plan.left_out),
+            "training_s": {name: [one.seconds for one in seeds] for name, seeds in policies.items()},
+        }  # fmt: skip
+
+    def draw(self, found: dict[str, Regrets], summary: dict[str, Any]) -> list[str]:
+        """The matrix."""
+        return [report.draw(summary, self.plan.output / "transfer.png")]
 
 
-def _write(plan: Plan, summary: dict[str, Any]) -> None:
-    """summary.json, the heat map, summary.md."""
-    names = [transfer_report.draw(summary, plan.output / "transfer.png")] if plan.figures else []
-    write_summary(plan.output, {**summary, "config": plan.config}, transfer_report.markdown(summary, names))
-
-
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="transfer")
-def run(config: DictConfig) -> None:
-    """One configuration."""
-    console, begin = Console(), time.perf_counter()
-    with refusals(console, ValueError, RuntimeError, OSError):
-        plans = plans_of(config)
-        summary = transfer(plans, console)
-    for name, one in summary["columns"].items():
-        found = ", ".join(f"{other} {100 * value['mean']:.1f} %" for other, value in one["regret"].items())
-        console.print(f"on {name}: {found}", highlight=False, soft_wrap=True)
-    say_where(console, begin, next(iter(plans.values())).output)
-
-
-def main() -> None:
-    """Command line."""
-    command_line(run)
+main = study_command("transfer", lambda config: Transfer(plans_of(config)))

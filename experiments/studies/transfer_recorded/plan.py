@@ -10,7 +10,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.recorded.tune import STRATEGIES_OF_SPACES, get_strategy_of_spaces
+from agents.recorded.tune import get_strategy_of_spaces
+from agents.strategy import RECORDED, strategies_for
+from experiments.common.checks import check_list, check_whole
 from experiments.studies.transfer_recorded.searches import RecordedSearch
 from experiments.training.lessons import Lesson, check_alike
 from gensor_gym.spaces import load_space
@@ -117,13 +119,9 @@ class RecordedPlan:
 def plan_of(config: DictConfig) -> RecordedPlan:
     """Resolve a configuration (conf/transfer_recorded.yaml); ValueError names what is wrong with it."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    for name in ("trials", "repeats", "processes", "resamples"):
-        if type(plain[name]) is not int or plain[name] < 1:
-            raise ValueError(f"{name} {plain[name]!r}: expected a whole number, 1 or more")
-    for name in ("seeds", "checkpoints"):
-        values, least = plain[name], int(name == "checkpoints")
-        if not isinstance(values, list) or not values or not all(type(v) is int and v >= least for v in values):
-            raise ValueError(f"{name} {values!r}: expected a list of whole numbers, {least} or more")
+    check_whole(plain, 1, "trials", "repeats", "processes", "resamples")
+    check_list(plain, 0, "seeds")
+    check_list(plain, 1, "checkpoints")
     if plain["shown"] not in plain["checkpoints"] or max(plain["checkpoints"]) > plain["trials"]:
         found = f"shown {plain['shown']!r}, checkpoints {plain['checkpoints']}, trials {plain['trials']}"
         raise ValueError(f"{found}: expected one of the checkpoints, none of which is above the trials")
@@ -170,5 +168,5 @@ def _strategies(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
         get_strategy_of_spaces(name, **values)
     if plain["reference"] not in found:
         raise ValueError(f"reference {plain['reference']!r}: expected one of the strategies, {sorted(found)} "
-                         f"(of {sorted(STRATEGIES_OF_SPACES)})")  # fmt: skip
+                         f"(of {sorted(strategies_for(RECORDED))})")  # fmt: skip
     return found

@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter
 from rich.console import Console
 
 from experiments.common import style
-from experiments.common.heat_map import HeatMap
-from experiments.studies.search.report import interval_text, p_text, table
+from experiments.common.texts import interval_text, p_text, table
+from experiments.studies.heat_map import HeatMap
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF
 
 LEAST = 0.1

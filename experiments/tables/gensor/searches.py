@@ -14,10 +14,10 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.common.jobs import DONE, Jobs, Outcome
-from experiments.common.pool import attempts
+from experiments.common.pool import made
 from experiments.common.settings import Job
+from experiments.common.texts import seconds_text
 from experiments.comparison.retime import Comparison, Retimer
-from experiments.comparison.wording import seconds_text
 from experiments.tables.table import Stamp
 from gensor_gym import hardware as machines
 from gensor_gym.graph.schedule import Schedule
@@ -86,8 +86,8 @@ class Searches:
         todo = [job for job in jobs.values() if self._jobs.finished(job) is None]
         ended: dict[str, Outcome] = {}
         if self._workers > 1 and len(todo) > 1:
-            for job, trials, outcome, trace in attempts(todo, self.backend, self._workers):
-                ended[job.key] = self._jobs.keep(job, trials, outcome, trace)
+            for job, outcome in made(self._jobs, todo, self._workers):
+                ended[job.key] = outcome
                 self._say(job, outcome)
         else:
             for job in todo:
@@ -131,6 +131,18 @@ class Searches:
         end = f"{outcome.trials} trials, {outcome.elapsed_s:.1f} s" if outcome.status == DONE else outcome.error
         best = "" if outcome.seconds is None else f"{seconds_text(outcome.seconds)}, "
         self._console.print(f"{self.device}: {job.strategy} seed {job.seed} on {job.operator}: {best}{end}", soft_wrap=True)
+
+
+def searches_of(config: DictConfig, folder: Path, tier: str, alone: bool = False) -> Searches:
+    """By the model of an RTX 4090, or on the hardware at hand; `alone`: one at a time, because their wall time is reported."""
+    given = config.copy()
+    given.workers = 1 if alone else config.workers
+    return Searches(given, folder, tier, "rtx4090" if tier == MODEL else config.hardware)
+
+
+def trials_of(config: DictConfig, tier: str, model: int, live: int) -> int:
+    """Trials of the searches that measure: the configuration's, else the table's own for the tier."""
+    return int(config.model_trials or model) if tier == MODEL else int(config.trials or live)
 
 
 def tiers_of(config: DictConfig) -> tuple[str, ...]:

@@ -7,21 +7,10 @@ import math
 
 import numpy as np
 
-from agents.ansor.sketches import Sketch, derive_sketches
+from agents.ansor.sketches import derive_sketches
 from experiments.tables.searchers.studies import Study
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
 from gensor_gym.graph.schedule import Schedule
-
-
-def holds(sketch: Sketch, row: np.ndarray) -> bool:
-    """Whether a program [ROW] is one of a sketch's."""
-    for axis, chains in enumerate(sketch.chains):
-        chain = [*row[TILE + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES], row[VTHREAD + axis]]
-        if not (chains == np.array(chain)).all(axis=1).any():
-            return False
-    free = dict(sketch.knobs)
-    return all(row[place] in free.get(place, sketch.base[place : place + 1]) for place in range(KNOB, ROW))
 
 
 def best_found(study: Study) -> dict[str, tuple[float, str]]:
@@ -44,7 +33,7 @@ def sentence(study: Study) -> str:
     ends = study.scores.curves["ansor"].seconds[:, :, -1]
     for end, (operator, (seconds, text)) in zip(ends, best_found(study).items(), strict=True):
         graph = ConstructionGraph(operator, study.summary["hardware"], study.summary["space"])
-        inside = any(holds(sketch, Schedule.parse(text).row) for sketch in derive_sketches(graph))
+        inside = any(sketch.vector_of(Schedule.parse(text).row) is not None for sketch in derive_sketches(graph))
         behind[inside].append(float(np.log(end / seconds).mean()))
     there, others = (f"{100 * float(np.mean(behind[k])):.1f} %" if behind[k] else "-" for k in (True, False))
     return (

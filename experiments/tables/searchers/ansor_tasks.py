@@ -22,7 +22,7 @@ from experiments.common.arguments import compose
 from experiments.common.results import write_text
 from experiments.common.settings import code_digest, short_hash
 from experiments.tables.searchers import studies_figure
-from experiments.tables.searchers.studies import RESAMPLES
+from experiments.tables.searchers.studies import RESAMPLES, with_interval
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
@@ -98,8 +98,7 @@ def _cell(values: np.ndarray) -> str:
     """Median over seeds [1, seeds] with its interval; a dash while a search lacks a program for some task."""
     if not values.all():
         return "-"
-    low, high = statistics.bootstrap(lambda v: float(np.median(v)), values, resamples=RESAMPLES)
-    return f"{float(np.median(values)):.2f} [{float(low):.2f}, {float(high):.2f}]"
+    return with_interval(values, statistic=lambda of: float(np.median(of)))
 
 
 def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from rich.console import Console
 
 from experiments.common import statistics
 from experiments.common.arguments import compose
-from experiments.common.jobs import Jobs
+from experiments.common.texts import interval_text
 from experiments.studies.search.scores import Scores
-from experiments.studies.search.study import plan_of, study
+from experiments.studies.search.study import SearchStudy, plan_of
 from experiments.tables.table import Cell, Stamp
 
 RESAMPLES = 1000
@@ -56,7 +56,7 @@ class Study:
         line = self.summary["strategies"].get(name)
         if line is None:
             return [None] * len(self.checkpoints)
-        return [f"{100 * v['mean']:.1f} % [{100 * v['low']:.1f}, {100 * v['high']:.1f}]" for v in line["regret"]]
+        return [interval_text(value, 1) for value in line["regret"]]
 
     def difference(self, name: str, other: str) -> Cell:
         """Paired difference of regret after the last checkpoint, with its interval."""
@@ -80,8 +80,7 @@ def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
     """The study of conf/experiment/<name>.yaml in a folder of this name; what was searched before is not searched again."""
     place = folder / name
     plan = plan_of(compose([f"experiment={name}", f"output={place}", *overrides], name="study"))
-    jobs = Jobs(plan.settings.backend, plan.settings.store, plan.settings.output)
-    scores, summary = study(plan, jobs, Console(stderr=True))
+    scores, summary = SearchStudy(plan)(Console(stderr=True))
     return Study(name, place, scores, summary)
 
 
@@ -90,17 +89,9 @@ def speeds(scores: Scores, name: str) -> np.ndarray:
     return np.exp(-scores.curves[name].regret)
 
 
-def interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Geometric mean of ratios [tasks, seeds], and the ends of its interval."""
-
-    def mean(ratios: np.ndarray) -> float:
-        return float(np.exp(np.log(ratios).mean()))
-
-    low, high = statistics.bootstrap(mean, values, resamples=RESAMPLES)
-    return mean(values), float(low), float(high)
-
-
-def with_interval(values: np.ndarray, digits: int = 2) -> str:
-    """As `interval`, in a cell."""
-    middle, low, high = interval(values)
-    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+def with_interval(
+    values: np.ndarray, digits: int = 2, statistic: Callable[[np.ndarray], float] = lambda of: float(np.exp(np.log(of).mean()))
+) -> str:
+    """A statistic of ratios [tasks, seeds], their geometric mean by default, and the ends of its interval, in a cell."""
+    low, high = statistics.bootstrap(statistic, values, resamples=RESAMPLES)
+    return f"{statistic(values):.{digits}f} [{float(low):.{digits}f}, {float(high):.{digits}f}]"

@@ -13,7 +13,7 @@ from gensor_gym.codegen.c.micro.shift import copy_row, plane_function, planes_ca
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.operand import fill_array, fill_name, guard_name, has_guard_field, task_start
 from gensor_gym.codegen.c.pack import COPY_LINE, pack_call, pack_function
-from gensor_gym.codegen.c.plan import Operand, Plan, make_plan
+from gensor_gym.codegen.c.plan import LoopPlan, Operand, make_plan
 from gensor_gym.codegen.c.shared import has_prepacked, shared_call, shared_functions, shared_reads, shared_start
 from gensor_gym.codegen.c.split import finish_call, finish_function
 from gensor_gym.codegen.c.text import Lines, add, linear, round_up
@@ -78,28 +78,28 @@ def _headers(text: str) -> str:
     return "".join(needed) + intrinsics(text) + (_UNROLL if "UNROLL(" in text else "")
 
 
-def _pack_function(plan: Plan, read: Operand) -> str:
+def _pack_function(plan: LoopPlan, read: Operand) -> str:
     return plane_function(plan, read) if _is_shifted(plan, read) else pack_function(plan, read)
 
 
-def _is_shifted(plan: Plan, read: Operand) -> bool:
+def _is_shifted(plan: LoopPlan, read: Operand) -> bool:
     """Whether it is the copied input of a shifted matrix product."""
     return plan.shift is not None and read is plan.reads[0]
 
 
-def _fill_arrays(plan: Plan, parts: list[str]) -> list[str]:
+def _fill_arrays(plan: LoopPlan, parts: list[str]) -> list[str]:
     """The arrays of pad values that some text names."""
     texts = "".join(parts)
     arrays = {fill_name(read): fill_array(plan, read) for read in plan.reads}
     return [array for name, array in arrays.items() if re.search(rf"\b{name}\b", texts)]
 
 
-def _operands(plan: Plan) -> list[Operand]:
+def _operands(plan: LoopPlan) -> list[Operand]:
     """All operands that are read, the body's first."""
     return [*plan.reads, *(operand for operand in plan.stages if operand is not None)]
 
 
-def _structs(plan: Plan) -> str:
+def _structs(plan: LoopPlan) -> str:
     """`struct call`, what all tasks share, and `struct task`, what the tiles of one task share."""
     lines = Lines()
     output = plan.output
@@ -125,12 +125,12 @@ def _structs(plan: Plan) -> str:
     return text + str(lines).rstrip("\n") + ";\n"
 
 
-def _counted(plan: Plan) -> list[int]:
+def _counted(plan: LoopPlan) -> list[int]:
     """Axes whose task tiles do not all hold as many elements."""
     return [a for a in range(len(plan.axes)) if plan.constant_count(a) is None]
 
 
-def _buffer_bytes(plan: Plan) -> int:
+def _buffer_bytes(plan: LoopPlan) -> int:
     """Bytes of one thread's packing buffers."""
     sizes = [_packed_bytes(read) for read in plan.reads if read.packing and not read.packing.shared]
     return round_up(sum(sizes), PAGE) + LINE if sizes else 0
@@ -141,23 +141,23 @@ def _packed_bytes(read: Operand) -> int:
     return round_up(read.packing.size * ITEM_BYTES[read.access.tensor.dtype], LINE)
 
 
-def _partial_bytes(plan: Plan) -> int:
+def _partial_bytes(plan: LoopPlan) -> int:
     """Bytes of the partial outputs of a split reduction."""
     return round_up(plan.splits * plan.op.output.nbytes, LINE) if plan.splits > 1 else 0
 
 
-def _shared_bytes(plan: Plan) -> int:
+def _shared_bytes(plan: LoopPlan) -> int:
     """Bytes of the copies that all tasks share."""
     return sum(_packed_bytes(read) for read in shared_reads(plan))
 
 
-def workspace_bytes(plan: Plan) -> int:
+def workspace_bytes(plan: LoopPlan) -> int:
     """Bytes of workspace: partial outputs, shared copies, the packing buffers of every thread, and room to align them."""
     total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
     return total + LINE if total else 0
 
 
-def _task_function(plan: Plan, kinds: list[Variant]) -> str:
+def _task_function(plan: LoopPlan, kinds: list[Variant]) -> str:
     """`run_task`: one task tile, all its reduce blocks (or those of one chunk)."""
     lines = Lines()
     what = " x ".join(f"{plan.axes[a]} {plan.tiles[2][a]}" for a in range(len(plan.axes)))
@@ -181,7 +181,7 @@ def _task_function(plan: Plan, kinds: list[Variant]) -> str:
     return str(lines)
 
 
-def _buffers(lines: Lines, plan: Plan) -> None:
+def _buffers(lines: Lines, plan: LoopPlan) -> None:
     """Addresses of this thread's packing buffers."""
     offset = 0
     for read in plan.reads:
@@ -193,7 +193,7 @@ def _buffers(lines: Lines, plan: Plan) -> None:
         lines.add("(void)thread;")
 
 
-def _decode(lines: Lines, plan: Plan, axes: list[int], index: str) -> None:
+def _decode(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
     """Declare the starts of a tile along `axes` from its number, the last axis counting fastest."""
     moving = [a for a in axes if plan.grid[a] > 1]
     divisor = 1
@@ -209,7 +209,7 @@ def _decode(lines: Lines, plan: Plan, axes: list[int], index: str) -> None:
             lines.add(f"t.{name}_count = least({plan.tiles[2][a]}, {rest});")
 
 
-def _place_task(lines: Lines, plan: Plan) -> None:
+def _place_task(lines: Lines, plan: LoopPlan) -> None:
     """Where the task tile starts along the spatial axes, and in the tensors that only these index."""
     spatial, output = list(plan.op.spatial), plan.output
     number = "index"
@@ -231,21 +231,21 @@ def _place_task(lines: Lines, plan: Plan) -> None:
             lines.add(f"t.{operand.name}_origin = {_origin(plan, operand)};")
 
 
-def _first_line(plan: Plan) -> str:
+def _first_line(plan: LoopPlan) -> str:
     """Row of pixels that the task starts with."""
     assert plan.shift is not None
     start = task_start(plan, plan.shift.axis)
     return "0" if start == "0" else f"{start} / {plan.shift.pitch}"
 
 
-def _origin(plan: Plan, operand: Operand) -> str:
+def _origin(plan: LoopPlan, operand: Operand) -> str:
     """Flat index in the tensor at the origin of the task tile and reduce block."""
     strides = operand.access.strides()
     constant = sum(s * o for s, o in zip(strides, operand.access.offset, strict=True))
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))], constant)
 
 
-def _reduce_block(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
+def _reduce_block(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
     """One reduce block: pack what it reads, then walk its L1 tiles."""
     _decode(lines, plan, list(plan.op.reduce), "block")
     lines.add(*([f"t.{start_field(plan)} = {task_start(plan, plan.group)};"] if has_start_field(plan) else []))
@@ -273,7 +273,7 @@ def _plus(pointer: str, offset: str) -> str:
     return pointer if offset == "0" else f"{pointer} + {offset}"
 
 
-def _entry(plan: Plan, prepacked: bool = False) -> str:
+def _entry(plan: LoopPlan, prepacked: bool = False) -> str:
     """The function that is called from outside; `prepacked`: one that finds the weights' copy in the workspace."""
     lines = Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"

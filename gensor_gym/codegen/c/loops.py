@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gensor_gym.codegen.c.micro.kernel import flags, parameters
 from gensor_gym.codegen.c.operand import bounds, count, guard_name, has_guard_field, is_split, tile_start
-from gensor_gym.codegen.c.plan import Operand, Plan
+from gensor_gym.codegen.c.plan import LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, add, linear
 from gensor_gym.codegen.c.variants import Variant, guarded, overhanging
 
 
-def register_tiles(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
+def register_tiles(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
     """All register tiles of a reduce block; `kinds` are the variants of the micro-kernel."""
     heads, inner = _l1_loops(plan)
     with lines.blocks(heads):
@@ -22,11 +22,11 @@ def register_tiles(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
             _call_tile(lines, plan, kinds)
 
 
-def _local_count(plan: Plan, axis: int) -> str:
+def _local_count(plan: LoopPlan, axis: int) -> str:
     return count(plan, axis).replace("t->", "t.")
 
 
-def _l1_loops(plan: Plan) -> tuple[list[str], list[str]]:
+def _l1_loops(plan: LoopPlan) -> tuple[list[str], list[str]]:
     """Loop heads over L1 tiles in the order of the knob, and the declarations inside the innermost."""
     others = [a for a in plan.op.spatial if a != plan.vector]
     vector = [a for a in plan.op.spatial if a == plan.vector]
@@ -48,12 +48,12 @@ def _l1_loops(plan: Plan) -> tuple[list[str], list[str]]:
     return heads, inner
 
 
-def _has_l1_loop(plan: Plan, axis: int) -> bool:
+def _has_l1_loop(plan: LoopPlan, axis: int) -> bool:
     """Whether the task tile holds several L1 tiles of several register tiles each along a spatial axis."""
     return plan.tiles[2][axis] > plan.tiles[1][axis]
 
 
-def _register_loops(plan: Plan) -> list[str]:
+def _register_loops(plan: LoopPlan) -> list[str]:
     """Loop heads over the register tiles of an L1 tile, the vector axis outside or inside as the knob says."""
     others = [a for a in plan.op.spatial if a != plan.vector]
     vector = [a for a in plan.op.spatial if a == plan.vector]
@@ -72,7 +72,7 @@ def _register_loops(plan: Plan) -> list[str]:
     return heads
 
 
-def _call_tile(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
+def _call_tile(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
     """Call the variant of the micro-kernel that fits the tile."""
     values = ", ".join(["&t", *parameters(plan), *_flag_values(plan)])
     *first, last = kinds
@@ -81,7 +81,7 @@ def _call_tile(lines: Lines, plan: Plan, kinds: list[Variant]) -> None:
     lines.add(f"{'    ' if first else ''}{last.name}({values});")
 
 
-def _tests(plan: Plan, kind: Variant) -> list[str]:
+def _tests(plan: LoopPlan, kind: Variant) -> list[str]:
     """Conditions for the variant, where those before it do not hold."""
     if kind.edge:
         width = kind.plan.tiles[0][plan.vector]
@@ -92,7 +92,7 @@ def _tests(plan: Plan, kind: Variant) -> list[str]:
     return tests
 
 
-def _flag_values(plan: Plan) -> list[str]:
+def _flag_values(plan: LoopPlan) -> list[str]:
     """Whether this is the first and the last block of a carried reduction."""
     first, last = [], []
     if plan.reduce_blocks > plan.splits:
@@ -107,13 +107,13 @@ def _flag_values(plan: Plan) -> list[str]:
     return [values[name] for name in flags(plan)]
 
 
-def _whole(plan: Plan, axis: int) -> str:
+def _whole(plan: LoopPlan, axis: int) -> str:
     """The register tile does not stick out along a spatial axis."""
     start = tile_start(plan, axis)
     return f"{add(start, str(plan.tiles[0][axis]))} <= {_local_count(plan, axis)}"
 
 
-def _in_view(plan: Plan, operand: Operand, dimension: int) -> list[str]:
+def _in_view(plan: LoopPlan, operand: Operand, dimension: int) -> list[str]:
     """All that the register tile reads along a guarded dimension lies inside the view."""
     coefficients, access = operand.access.coefficients[dimension], operand.access
     low_span, high_span = access.span(dimension, plan.op.extents)

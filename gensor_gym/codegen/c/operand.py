@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import add, linear
 
 Row = tuple[int, ...]
@@ -30,40 +30,40 @@ def literal(value: float, c_type: str) -> str:
     return f"{text}f"
 
 
-def count(plan: Plan, axis: int) -> str:
+def count(plan: LoopPlan, axis: int) -> str:
     """Elements of the task tile inside the extent along an axis."""
     known = plan.constant_count(axis)
     return f"t->{plan.axes[axis]}_count" if known is None else str(known)
 
 
-def tile_start(plan: Plan, axis: int) -> str:
+def tile_start(plan: LoopPlan, axis: int) -> str:
     """Where the register tile starts along a spatial axis, counted from the task tile."""
     return plan.axes[axis] if plan.moves(axis) else "0"
 
 
-def bounds(plan: Plan, axis: int) -> tuple[str, str]:
+def bounds(plan: LoopPlan, axis: int) -> tuple[str, str]:
     """Begin and end of the L1 tile along a reduce axis, counted from the reduce block: constants where they can be."""
     name, known = plan.axes[axis], plan.constant_count(axis)
     begin = f"{name}_begin" if is_split(plan, axis) else "0"
     return begin, f"{name}_end" if begin != "0" or known is None else str(known)
 
 
-def is_split(plan: Plan, axis: int) -> bool:
+def is_split(plan: LoopPlan, axis: int) -> bool:
     """Whether a reduce block holds several L1 tiles along the axis."""
     return plan.tiles[1][axis] < min(plan.tiles[2][axis], plan.op.extents[axis])
 
 
-def task_start(plan: Plan, axis: int) -> str:
+def task_start(plan: LoopPlan, axis: int) -> str:
     """Where the task tile (reduce block) starts along an axis."""
     return f"{plan.axes[axis]}_task" if plan.grid[axis] > 1 else "0"
 
 
-def is_fixed(plan: Plan, axis: int) -> bool:
+def is_fixed(plan: LoopPlan, axis: int) -> bool:
     """Whether every register tile starts at the same place along an axis, so that guards along it are constants."""
     return plan.grid[axis] == 1 and (axis in plan.op.reduce or not plan.moves(axis))
 
 
-def is_fixed_dimension(plan: Plan, operand: Operand, dimension: int) -> bool:
+def is_fixed_dimension(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
     """Whether all axes that move the index along a dimension are fixed."""
     return all(is_fixed(plan, a) for a, c in enumerate(operand.access.coefficients[dimension]) if c)
 
@@ -73,7 +73,7 @@ def guard_name(operand: Operand, dimension: int) -> str:
     return f"{operand.name}_at_{dimension}"
 
 
-def has_guard_field(plan: Plan, operand: Operand, dimension: int) -> bool:
+def has_guard_field(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
     """Whether tasks differ in where they start along a guarded dimension."""
     row = operand.access.coefficients[dimension]
     return any(c and task_start(plan, a) != "0" for a, c in enumerate(row))
@@ -84,7 +84,7 @@ def fill_name(operand: Operand) -> str:
     return f"{operand.name}_fill"
 
 
-def fill_array(plan: Plan, operand: Operand) -> str:
+def fill_array(plan: LoopPlan, operand: Operand) -> str:
     """Definition of that array: as long as what a register tile reads of a row."""
     vector, stride = plan.vector, operand.lane_stride if operand.lane_stride < 3 else 0
     size = 1 + stride * (sum(chunk.width for chunk in plan.chunks) - 1)
@@ -129,7 +129,7 @@ class Reader:
     register tiles start at the same place along an axis, both variants hold the guards along it, as constants.
     """
 
-    plan: Plan
+    plan: LoopPlan
     edge: bool
 
     def prologue(self, operand: Operand, written: bool = False) -> list[str]:

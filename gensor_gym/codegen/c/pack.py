@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gensor_gym.codegen.c.micro.dot import panel_lines
 from gensor_gym.codegen.c.operand import literal, task_start
-from gensor_gym.codegen.c.plan import Operand, Plan
+from gensor_gym.codegen.c.plan import LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, add, ceil_div, linear, round_up
 
 COPY_LINE = """/* packed[i * step] = line[low + i] for i < count; the fill value where low + i is not in 0..size-1. */
@@ -36,7 +36,7 @@ class _Run:
     dimension: int
 
 
-def pack_function(plan: Plan, operand: Operand) -> str:
+def pack_function(plan: LoopPlan, operand: Operand) -> str:
     """The C function that packs one operand: `low_d` is where the box starts along dimension d, `rows_d` its length."""
     packing = operand.packing
     assert packing is not None
@@ -59,7 +59,7 @@ def pack_function(plan: Plan, operand: Operand) -> str:
     return str(lines)
 
 
-def pack_call(plan: Plan, operand: Operand) -> str:
+def pack_call(plan: LoopPlan, operand: Operand) -> str:
     """The statement that packs the operand for the task tile at hand."""
     values = []
     for d in range(len(operand.access.view)):
@@ -73,7 +73,7 @@ def _is_constant(text: str) -> bool:
     return text.lstrip("-").isdigit()
 
 
-def _names(plan: Plan, operand: Operand) -> list[str]:
+def _names(plan: LoopPlan, operand: Operand) -> list[str]:
     """Parameters of the pack function: what is not the same for every task tile."""
     names = []
     for d in range(len(operand.access.view)):
@@ -82,13 +82,13 @@ def _names(plan: Plan, operand: Operand) -> list[str]:
     return names
 
 
-def _low(plan: Plan, operand: Operand, dimension: int) -> str:
+def _low(plan: LoopPlan, operand: Operand, dimension: int) -> str:
     """Index along a dimension at the origin of the task tile."""
     terms = [(c, task_start(plan, a)) for a, c in enumerate(operand.access.coefficients[dimension])]
     return linear(terms, operand.access.offset[dimension])
 
 
-def _rows(plan: Plan, operand: Operand, dimension: int) -> str:
+def _rows(plan: LoopPlan, operand: Operand, dimension: int) -> str:
     """Length of the box along a dimension, register tiles that overhang included."""
     constant, terms = 1, []
     for a, c in enumerate(operand.access.coefficients[dimension]):
@@ -105,7 +105,7 @@ def _rows(plan: Plan, operand: Operand, dimension: int) -> str:
     return linear(terms, constant)
 
 
-def _leaves_view(plan: Plan, operand: Operand, dimension: int) -> bool:
+def _leaves_view(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
     """Whether the box can leave the view along a dimension."""
     access, extents = operand.access, list(plan.op.extents)
     for a in range(len(extents)):
@@ -115,7 +115,7 @@ def _leaves_view(plan: Plan, operand: Operand, dimension: int) -> bool:
     return low < 0 or high >= access.view[dimension]
 
 
-def _runs(plan: Plan, operand: Operand) -> list[_Run]:
+def _runs(plan: LoopPlan, operand: Operand) -> list[_Run]:
     """Dimensions of the box from outside in; a fully covered one is joined to the one outside it."""
     packing, access = operand.packing, operand.access
     assert packing is not None
@@ -162,7 +162,7 @@ def _copy_box(lines: Lines, operand: Operand, runs: list[_Run], fill: str, unsig
         lines.add(*([f"make_unsigned({packed}, {inner.rows});"] if unsigned else []))
 
 
-def _copy_groups(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -> None:
+def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[_Run]) -> None:
     """Panels of int8 in groups of rows: the two inner dimensions are the reduced one and that of the panels."""
     width, outer, middle, inner = plan.tiles[0][plan.vector], runs[:-2], runs[-2], runs[-1]
     start, rows = _line(outer, 1) if outer else ("0", "1")
@@ -176,7 +176,7 @@ def _copy_groups(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -
         lines.add(*panel_lines(plan, operand, source, columns, (count, middle.stride), _plus("packed", target)))
 
 
-def _copy_panels(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -> None:
+def _copy_panels(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[_Run]) -> None:
     """The panel dimension is contiguous in the tensor: a row is cut into panels."""
     width, outer, inner = plan.tiles[0][plan.vector], runs[:-1], runs[-1]
     start, size = _line(outer, inner.size)
@@ -189,7 +189,7 @@ def _copy_panels(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -
         lines.add(f"copy_line({source}, {low}, {size}, {packed}, {width}, 1, {fill});")
 
 
-def _copy_across(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -> None:
+def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[_Run]) -> None:
     """The panel dimension is not the innermost: lines of the tensor become columns of the panels."""
     packing, width, lanes = operand.packing, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     assert packing is not None
@@ -217,7 +217,7 @@ def _copy_across(lines: Lines, plan: Plan, operand: Operand, runs: list[_Run]) -
             _column(lines, plan, operand, order, inner, "lane")
 
 
-def _column(lines: Lines, plan: Plan, operand: Operand, order: list[_Run], inner: _Run, lane: str) -> None:
+def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[_Run], inner: _Run, lane: str) -> None:
     """One line of the tensor becomes column number `lane` of the panels."""
     start, size = (text.replace("i0", lane) for text in _line(order, inner.size))
     fill = literal(plan.op.pad_value, operand.c_type)

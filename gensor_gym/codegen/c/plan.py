@@ -63,7 +63,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoopPlan:
     """Everything that the printers need to know about one kernel."""
 
     program: Program
@@ -167,7 +167,7 @@ class Plan:
         return tuple(positions)
 
 
-def make_plan(program: Program, prepacked: bool = False) -> Plan:
+def make_plan(program: Program, prepacked: bool = False) -> LoopPlan:
     """The plan of a program; ValueError for a data type that the C generator does not know.
 
     `prepacked`: the weights, if packed, are copied for all tasks at once, however few these are.
@@ -198,7 +198,7 @@ def make_plan(program: Program, prepacked: bool = False) -> Plan:
     output = _plain(op, vector, op.write, names[-1], shift)
     chunks = vector_chunks(tiles[0][vector], program.hardware.lanes)
     threads = max(1, program.hardware.units)
-    return Plan(
+    return LoopPlan(
         program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
         splits=splits, threads=threads, shift=shift, group=group,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gensor_gym.codegen.c.micro.shift import plane_call, plane_function
 from gensor_gym.codegen.c.operand import task_start
 from gensor_gym.codegen.c.pack import pack_call, pack_function
-from gensor_gym.codegen.c.plan import Operand, Plan, whole_tiles
+from gensor_gym.codegen.c.plan import LoopPlan, Operand, whole_tiles
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
 from gensor_gym.operators.traits import weights
 
@@ -16,17 +16,17 @@ ITEMS = 16
 """Pieces at most that the copy of an operand is cut into, for the threads to share."""
 
 
-def shared_reads(plan: Plan) -> list[Operand]:
+def shared_reads(plan: LoopPlan) -> list[Operand]:
     """Operands that are packed once for all tasks."""
     return [read for read in plan.reads if read.packing is not None and read.packing.shared]
 
 
-def shared_start(plan: Plan, operand: Operand) -> str:
+def shared_start(plan: LoopPlan, operand: Operand) -> str:
     """Where a task's part of a shared copy begins."""
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))])
 
 
-def shared_functions(plan: Plan) -> list[str]:
+def shared_functions(plan: LoopPlan) -> list[str]:
     """The functions that copy one piece of each operand, and `share`, which copies piece `index` of all."""
     reads = shared_reads(plan)
     if not reads:
@@ -52,37 +52,37 @@ def shared_functions(plan: Plan) -> list[str]:
     return [*parts, str(lines)]
 
 
-def has_prepacked(plan: Plan) -> bool:
+def has_prepacked(plan: LoopPlan) -> bool:
     """Whether the last shared copy is that of the weights, so that a call can do without making it again."""
     reads = shared_reads(plan)
     return bool(reads) and reads[-1].access is weights(plan.op)
 
 
-def shared_call(plan: Plan, prepacked: bool = False) -> list[str]:
+def shared_call(plan: LoopPlan, prepacked: bool = False) -> list[str]:
     """Statements that run the copies; `prepacked` leaves out the last, which an earlier call has made."""
     reads = shared_reads(plan)[: -1 if prepacked else None]
     return [f"team.parallel(&team, share, &call, {sum(_pieces(plan, read) for read in reads)});"] if reads else []
 
 
-def _is_plane(plan: Plan, read: Operand) -> bool:
+def _is_plane(plan: LoopPlan, read: Operand) -> bool:
     return plan.shift is not None and read is plan.reads[0]
 
 
-def _pieces(plan: Plan, read: Operand) -> int:
+def _pieces(plan: LoopPlan, read: Operand) -> int:
     assert read.packing is not None
     if _is_plane(plan, read):
         return math.prod(read.packing.shape[:2])
     return math.prod(_slice_plan(plan, read).grid)
 
 
-def _pack(plan: Plan, read: Operand) -> str:
+def _pack(plan: LoopPlan, read: Operand) -> str:
     if _is_plane(plan, read):
         return plane_function(plan, read)
     piece = _slice_plan(plan, read)
     return pack_function(piece, _slice(piece, read))
 
 
-def _piece(lines: Lines, plan: Plan, read: Operand) -> None:
+def _piece(lines: Lines, plan: LoopPlan, read: Operand) -> None:
     """Copy piece `index` of one operand."""
     assert read.packing is not None
     target = f"call->shared_{read.name}"
@@ -106,14 +106,14 @@ def _piece(lines: Lines, plan: Plan, read: Operand) -> None:
     lines.add(pack_call(piece, _slice(piece, read)))
 
 
-def _slice(piece: Plan, read: Operand) -> Operand:
+def _slice(piece: LoopPlan, read: Operand) -> Operand:
     """The operand with the box of one piece, at the distances of the whole copy."""
     assert read.packing is not None
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, piece.tiles[2], strict=True)) for row in read.access.coefficients)
     return replace(read, packing=replace(read.packing, shape=shape))
 
 
-def _slice_plan(plan: Plan, read: Operand) -> Plan:
+def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
     """The plan whose tasks are the pieces: whole extents but for the axis that the pieces lie along."""
     axis = _cut_axis(plan, read)
     tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group))
@@ -123,7 +123,7 @@ def _slice_plan(plan: Plan, read: Operand) -> Plan:
     return replace(plan, tiles=(*plan.tiles[:2], tuple(tiles)))
 
 
-def _cut_axis(plan: Plan, read: Operand) -> int | None:
+def _cut_axis(plan: LoopPlan, read: Operand) -> int | None:
     """An axis that alone moves a dimension: the panels' if there are panels, else the outermost dimension's."""
     assert read.packing is not None
     if read.packing.panel >= 0:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from gensor_gym.codegen.c.micro.finish import epilogue_lines
-from gensor_gym.codegen.c.plan import Operand, Plan
+from gensor_gym.codegen.c.plan import LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 
 BLOCK = 4096
 """Innermost output elements of one item of the parallel loop."""
 
 
-def _axis(plan: Plan) -> int:
+def _axis(plan: LoopPlan) -> int:
     """The innermost spatial axis, which one item walks along."""
     return plan.op.spatial[-1]
 
 
-def _blocks(plan: Plan) -> int:
+def _blocks(plan: LoopPlan) -> int:
     return ceil_div(plan.op.extents[_axis(plan)], BLOCK)
 
 
-def finish_call(plan: Plan) -> list[str]:
+def finish_call(plan: LoopPlan) -> list[str]:
     """Statements that run the second pass."""
     if plan.splits == 1:
         return []
@@ -29,7 +29,7 @@ def finish_call(plan: Plan) -> list[str]:
     return [f"team.parallel(&team, finish_row, &call, {items});"]
 
 
-def finish_function(plan: Plan) -> str:
+def finish_function(plan: LoopPlan) -> str:
     """`finish_row`: part of one row of the output."""
     lines, axis = Lines(), _axis(plan)
     name, extent = plan.axes[axis], plan.op.extents[axis]
@@ -53,7 +53,7 @@ def finish_function(plan: Plan) -> str:
     return str(lines)
 
 
-def _decode(lines: Lines, plan: Plan) -> None:
+def _decode(lines: Lines, plan: LoopPlan) -> None:
     """Position along the outer axes, and the part of the row."""
     index, axis = "index", _axis(plan)
     blocks = _blocks(plan)
@@ -74,7 +74,7 @@ def _decode(lines: Lines, plan: Plan) -> None:
         divisor *= plan.op.extents[a]
 
 
-def _element(lines: Lines, plan: Plan, width: int) -> None:
+def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
     """`width` neighbouring output elements."""
     axis, size = _axis(plan), plan.op.output.size
     stride = plan.output.strides[axis]
@@ -94,7 +94,7 @@ def _element(lines: Lines, plan: Plan, width: int) -> None:
     lines.add(f"store_{width}({target} + {place}, total);" if width > 1 else f"{target}[{place}] = total;")
 
 
-def _operand(plan: Plan, operand: Operand, width: int) -> str:
+def _operand(plan: LoopPlan, operand: Operand, width: int) -> str:
     """Elements of an epilogue operand."""
     axis = _axis(plan)
     place = linear([(1, f"{operand.name}_row"), (operand.strides[axis], plan.axes[axis])])

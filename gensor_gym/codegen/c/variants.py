@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.c.operand import is_fixed, is_fixed_dimension, is_split
-from gensor_gym.codegen.c.plan import Operand, Plan, vector_chunks
+from gensor_gym.codegen.c.plan import LoopPlan, Operand, vector_chunks
 from gensor_gym.codegen.c.text import round_up
 
 
@@ -14,11 +14,11 @@ class Variant:
     """A function of the micro-kernel: its name, the plan with its width, and whether it guards what it touches."""
 
     name: str
-    plan: Plan
+    plan: LoopPlan
     edge: bool
 
 
-def variants(plan: Plan) -> list[Variant]:
+def variants(plan: LoopPlan) -> list[Variant]:
     """Those that some register tile needs: the interior one first, then edges from the narrowest on."""
     found = []
     possible = all(plan.op.extents[a] >= plan.tiles[0][a] for a in overhanging(plan))
@@ -33,17 +33,17 @@ def variants(plan: Plan) -> list[Variant]:
     return found
 
 
-def overhanging(plan: Plan) -> list[int]:
+def overhanging(plan: LoopPlan) -> list[int]:
     """Spatial axes along which some register tiles stick out of the extent and others do not."""
     return [a for a in plan.op.spatial if plan.overhangs(a) and not is_fixed(plan, a)]
 
 
-def guarded(plan: Plan) -> list[tuple[Operand, int]]:
+def guarded(plan: LoopPlan) -> list[tuple[Operand, int]]:
     """(operand, dimension) of every index that can leave its view in one register tile and not in another."""
     return [(read, d) for read in plan.reads for d in read.guarded if not is_fixed_dimension(plan, read, d)]
 
 
-def _fits(plan: Plan, operand: Operand, dimension: int) -> bool:
+def _fits(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
     """Whether the window of a register tile can lie inside the view."""
     row = operand.access.coefficients[dimension]
     reach = 1
@@ -53,7 +53,7 @@ def _fits(plan: Plan, operand: Operand, dimension: int) -> bool:
     return reach <= operand.access.view[dimension]
 
 
-def _edge_widths(plan: Plan) -> set[int]:
+def _edge_widths(plan: LoopPlan) -> set[int]:
     """Widths, in whole vectors, of what is left of the vector axis at the end of some task."""
     axis, width, lanes = plan.vector, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     if axis not in overhanging(plan):
@@ -63,7 +63,7 @@ def _edge_widths(plan: Plan) -> set[int]:
     return {min(width, round_up(rest, lanes)) for rest in rests}
 
 
-def _narrowed(plan: Plan, width: int) -> Plan:
+def _narrowed(plan: LoopPlan, width: int) -> LoopPlan:
     """The plan with a narrower register tile."""
     register = tuple(width if a == plan.vector else tile for a, tile in enumerate(plan.tiles[0]))
     chunks = vector_chunks(width, plan.program.hardware.lanes)

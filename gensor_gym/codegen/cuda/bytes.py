@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 
 APART = 2
 """Bytes from one 16-bit number of a word to the next."""
@@ -20,13 +20,14 @@ _DOT = re.compile(r"\bdp2a\.\w+\.s32\.\w+\s+%\w+, (%\w+),")
 _LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(\{[^}]*\}|%\w+)(.*)$", re.MULTILINE)
 
 
-def is_hidden(plan: Plan, index: int) -> bool:
+def is_hidden(plan: BlockPlan, index: int) -> bool:
     """Whether the compiler must not see that elements of a read come from one word: of int8, two apart along the reduction."""
     read, op = plan.op.reads[index], plan.op
-    return op.body == "multiply_add" and read.tensor.dtype == "int8" and APART in _steps(plan, index)
+    bytes_meet = op.body == "multiply_add" and read.tensor.dtype == "int8"
+    return plan.dialect.mistakes_bytes and bytes_meet and APART in _steps(plan, index)
 
 
-def _steps(plan: Plan, index: int) -> set[int]:
+def _steps(plan: BlockPlan, index: int) -> set[int]:
     """Elements from a point of the reduction to the next along each reduce axis, where the read is loaded from."""
     read, tile = plan.op.reads[index], plan.shared[index]
     if tile is None:

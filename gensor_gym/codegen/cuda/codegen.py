@@ -7,10 +7,10 @@ innermost spatial axis.
 
 from __future__ import annotations
 
-from gensor_gym.codegen.cuda.bounds import launch_bounds
-from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda.dialect import CUDA, Dialect
+from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, launch_bounds, sizes
 from gensor_gym.codegen.cuda.mma.codegen import generate_mma
-from gensor_gym.codegen.cuda.plan import Plan, make_plan
+from gensor_gym.codegen.cuda.plan import BlockPlan, make_plan
 from gensor_gym.codegen.cuda.simt.compute import write_accumulators
 from gensor_gym.codegen.cuda.simt.lanes import write_lanes
 from gensor_gym.codegen.cuda.simt.pipeline import write_main
@@ -32,13 +32,18 @@ def generate_cuda(program: Program) -> Kernel:
         return generate_mma(program)
     if program.knob("tensor_core") == 2:
         return generate_wgmma(program)
-    plan = make_plan(program)
+    return generate_simt(program)
+
+
+def generate_simt(program: Program, dialect: Dialect = CUDA) -> Kernel:
+    """The kernel of a program without tensor cores, in a language of GPUs; ValueError as `generate_cuda`."""
+    plan = make_plan(program, dialect)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_body(out, plan)
     return assemble(plan, entry, kernel_text(plan, entry, out, launch_bounds(plan), sizes(plan)))
 
 
-def _write_body(out: Writer, plan: Plan) -> None:
+def _write_body(out: Writer, plan: BlockPlan) -> None:
     """Where the block and the thread stand, shared memory, the main loop, the stores."""
     _write_positions(out, plan)
     for read, tile in zip(plan.op.reads, plan.shared, strict=True):
@@ -55,7 +60,7 @@ def _write_body(out: Writer, plan: Plan) -> None:
     write_store(out, plan)
 
 
-def _write_positions(out: Writer, plan: Plan) -> None:
+def _write_positions(out: Writer, plan: BlockPlan) -> None:
     """Where this block and this thread stand: block_<axis>, first_<axis>, slice."""
     if plan.slices > 1:
         write_slice(out, plan)

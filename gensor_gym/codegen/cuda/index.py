@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gensor_gym.codegen.cuda.plan import Plan, is_padded_along, reach
+from gensor_gym.codegen.cuda.plan import BlockPlan, is_padded_along, reach
 from gensor_gym.codegen.cuda.shared import SharedTile
 from gensor_gym.codegen.cuda.text import Loop, total
 from gensor_gym.operators.inputs import to_bfloat16
@@ -37,7 +37,7 @@ class Site:
 
 
 def make_site(
-    plan: Plan, lane_axis: int = -1, width: int = 1, lane: str = "0", point_lane: str = "0", point: Point | None = None
+    plan: BlockPlan, lane_axis: int = -1, width: int = 1, lane: str = "0", point_lane: str = "0", point: Point | None = None
 ) -> Site:
     """The site inside the loops over the register tile, `width` elements at a time along `lane_axis`, at a point.
 
@@ -51,7 +51,7 @@ def make_site(
     return Site(tuple(group), tuple(lanes))
 
 
-def looped_point(plan: Plan) -> Point:
+def looped_point(plan: BlockPlan) -> Point:
     """The point inside the loops over the chunks of a step and over the points of a chunk."""
     texts = []
     for a, name in enumerate(plan.names):
@@ -62,7 +62,7 @@ def looped_point(plan: Plan) -> Point:
     return tuple(texts)
 
 
-def in_tile(plan: Plan, axis: int, site: Site, from_first: bool = False) -> str:
+def in_tile(plan: BlockPlan, axis: int, site: Site, from_first: bool = False) -> str:
     """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread.
 
     `from_first` leaves out where the thread's first element is.
@@ -82,12 +82,12 @@ def in_tile(plan: Plan, axis: int, site: Site, from_first: bool = False) -> str:
     return total([first, (inner * threads, f"{group} / {constant}"), (1, f"{group} % {constant}"), lane])
 
 
-def global_indices(plan: Plan, site: Site) -> list[str]:
+def global_indices(plan: BlockPlan, site: Site) -> list[str]:
     """Value of every axis."""
     return [total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]) for a in range(len(plan.names))]
 
 
-def origin(plan: Plan, axis: int) -> str:
+def origin(plan: BlockPlan, axis: int) -> str:
     """First index of the block tile (spatial) or step (reduce) along an axis."""
     return f"block_{plan.names[axis]}" if plan.program.grid[axis] > 1 else "0"
 
@@ -111,13 +111,13 @@ def flat_shared(access: Access, tile: SharedTile, indices: list[str], from_first
     return tile.address(tile.places(access, indices, from_first))
 
 
-def bounds(plan: Plan, access: Access, dimension: int, index: str) -> list[str]:
+def bounds(plan: BlockPlan, access: Access, dimension: int, index: str) -> list[str]:
     """Conditions on an index along a dimension, only those that some tile can break."""
     below, limit = reach(plan, access, dimension) if not plan.unguarded else (False, 0)
     return ([f"{index} >= 0"] if below else []) + ([f"{index} < {limit}"] if limit else [])
 
 
-def whole(plan: Plan, access: Access) -> list[tuple[int, str]] | None:
+def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
     """Conditions (with their dimensions) under which all that a block reads in a step is inside; None where it never is."""
     found = []
     origins = [origin(plan, a) for a in range(len(plan.names))]
@@ -143,14 +143,14 @@ def is_known(condition: str) -> bool | None:
     return value < limit if found[2] == "<" else value >= limit
 
 
-def neutral(plan: Plan) -> str:
+def neutral(plan: BlockPlan) -> str:
     """What a point outside the reduction contributes, and what accumulators start from."""
     if plan.op.body == "max":
         return LOWEST["int8" if plan.op.dtype == "int8" else "float32"]
     return "0.0f" if plan.op.accumulator == "float32" else "0"
 
 
-def _outside(plan: Plan, padded: bool) -> str:
+def _outside(plan: BlockPlan, padded: bool) -> str:
     """What stands in memory for an element outside: the operator's pad value, or elsewhere what contributes nothing."""
     lowest = -128.0 if plan.op.dtype == "int8" else float("-inf")
     value = plan.op.pad_value if padded else lowest if plan.op.body == "max" else 0.0
@@ -164,7 +164,7 @@ def _outside(plan: Plan, padded: bool) -> str:
     return LOWEST["float32"] if value == float("-inf") else f"{value!r}f"
 
 
-def fill_of(plan: Plan, access: Access) -> str | None:
+def fill_of(plan: BlockPlan, access: Access) -> str | None:
     """What stands for an element outside; None where padding and what no point reduces over differ, and both occur."""
     kinds = {
         is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
@@ -173,7 +173,7 @@ def fill_of(plan: Plan, access: Access) -> str | None:
     return next(iter(values)) if len(values) == 1 else None if values else _outside(plan, padded=False)
 
 
-def guarded_read(plan: Plan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
+def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
     """`load` where every index is inside, else the pad value inside padding and the neutral elsewhere.
 
     `indices` are the access's indices along its dimensions; `cast` wraps a fill value (for vectors).
@@ -191,7 +191,7 @@ def guarded_read(plan: Plan, access: Access, indices: list[str], load: str, cast
     return f"{' && '.join(outside)} ? ({' && '.join(padding)} ? {load} : {pad}) : {fill}"
 
 
-def spatial_loops(plan: Plan, axes: tuple[int, ...], lane_axis: int = -1, width: int = 1) -> list[Loop]:
+def spatial_loops(plan: BlockPlan, axes: tuple[int, ...], lane_axis: int = -1, width: int = 1) -> list[Loop]:
     """Loops over the register tile along some spatial axes, `width` elements at a time along one of them."""
     loops = []
     for a in axes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.ptx import device_functions
 from gensor_gym.codegen.cuda.simt.store import FINISH_THREADS, write_finish
 from gensor_gym.codegen.cuda.text import SCALARS, Writer, used_constants
@@ -12,7 +12,7 @@ from gensor_gym.codegen.kernel import FINISH, Kernel, Launch
 
 
 def kernel_text(
-    plan: Plan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]], cluster: int = 1
+    plan: BlockPlan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]], cluster: int = 1
 ) -> str:
     """A kernel with this body: tensor maps, all inputs, the output, the workspace; of `constants` those that the body uses.
 
@@ -30,7 +30,18 @@ def kernel_text(
     return f"{head} {{\n{declared}{body.text}}}\n"
 
 
-def sizes(plan: Plan) -> dict[str, tuple[int, str]]:
+def launch_bounds(plan: BlockPlan) -> str:
+    """Arguments of `__launch_bounds__`: threads of a block and, for products of staged tiles, blocks at once.
+
+    The second makes the assembler keep a kernel's registers to what so many blocks have. The model counts accumulators,
+    fragments and what copies keep. A product whose operands all come through shared memory has little else, and is held to
+    that count. Otherwise a thread also has loads under way; a bound on that count would spill them, so none is given.
+    """
+    held = all(plan.staged) and plan.op.body == "multiply_add"
+    return plan.dialect.launch_bounds(plan.threads, plan.warp, plan.resident if held else None)
+
+
+def sizes(plan: BlockPlan) -> dict[str, tuple[int, str]]:
     """Named sizes of a plan: value, meaning."""
     table = {
         "THREADS": (plan.threads, "threads of a block"),
@@ -52,21 +63,22 @@ def sizes(plan: Plan) -> dict[str, tuple[int, str]]:
 
 
 def assemble(
-    plan: Plan, entry: str, main: str, functions: Mapping[str, str] | None = None, before: tuple[Launch, ...] = ()
+    plan: BlockPlan, entry: str, main: str, functions: Mapping[str, str] | None = None, before: tuple[Launch, ...] = ()
 ) -> Kernel:
     """The whole source around the main kernel `main`, with its launches and workspace.
 
-    `functions` are device functions that `main` may call beside those of `cuda/ptx.py`; `before` launches of other kernels
+    `functions` are device functions that `main` may call beside those of its dialect; `before` launches of other kernels
     whose text it has too.
     """
     op = plan.op
     launches = [*before, Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes, plan.cluster)]
     if plan.shared_bytes:
-        main = f"extern __shared__ __align__(16) unsigned char shared_memory[];\n\n{main}"
+        main = f"{plan.dialect.shared_memory}\n\n{main}"
     if plan.slices > 1:
         finish = Writer(depth=1)
         write_finish(finish, plan)
         main += "\n" + kernel_text(plan, f"{entry}{FINISH}", finish, str(FINISH_THREADS), sizes(plan))
         launches.append(Launch(f"{entry}{FINISH}", (-(-op.output.size // FINISH_THREADS), 1, 1), (FINISH_THREADS, 1, 1)))
-    source = f"// {op}\n\n{device_functions(main, functions)}{main}"
-    return Kernel(op, "cuda", plan.arch, source, tuple(launches), plan.workspace_bytes, maps=plan.maps)
+    known = device_functions(main, {**(functions or {}), **plan.dialect.functions})
+    source = f"// {op}\n\n{plan.dialect.head}{known}{main}"
+    return Kernel(op, plan.dialect.language, plan.arch, source, tuple(launches), plan.workspace_bytes, maps=plan.maps)

@@ -80,9 +80,7 @@ def compile_cubin(kernel: Kernel, arch: str = "", cache: bool = True) -> Compile
     Answers from the cache where the same source, arch and options were compiled by the same NVRTC. ValueError for a
     kernel in another language, NvrtcError with the log when NVRTC refuses or is not installed.
     """
-    if kernel.language != "cuda":
-        raise ValueError(f"NVRTC compiles CUDA kernels, not language {kernel.language!r}")
-    return compile_text(kernel.source, arch or kernel.arch, cache)
+    return compile_text(kernel.in_language("cuda").source, arch or kernel.arch, cache)
 
 
 def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:

@@ -6,16 +6,17 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.codegen.cuda.async_copy import has_async_copies
+from gensor_gym.codegen.cuda.dialect import CUDA, Dialect
 from gensor_gym.codegen.cuda.shared import SharedTile, shared_layout, stage_bytes
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.residency import resident_blocks
 from gensor_gym.graph.knobs import KNOBS, Knob
-from gensor_gym.graph.structure import convolution_choices, is_aligned, is_staged
+from gensor_gym.graph.structure import convolution_choices, has_async_copies, is_aligned, is_staged
 from gensor_gym.operators.types import INPUT, ITEM_BYTES, Access, Operator
 
 WARP = 32
+"""Threads of a warp of NVIDIA's, over which tensor cores' operands lie."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,14 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BlockPlan:
     """A program and what follows from it for a GPU. Axes and dimensions are numbered as in the operator."""
 
     program: Program
     unguarded: bool = False
     """Whether text is written for tiles that lie wholly inside, which need no guards where they compute."""
+    dialect: Dialect = CUDA
+    """The language that it is written in."""
 
     @property
     def op(self) -> Operator:
@@ -75,6 +78,11 @@ class Plan:
     def reduce_threads(self) -> int:
         """Threads that share one output element."""
         return self.program.knob("reduce_threads") if self.op.reduce else 1
+
+    @property
+    def warp(self) -> int:
+        """Threads that run together and shuffle: 32 in a warp of NVIDIA's, 64 in a wave of AMD's CDNA."""
+        return self.program.hardware.warp
 
     @cached_property
     def threads(self) -> int:
@@ -203,9 +211,9 @@ class Plan:
     @cached_property
     def exchange_bytes(self) -> int:
         """Shared memory in which the warps of a wide reduction meet; it takes the place of the tiles."""
-        if self.reduce_threads <= WARP:
+        if self.reduce_threads <= self.warp:
             return 0
-        return 4 * self.threads // WARP * math.prod(self.register[a] for a in self.op.spatial)
+        return 4 * self.threads // self.warp * math.prod(self.register[a] for a in self.op.spatial)
 
     @cached_property
     def shared_bytes(self) -> int:
@@ -312,24 +320,24 @@ class Plan:
         )
 
 
-def make_plan(program: Program) -> Plan:
+def make_plan(program: Program, dialect: Dialect = CUDA) -> BlockPlan:
     """The plan of a program without tensor cores; ValueError names a data type, knob or tile that cannot be generated."""
-    check_program(program, 0)
-    return Plan(program)
+    check_program(program, 0, dialect.title)
+    return BlockPlan(program, dialect=dialect)
 
 
-def check_program(program: Program, tensor_core: int) -> None:
+def check_program(program: Program, tensor_core: int, title: str = "CUDA") -> None:
     """ValueError for a data type, a knob or a tile that kernels with this value of knob tensor_core do not take."""
     op = program.operator
     if op.dtype not in INPUT:
-        raise ValueError(f"CUDA code for {op.dtype!r} is not available; dtype is one of {', '.join(INPUT)}")
+        raise ValueError(f"{title} code for {op.dtype!r} is not available; dtype is one of {', '.join(INPUT)}")
     if program.hardware.kind != "gpu":
         hw = program.hardware
-        raise ValueError(f"CUDA code is for hardware of kind 'gpu', not {hw.kind!r} ({hw.name})")
+        raise ValueError(f"{title} code is for hardware of kind 'gpu', not {hw.kind!r} ({hw.name})")
     for knob in KNOBS:
         value, accepted = program.knob(knob.name), _accepted(program, knob, tensor_core)
         if knob.kind in ("gpu", "both") and value not in accepted:
-            raise ValueError(f"knob {knob.name}={value}: CUDA code takes {accepted}")
+            raise ValueError(f"knob {knob.name}={value}: {title} code takes {accepted}")
     for a, axis in enumerate(op.axes):
         inner, outer, virtual = program.tiles[0][a], program.tiles[1][a], program.vthread[a]
         if inner < 1 or outer % inner or virtual < 1 or inner % virtual:
@@ -363,13 +371,13 @@ def is_padded_along(op: Operator, access: Access, dimension: int) -> bool:
     return low < 0 or high >= access.view[dimension]
 
 
-def neutralises(plan: Plan, read: Access, axis: int) -> bool:
+def neutralises(plan: BlockPlan, read: Access, axis: int) -> bool:
     """Whether an index of the read tells that the reduce axis is out of range, so that a neutral can be filled in."""
     dimensions = range(len(read.view))
     return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)
 
 
-def reach(plan: Plan, access: Access, dimension: int) -> tuple[bool, int]:
+def reach(plan: BlockPlan, access: Access, dimension: int) -> tuple[bool, int]:
     """What some tile can break along a dimension: whether it indexes below 0, and the limit it exceeds (0 for none)."""
     row, first = access.coefficients[dimension], access.offset[dimension]
     window = plan.window(access) if dimension == len(access.view) - 1 else Window()

@@ -9,9 +9,33 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gensor_gym.codegen.cuda.async_copy import ASYNC_FUNCTIONS
-
 _HEAD = "__device__ __forceinline__"
+
+ASYNC_FUNCTIONS = """\
+#ifndef EMULATOR  // which has its own
+// Starts copying BYTES bytes to shared memory; zeros where not `inside`, and then nothing is read.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(void *to, const void *from, bool inside = true) {
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int read = inside ? BYTES : 0;
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(read) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(BYTES), "r"(read) : "memory");
+}
+
+// Ends a group of copies.
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Until all copies of this thread but those of the newest LEFT groups have arrived.
+template <int LEFT>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+#endif
+
+"""
+"""Asynchronous copies from global to shared memory (sm_80 and newer)."""
 
 
 def _load_matrices(name: str, kind: str, count: int) -> str:
@@ -107,12 +131,9 @@ FUNCTIONS: dict[str, str] = {
 """Device functions by name."""
 
 
-def device_functions(text: str, more: Mapping[str, str] | None = None) -> str:
-    """Definitions of the functions that a kernel's text calls, which the emulator leaves out; empty where there are none.
-
-    `more` are functions by name that this kernel has beside those of `FUNCTIONS`.
-    """
+def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:
+    """Those of `functions`, by name, that a kernel's text calls, which the emulator leaves out; empty where there are none."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
-    used = [body for name, body in {**(more or {}), **FUNCTIONS}.items() if name in words]
+    used = [body for name, body in functions.items() if name in words]
     copies = ASYNC_FUNCTIONS if "copy_async" in words else ""
     return copies + ("#ifndef EMULATOR  // which has its own\n" + "\n".join(used) + "#endif\n\n" if used else "")

@@ -12,7 +12,7 @@ from gensor_gym.graph.structure import shared_inner
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 if TYPE_CHECKING:
-    from gensor_gym.codegen.cuda.plan import Plan
+    from gensor_gym.codegen.cuda.plan import BlockPlan
 
 UNIT = 16
 """Bytes that stay together in a swizzled row: the widest load."""
@@ -80,7 +80,7 @@ def _remainder(row: str, divisor: int) -> str:
     return f"({row}) % {divisor}" if " " in row else f"{row} % {divisor}"
 
 
-def shared_layout(plan: Plan) -> tuple[SharedTile | None, ...]:
+def shared_layout(plan: BlockPlan) -> tuple[SharedTile | None, ...]:
     """The tile of each read in one buffer after another, each from a multiple of 16 bytes on; None where read directly.
 
     Rows are padded or swizzled as knob shared_layout asks, unless only the padding would exceed what a block may take.
@@ -91,7 +91,7 @@ def shared_layout(plan: Plan) -> tuple[SharedTile | None, ...]:
     return tiles if fits or layout != 1 else _tiles(plan, 0)
 
 
-def _tiles(plan: Plan, layout: int) -> tuple[SharedTile | None, ...]:
+def _tiles(plan: BlockPlan, layout: int) -> tuple[SharedTile | None, ...]:
     """All tiles in one layout."""
     tiles: list[SharedTile | None] = []
     for read, staged in zip(plan.op.reads, plan.staged, strict=True):
@@ -105,12 +105,12 @@ def _stage_bytes(tiles: Sequence[SharedTile | None]) -> int:
     return -(-end // UNIT) * UNIT
 
 
-def stage_bytes(plan: Plan) -> int:
+def stage_bytes(plan: BlockPlan) -> int:
     """Bytes of all tiles of one step."""
     return _stage_bytes(plan.shared)
 
 
-def _tile(plan: Plan, read: Access, offset: int, layout: int) -> SharedTile:
+def _tile(plan: BlockPlan, read: Access, offset: int, layout: int) -> SharedTile:
     """Layout of one read's box or matrix."""
     axes, lead = _matrix(plan, read), 0
     if axes:
@@ -152,7 +152,7 @@ def _tile(plan: Plan, read: Access, offset: int, layout: int) -> SharedTile:
     )  # fmt: skip
 
 
-def _matrix(plan: Plan, read: Access) -> tuple[int, ...]:
+def _matrix(plan: BlockPlan, read: Access) -> tuple[int, ...]:
     """Axes of the matrix that an implicit product makes of a read: its rows, then its columns; none for a plain box.
 
     Only reads in which several axes meet in one dimension need one: in a box windows would share elements.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.text import SCALARS, Writer, remainder, total
 
 
-def write_slice(out: Writer, plan: Plan) -> None:
+def write_slice(out: Writer, plan: BlockPlan) -> None:
     """The range of steps of this block's slice; the last slices may be empty."""
     each = -(-plan.steps // plan.slices)
     slice_index = "blockIdx.x / TILES" if plan.tiles > 1 else "blockIdx.x"
@@ -25,7 +25,7 @@ def write_slice(out: Writer, plan: Plan) -> None:
     out.line(f"{kind} *partial = reinterpret_cast<{kind} *>(workspace) + slice * {plan.op.output.size};")
 
 
-def write_step_origin(out: Writer, plan: Plan, step: str, axes: tuple[int, ...]) -> None:
+def write_step_origin(out: Writer, plan: BlockPlan, step: str, axes: tuple[int, ...]) -> None:
     """First index of a step along those of the reduce axes `axes` that have several, `block_<axis>`."""
     divisor = plan.steps
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
@@ -37,7 +37,7 @@ def write_step_origin(out: Writer, plan: Plan, step: str, axes: tuple[int, ...])
             out.line(f"const int block_{name} = {index} * STEP_{name.upper()};")
 
 
-def write_block_tile(out: Writer, plan: Plan, work: str = "blockIdx.x") -> None:
+def write_block_tile(out: Writer, plan: BlockPlan, work: str = "blockIdx.x") -> None:
     """First index of the block tile along every axis that has several tiles, `block_<axis>`; `work` numbers tiles and slices.
 
     Blocks of a cluster have one number and neighbouring tiles; which of them is a block's says `rank`.
@@ -63,7 +63,7 @@ def write_block_tile(out: Writer, plan: Plan, work: str = "blockIdx.x") -> None:
         _write_raster(out, plan, swizzled, group, outer=len(live) > 2)
 
 
-def _first(plan: Plan, axis: int, index: str) -> str:
+def _first(plan: BlockPlan, axis: int, index: str) -> str:
     """First index along an axis of the tile with this number; of a cluster's tiles, of the one that is this block's."""
     size = f"BLOCK_{plan.names[axis].upper()}"
     if plan.together[axis] == 1:
@@ -71,7 +71,7 @@ def _first(plan: Plan, axis: int, index: str) -> str:
     return f"({index} * CLUSTER + rank) * {size}" if index else f"rank * {size}"
 
 
-def _write_raster(out: Writer, plan: Plan, axes: list[int], group: int, outer: bool) -> None:
+def _write_raster(out: Writer, plan: BlockPlan, axes: list[int], group: int, outer: bool) -> None:
     """Tiles of the last two axes in groups of rows, column by column within a group; the last group may be shorter."""
     (row, column), rest = axes, plan.grid[axes[0]] % group
     rows, columns = plan.grid[row], plan.grid[column]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +17,26 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Operator, Tensor
 
 HOST_DEVICES = (1, 3)
 """DLPack's device types that lie in the memory of the host: kDLCPU, kDLCUDAHost (`dlpack.h`)."""
+
+
+class LoadedKernel(Protocol):
+    """A kernel that was loaded: the operator's inputs in order give its output."""
+
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        """A new output, in the library of the first input; or `out`, the caller's own, filled in."""
+
+    def bind(self, *arrays: Any) -> Bound:
+        """A call of these inputs, and of the output where one array more is given, that checks nothing any more."""
+
+
+class Bound(Protocol):
+    """A kernel with its arrays: a call reads what they hold at that time. From one thread at a time."""
+
+    out: Any
+    """What a call fills in and returns."""
+
+    def __call__(self) -> Any:
+        """Compute."""
 
 
 class CopyWarning(RuntimeWarning):
@@ -37,16 +57,20 @@ class Signature:
 
         Without `copy` also where one is not dense or not aligned.
         """
-        if len(values) != len(self._inputs):
-            wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in self.op.inputs)
-            raise ValueError(f"{self.op}: {len(values)} arrays given, expected {len(self._inputs)}: {wanted}")
+        self.check_number(values)
         arrays = []
         for value, (tensor, shape, dtype) in zip(values, self._inputs, strict=True):
             array = value if type(value) is np.ndarray else self._of_host(value, f"input {tensor.name}")
             if array.shape != shape or array.dtype != dtype:
                 raise self._mismatch(array, tensor, f"input {tensor.name}")
-            arrays.append(array if array.flags.c_contiguous and array.flags.aligned else self._copied(array, tensor, copy))
+            dense = array.flags.c_contiguous and array.flags.aligned
+            arrays.append(array if dense else self.copied(array, tensor, copy))
         return arrays
+
+    def input(self, place: int, value: Any) -> np.ndarray:
+        """One of the inputs, as of `inputs`."""
+        tensor = self.op.inputs[place]
+        return self.checked(self._of_host(value, f"input {tensor.name}"), tensor, f"input {tensor.name}")
 
     def output(self, value: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """The caller's own output as an array of the host.
@@ -54,15 +78,37 @@ class Signature:
         ValueError unless shape, type and device are right, and it is writable, dense, aligned and overlaps no input.
         """
         array = value if type(value) is np.ndarray else self._of_host(value, "out")
-        if array.shape != self.shape or array.dtype != self.dtype:
-            raise self._mismatch(array, self.op.output, "out")
+        self.checked(array, self.op.output, "out")
         if not array.flags.carray:
             why = _fault(array) if array.flags.writeable else "read-only"
             raise ValueError(f"{self.op}: out is {why}, expected a writable array, dense in row-major order and aligned")
-        for tensor, given in zip(self.op.inputs, inputs, strict=True):
-            if np.may_share_memory(array, given):  # both are dense, so that bounds decide
-                raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
+        self.check_apart(array, inputs, np.may_share_memory)
         return array
+
+    def check_number(self, values: Sequence[Any]) -> None:
+        """ValueError for another number of inputs than the operator has."""
+        if len(values) != len(self._inputs):
+            wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in self.op.inputs)
+            raise ValueError(f"{self.op}: {len(values)} arrays given, expected {len(self._inputs)}: {wanted}")
+
+    def checked(self, array: Any, tensor: Tensor, name: str) -> Any:
+        """An array of any device; ValueError unless shape and type are the tensor's."""
+        if array.shape != tensor.shape or array.dtype != np.dtype(ARRAY_DTYPE[tensor.dtype]):
+            raise self._mismatch(array, tensor, name)
+        return array
+
+    def check_apart(self, output: Any, inputs: Sequence[Any], may_share: Callable[[Any, Any], bool]) -> None:
+        """ValueError where an output lies in the memory of one of `inputs`, which may be none; all are dense: bounds decide."""
+        for tensor, given in zip(self.op.inputs, inputs, strict=False):
+            if may_share(output, given):
+                raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
+
+    def split(self, arrays: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        """(inputs, output or None) of what a call is bound to; ValueError for more arrays than that."""
+        count = len(self._inputs)
+        if len(arrays) > count + 1:
+            raise ValueError(f"{self.op}: {len(arrays)} arrays given, expected {count} and at most one output")
+        return arrays[:count], arrays[count] if len(arrays) > count else None
 
     def _of_host(self, value: Any, name: str) -> np.ndarray:
         """Any array as one of NumPy, without a copy where it speaks DLPack."""
@@ -79,13 +125,13 @@ class Signature:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read where it lies in the host's memory: {error}")
 
-    def _copied(self, array: np.ndarray, tensor: Tensor, copy: bool) -> np.ndarray:
+    def copied(self, array: Any, tensor: Tensor, copy: bool) -> Any:
         """A dense, aligned copy, and a warning; ValueError where none may be made."""
         text = f"{self.op}: input {tensor.name} is {_fault(array)}"
         if not copy:
             raise ValueError(f"{text}, and a bound call copies nothing: expected it dense in row-major order and aligned")
-        warnings.warn(f"{text}: {array.nbytes} bytes are copied at every call", CopyWarning, stacklevel=4)
-        return np.array(array, order="C")
+        warnings.warn(f"{text}: {array.nbytes} bytes are copied at every call", CopyWarning, stacklevel=5)
+        return array.copy(order="C")
 
     def _mismatch(self, array: np.ndarray, tensor: Tensor, name: str) -> ValueError:
         """What was given next to what is expected."""
@@ -93,9 +139,9 @@ class Signature:
         return ValueError(f"{self.op}: {name} is {array.dtype}{list(array.shape)}, expected {expected}")
 
 
-def _fault(array: np.ndarray) -> str:
+def _fault(array: Any) -> str:
     """Why kernels cannot read an array where it lies."""
-    return "not dense in row-major order" if array.flags.aligned else "misaligned"
+    return "misaligned" if array.flags.c_contiguous else "not dense in row-major order"
 
 
 def in_library_of(first: Any, output: np.ndarray) -> Any:

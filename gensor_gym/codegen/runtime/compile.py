@@ -28,9 +28,7 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
         ValueError: for a kernel in another language, or where the cache's folder cannot be made.
         CompileError: with the compiler's message, or if it takes more than `timeout` seconds.
     """
-    if kernel.language != "c":
-        raise ValueError(f"compile_c takes kernels in 'c', got {kernel.language!r}")
-    return compile_text(kernel.source, kernel.arch, compiler, timeout)
+    return compile_text(kernel.in_language("c").source, kernel.arch, compiler, timeout)
 
 
 def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = TIMEOUT) -> Path:

@@ -7,18 +7,17 @@ sm_90a on 9.0 only.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.codegen.cuda.tensor_map import with_maps
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.runtime.load import checked
-from gensor_gym.operators.types import ARRAY_DTYPE
+from gensor_gym.codegen.runtime.cuda_arrays import DeviceArrays
 
 if TYPE_CHECKING:
     import cupy
@@ -27,39 +26,80 @@ OPT_IN_BYTES = 48 * 1024
 """Dynamic shared memory up to which a launch needs no permission."""
 
 _ELSEWHERE = "without one, use backend analytic, recorded or emulated"
-_LOADED: dict[tuple[str, int], LoadedKernel] = {}
+_LOADED: dict[tuple[str, int], CudaKernel] = {}
 
 
 class CudaUnavailableError(RuntimeError):
     """CuPy or a suitable device is missing; the message says which, and what works without."""
 
 
-class LoadedKernel:
-    """A kernel on the current device, called with the operator's arrays."""
+class CudaKernel:
+    """A kernel on the current device, called with arrays of the device or of the host."""
 
     def __init__(self, kernel: Kernel, cupy: ModuleType) -> None:
         """Compile, load, and raise the shared memory limit where a launch needs it."""
         self.kernel = kernel
-        self._cupy = cupy
+        self.arrays = DeviceArrays(kernel.operator, cupy)
         module = _load_module(kernel, cupy)
+        self._cupy = cupy
         self._functions = [module.get_function(launch.entry) for launch in kernel.launches]
         for function, launch in zip(self._functions, kernel.launches, strict=True):
             if launch.shared_bytes > OPT_IN_BYTES:
                 function.max_dynamic_shared_size_bytes = launch.shared_bytes
 
-    def __call__(self, *inputs: np.ndarray) -> np.ndarray:
-        """The output for host arrays shaped and typed as the operator's inputs; TensorMapError where the driver refuses a map."""
-        cupy, op = self._cupy, self.kernel.operator
-        arrays = [cupy.asarray(array) for array in checked(self.kernel, inputs)]
-        output = cupy.empty(op.output.shape, dtype=ARRAY_DTYPE[op.output.dtype])
-        workspace = cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
-        arguments = with_maps(self.kernel.maps, (*arrays, output, workspace))
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        """The output for the operator's inputs, enqueued on the stream that the library of the first of them uses.
+
+        Arrays of the device (CuPy's, torch's, what speaks DLPack or has `__cuda_array_interface__`) are read where they lie,
+        those of the host are copied there. If all lie on the host the output does, and is there when the call returns; else
+        it is an array of the library of the first input on the device. `out` is the caller's own.
+
+        ValueError names what has the wrong number, shape, type or device, and an `out` that overlaps an input; TensorMapError
+        where the driver refuses a map.
+        """
+        with self.arrays.stream_of(inputs):
+            arrays = self.arrays.inputs(inputs)
+            output = self.arrays.output(out, arrays)
+            self._launch(self._arguments(arrays, output))
+            return self.arrays.returned(output, inputs, out)
+
+    def bind(self, *arrays: Any) -> BoundCuda:
+        """A launch of these arrays of the device, and of the output where one more is given, that checks nothing any more.
+
+        It is enqueued on the stream that is CuPy's at the time. ValueError as for a call, and for an array of the host.
+        """
+        given, own = self.arrays.signature.split(arrays)
+        inputs = self.arrays.inputs(given, copy=False)
+        output = self.arrays.output(own, inputs, copy=False)
+        out = self.arrays.returned(output, given, own)
+        return BoundCuda(self._launch, self._arguments(inputs, output), out)
+
+    def _arguments(self, arrays: Sequence[Any], output: Any) -> tuple[Any, ...]:
+        """What every entry takes; the workspace is the call's own, of CuPy's pool, which keeps it for its stream."""
+        workspace = self._cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
+        return with_maps(self.kernel.maps, (*arrays, output, workspace))
+
+    def _launch(self, arguments: tuple[Any, ...]) -> None:
+        """All launches, in order, on the current stream."""
         for function, launch in zip(self._functions, self.kernel.launches, strict=True):
             function(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
-        return cupy.asnumpy(output)
 
 
-def load(kernel: Kernel) -> Callable[..., np.ndarray]:
+class BoundCuda:
+    """A kernel with its arrays, as of `CudaKernel.bind`."""
+
+    def __init__(self, launch: Callable[[tuple[Any, ...]], None], arguments: tuple[Any, ...], out: Any) -> None:
+        """`out` is what a call returns, on the memory of the output."""
+        self.out = out
+        self._launch, self._arguments = launch, arguments
+
+    def __call__(self) -> Any:
+        """Launch, and return the output, which is there when the stream has come to it."""
+        self._launch(self._arguments)
+        return self.out
+
+
+def load(kernel: Kernel) -> CudaKernel:
     """The kernel as a function of host arrays that returns a new one. Loaded once per device and digest.
 
     CudaUnavailableError if CuPy or a device of the kernel's architecture is missing, NvrtcError if it does not compile.
@@ -69,7 +109,7 @@ def load(kernel: Kernel) -> Callable[..., np.ndarray]:
     _check_arch(kernel.arch, device.compute_capability)
     key = (kernel.digest, device.id)
     if key not in _LOADED:
-        _LOADED[key] = LoadedKernel(kernel, cupy)
+        _LOADED[key] = CudaKernel(kernel, cupy)
     return _LOADED[key]
 
 

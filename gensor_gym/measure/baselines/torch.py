@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from gensor_gym.measure.answers.expectation import Expected
 from gensor_gym.measure.baselines.torch_prepacked import prepacked_function
 from gensor_gym.operators.inputs import decode, to_bfloat16
+from gensor_gym.operators.registry import TORCH
 from gensor_gym.operators.types import Operator
 
 
@@ -40,29 +42,33 @@ def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
 def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
     """The operator without its epilogue."""
     import torch
-    from torch.nn import functional
 
     if op.dtype == "int8":
         return _integer_body(op, x)
-    sizes: dict[str, Any] = dict(op.arguments)
-    window: dict[str, Any] = {"stride": sizes.get("stride", 1), "padding": sizes.get("padding", 0)}
-    kernel = (sizes.get("r", 0), sizes.get("s", 0))
-    table: dict[str, Callable[[], Any]] = {
-        "gemm": lambda: torch.mm(x[0], x[1]),
-        "batched_gemm": lambda: torch.bmm(x[0], x[1]),
-        "gemv": lambda: torch.mv(x[0], x[1]),
-        "reduce_sum": lambda: torch.sum(x[0], dim=1),
-        "conv2d": lambda: functional.conv2d(
-            x[0], x[1], dilation=sizes.get("dilation", 1), groups=sizes.get("groups", 1), **window
-        ),
-        "depthwise_conv2d": lambda: functional.conv2d(x[0], x[1], groups=sizes["c"], **window),
-        "avg_pool2d": lambda: functional.avg_pool2d(x[0], kernel, **window),
-        "max_pool2d": lambda: functional.max_pool2d(x[0], kernel, **window),
-        "elementwise": lambda: _ELEMENTWISE[op.function](torch, functional)(*x),
-    }
-    if op.name not in table:
-        raise ValueError(f"no torch baseline for {op.name!r}; there is one for {sorted(table)}")
-    return table[op.name]
+    call = TORCH[op.name](torch, op) if op.name in TORCH else _call_by_accesses(op)
+    return lambda: call(*x)
+
+
+def _call_by_accesses(op: Operator) -> Callable[..., Any]:
+    """What torch calls an operator that says nothing of it: a map, else an einsum, a sum or a maximum over plain indices.
+
+    ValueError where an index is not one axis alone, as in windows.
+    """
+    import torch
+    from torch.nn import functional
+
+    if op.body == "map":
+        return _ELEMENTWISE[op.function](torch, functional)
+    *reads, written = ([[a for a, c in enumerate(row) if c] for row in access.coefficients] for access in (*op.reads, op.write))
+    moved = [a for rows in reads for row in rows for a in row]
+    plain = all(len(row) == 1 for rows in reads for row in rows) and set(moved) == set(range(len(op.axes)))
+    in_order = len(reads) == 2 or [a for a in moved if a in op.spatial] == list(op.spatial)
+    if not (plain and in_order) or written != [[a] for a in op.spatial] or op.divisor != 1:
+        raise ValueError(f"no torch baseline for {op.name!r}: give register_operator one; there is one for {sorted(TORCH)}")
+    if op.body == "multiply_add":
+        letters = ["".join(chr(ord("a") + a) for (a,) in rows) for rows in (*reads, written)]
+        return partial(torch.einsum, f"{letters[0]},{letters[1]}->{letters[2]}")
+    return partial(torch.sum if op.body == "sum" else torch.amax, dim=[d for d, a in enumerate(moved) if a in op.reduce])
 
 
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
@@ -115,8 +121,8 @@ def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
         return lambda out: out.relu_()
     if name == "gelu":
         return functional.gelu
-    if name in ("bias", "scale") and len(op.output.shape) == 4 and op.name != "elementwise":
-        operand = operand.reshape(-1, 1, 1)
+    if name in ("bias", "scale"):
+        operand = operand.reshape(-1, *[1] * (len(op.write.view) - op.channel_dimension - 1))
     if name == "scale":
         return lambda out: out.mul_(operand)
     if name in ("bias", "residual"):

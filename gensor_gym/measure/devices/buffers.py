@@ -13,6 +13,8 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import mmap
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +26,25 @@ _MADV_HUGEPAGE = 14
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class Guarded(Protocol):
+    """A buffer with guard words on both sides, of the host or of a device."""
+
+    def guard(self) -> None:
+        """Write the guard words."""
+
+    def intact(self) -> bool:
+        """Whether all of them stand."""
+
+
+def written_outside(output: Guarded, workspace: Guarded, inputs: Sequence[Guarded]) -> str:
+    """Which buffers a kernel wrote outside of, in words; empty when none. Inputs serve the next kernel: guarded anew then."""
+    named = [("output", output), ("workspace", workspace), *((f"input {i}", buffer) for i, buffer in enumerate(inputs))]
+    broken = [name for name, buffer in named if not buffer.intact()]
+    for buffer in inputs if broken else ():
+        buffer.guard()
+    return f"written outside the buffer of {', '.join(broken)}" if broken else ""
 
 
 class GuardedBuffer:

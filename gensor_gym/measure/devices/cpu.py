@@ -14,7 +14,7 @@ import numpy as np
 from gensor_gym.codegen.runtime.threads import load_runtime, runtime
 from gensor_gym.measure.answers.expectation import Expected, make_draws
 from gensor_gym.measure.devices.anchor import Anchor, cpu_anchor
-from gensor_gym.measure.devices.buffers import GuardedBuffer
+from gensor_gym.measure.devices.buffers import GuardedBuffer, written_outside
 from gensor_gym.measure.workers.affinity import pinned
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import Baseline, BaselineKind, LaunchError
@@ -120,14 +120,8 @@ class LoadedC:
 
     def damage(self, draw: Expected) -> str:
         """Guard words overwritten or inputs changed, in words."""
-        named = [("output", self._output), ("workspace", self._workspace)]
-        named += [(f"input {i}", buffer) for i, buffer in enumerate(self._inputs)]
-        broken = [name for name, buffer in named if not buffer.intact()]
-        if broken:
-            for buffer in self._inputs:
-                buffer.guard()  # the input buffers serve the next kernel too
-            return f"written outside the buffer of {', '.join(broken)}"
-        return draw.changed([buffer.array for buffer in self._inputs])
+        outside = written_outside(self._output, self._workspace, self._inputs)
+        return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
         """The processor's name."""

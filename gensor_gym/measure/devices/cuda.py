@@ -20,6 +20,7 @@ from gensor_gym.measure.answers.device_draws import SETTING, DownloadedDraw, Ref
 from gensor_gym.measure.answers.expectation import Expected, make_draws
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
 from gensor_gym.measure.devices.anchor import Anchor
+from gensor_gym.measure.devices.buffers import written_outside
 from gensor_gym.measure.devices.nvml import Nvml
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import Baseline, BaselineKind, DeviceLost, LaunchError
@@ -238,15 +239,9 @@ class LoadedCubin:
 
     def damage(self, draw: Expected) -> str:
         """Guard words overwritten or inputs changed, in words."""
-        named = [("output", self._output), ("workspace", self._workspace)]
-        named += [(f"input {i}", buffer) for i, buffer in enumerate(self._inputs)]
         with translated():
-            broken = [name for name, buffer in named if not buffer.intact()]
-            if broken:
-                for buffer in self._inputs:
-                    buffer.guard()
-                return f"written outside the buffer of {', '.join(broken)}"
-        return draw.changed([buffer.array for buffer in self._inputs])
+            outside = written_outside(self._output, self._workspace, self._inputs)
+        return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
         """The GPU, its driver, what the kernel takes of it, and clock, temperature and power now."""

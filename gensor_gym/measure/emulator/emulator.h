@@ -30,6 +30,9 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+#ifndef EMULATOR_WARP
+#define EMULATOR_WARP 32  // lanes of a warp; 64 in a wave of AMD's
+#endif
 #define EMULATOR 1  // generated text leaves its device functions of PTX out
 #define __global__
 #define __device__
@@ -82,9 +85,9 @@ struct Fiber {
   uint3 index, block;
   State state;
   int line;             // of the barrier or warp operation it waits at
-  unsigned mask;        // lanes it waits for
+  uint64_t mask;        // lanes it waits for
   uint64_t value;       // what it brought to the warp operation
-  uint64_t received[32];  // what every lane brought
+  uint64_t received[EMULATOR_WARP];  // what every lane brought
   Copies copies;
   bool (*happened)(uint64_t);  // whether the event that it waits for, named by `value`, has happened
 };
@@ -326,7 +329,7 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
     exit(3);
   }
   cluster = blocks_together;
-  if (cluster < 1 || cluster > MAX_CLUSTER || grid.x % cluster || (cluster > 1 && threads % 32)) {
+  if (cluster < 1 || cluster > MAX_CLUSTER || grid.x % cluster || (cluster > 1 && threads % EMULATOR_WARP)) {
     fprintf(stderr, "emulator: clusters of %d blocks; 1 to %d of whole warps that divide the grid are possible\n", cluster,
             MAX_CLUSTER);
     exit(3);
@@ -367,7 +370,7 @@ static void *read_exactly(FILE *file, size_t bytes) {
 
 #define __syncthreads() emulator::barrier(__LINE__)
 
-// The device functions of codegen/cuda_async.py, as the PTX documentation describes them.
+// The device functions of codegen/cuda/ptx.py, as the PTX documentation describes them.
 template <int BYTES>
 static inline void copy_async(void *to, const void *from, bool inside = true) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "an asynchronous copy has 4, 8 or 16 bytes");

@@ -18,6 +18,7 @@ from types import TracebackType
 
 import numpy as np
 
+from gensor_gym.codegen import targets
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.codegen.cuda.text import SCALARS
 from gensor_gym.codegen.kernel import Kernel, Launch
@@ -63,10 +64,11 @@ class EmulatedKernels:
     """Several kernels compiled together (most of the time is the compiler's start), each run in a fresh process."""
 
     def __init__(self, kernels: Sequence[Kernel], sanitize: bool = True) -> None:
-        """Compile. ValueError for a kernel that is not CUDA, EmulatorError with the compiler's report."""
-        for kernel in kernels:
-            if kernel.language != "cuda":
-                raise ValueError(f"the emulator runs CUDA kernels, not language {kernel.language!r}")
+        """Compile. ValueError for a kernel of no GPU, EmulatorError with the compiler's report."""
+        languages = {kernel.language for kernel in kernels}
+        if len(languages) != 1 or not all(targets.get(language).emulated for language in languages):
+            names = ", ".join(map(repr, sorted(languages)))
+            raise ValueError(f"the emulator runs kernels of one target of GPUs at a time, not of language {names}")
         self.kernels = tuple(kernels)
         self._folder = tempfile.TemporaryDirectory(prefix="gensor-gym-emulator-")
         self._path = Path(self._folder.name)
@@ -143,7 +145,8 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
     Arguments of the program: number of the kernel, seed, file of inputs, file for the output.
     """
-    parts = ['#include "emulator.h"\n#include "emulator_mma.h"\n']
+    warp = f"#define EMULATOR_WARP {targets.get(kernels[0].language).warp}\n"
+    parts = [warp + '#include "emulator.h"\n#include "emulator_mma.h"\n']
     if any(kernel.maps for kernel in kernels):
         parts.append('#include "emulator_wgmma.h"\n')
     parts += [_include_text(number, kernel) for number, kernel in enumerate(kernels)]

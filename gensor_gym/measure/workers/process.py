@@ -49,7 +49,7 @@ class WorkerProcess:
     """
 
     def __init__(self, device: str, restart_after: int = 300, stage_seconds: dict[str, float] | None = None) -> None:
-        """`device` is `cpu` or `cuda`; `stage_seconds` overrides deadlines of single stages."""
+        """`device` is the name of a runner, or `worker.COMPILER`; `stage_seconds` overrides deadlines of single stages."""
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
         if unknown:
             raise ValueError(f"no stage {sorted(unknown)}; stages are {sorted(STAGE_SECONDS)}")

@@ -13,29 +13,23 @@ import time
 import traceback
 
 from gensor_gym.measure.answers.expectation import ExpectationCache
+from gensor_gym.measure.runners import runner_named
 from gensor_gym.measure.workers.compare import run_comparison
 from gensor_gym.measure.workers.requests import CompareRequest, CompileRequest, TrialRequest
 from gensor_gym.measure.workers.trial import Announce, Device, DeviceLost, run_trial
 from gensor_gym.measure.workers.wire import PipeClosed, receive, send
+from gensor_gym.plugins import load_named
 
+COMPILER = "nvrtc"
+"""Name of the worker that compiles CUDA kernels and has no device."""
 _WATCH_SECONDS = 0.5
 _DEVICE_LOST = 70
 """Exit code after a sticky device error."""
 
 
 def make_device(name: str) -> Device | None:
-    """The device of that name, None for the worker that only compiles; ValueError names those there are."""
-    if name == "nvrtc":
-        return None
-    if name == "cpu":
-        from gensor_gym.measure.devices.cpu import CpuDevice
-
-        return CpuDevice()
-    if name == "cuda":
-        from gensor_gym.measure.devices.cuda import CudaDevice
-
-        return CudaDevice()
-    raise ValueError(f"no device {name!r}; workers are 'cpu', 'cuda' and 'nvrtc'")
+    """The device of a runner, None for the worker that only compiles; ValueError names the devices there are."""
+    return None if name == COMPILER else runner_named(name).device()
 
 
 def watch_parent(parent: int) -> None:
@@ -85,6 +79,7 @@ def main(arguments: list[str]) -> None:
     """Entry point; see the module."""
     device, read_fd, write_fd, parent = arguments[0], *map(int, arguments[1:4])
     watch_parent(parent)
+    load_named()
     try:
         serve(make_device(device), read_fd, write_fd)
     except PipeClosed:

@@ -13,8 +13,9 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.c import load, load_entry
 from gensor_gym.codegen.runtime.compile import CompileError, compile_c
-from gensor_gym.codegen.runtime.load import aligned, load, load_entry
+from gensor_gym.codegen.runtime.outputs import aligned
 from gensor_gym.codegen.runtime.threads import load_runtime, pointers, runtime, time_calls
 from gensor_gym.operators.types import Operator
 from tests.support.c_cases import CPU_KNOBS, inputs_of, machine, program, random_program, worst_error
@@ -90,7 +91,7 @@ def test_functions_over_their_whole_range() -> None:
     x = np.concatenate([np.linspace(-130, 87, 4001), np.linspace(-1e-3, 1e-3, 101), [-1e30, 0.0]]).astype(np.float32)
     for name in ("gelu", "sigmoid", "tanh", "exp", "relu"):
         op = operators.elementwise(name, x.size)
-        y = compiled([program(op, (16,), (64,), (1024,))])[0](x)
+        y = load(compiled([program(op, (16,), (64,), (1024,))])[0])(x)
         np.testing.assert_allclose(y, op.reference(x), rtol=6e-7, atol=6e-7, err_msg=name)
 
 
@@ -127,7 +128,7 @@ def test_workspace_is_not_assumed_clear_or_aligned() -> None:
 
 
 def test_inputs_are_checked_and_copied_where_they_are_not_contiguous() -> None:
-    kernel = compiled([program(GEMM, *GEMM_TILES)])[0]
+    kernel = load(compiled([program(GEMM, *GEMM_TILES)])[0])
     a, b = inputs_of(GEMM)
     np.testing.assert_array_equal(kernel(np.asfortranarray(a), b[:, ::-1][:, ::-1]), kernel(a, b))
     with pytest.raises(ValueError, match="expected 2"):

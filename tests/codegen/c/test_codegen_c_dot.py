@@ -14,8 +14,8 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.c.plan import make_plan
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.c import load
 from gensor_gym.codegen.runtime.compile import compile_c
-from gensor_gym.codegen.runtime.load import load
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.operators.types import Operator

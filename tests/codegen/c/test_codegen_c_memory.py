@@ -15,8 +15,8 @@ import pytest
 
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.c import load_entry
 from gensor_gym.codegen.runtime.compile import compile_c
-from gensor_gym.codegen.runtime.load import load_entry
 from gensor_gym.codegen.runtime.threads import pointers, runtime
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.operators.types import ITEM_BYTES

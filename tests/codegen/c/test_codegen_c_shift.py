@@ -7,7 +7,7 @@ import pytest
 from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.program import Program
-from gensor_gym.codegen.runtime.load import load
+from gensor_gym.codegen.runtime.c import load
 from tests.support.c_cases import inputs_of, machine, program, worst_error
 
 CONVOLUTIONS = [

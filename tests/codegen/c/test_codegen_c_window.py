@@ -17,14 +17,15 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.c import load
 from gensor_gym.codegen.runtime.compile import compile_c
-from gensor_gym.codegen.runtime.load import load
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
 from tests.support.c_cases import inputs_of, machine, program, worst_error
+from tests.support.thorough import thorough_but
 
 
 def windowed_operator(rng: random.Random) -> Operator:
@@ -65,7 +66,7 @@ def checked(kernels: list[Kernel]) -> None:
         assert error <= 1.0, f"{op}: {error} times the bound\n{kernel.source}"
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", thorough_but(range(3), 1))
 def test_random_windows(block: int) -> None:
     programs = [windowed_program(seed) for seed in range(7000 + 40 * block, 7040 + 40 * block)]
     kernels = [generate_c(p) for p in programs if p is not None]

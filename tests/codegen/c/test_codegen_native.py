@@ -14,7 +14,7 @@ import pytest
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.runtime.arrays import CopyWarning
-from gensor_gym.codegen.runtime.native import NativeKernel
+from gensor_gym.codegen.runtime.c import NativeKernel
 from gensor_gym.codegen.runtime.outputs import ALIGNMENT, KEPT
 
 torch = pytest.importorskip("torch")

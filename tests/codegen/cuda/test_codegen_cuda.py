@@ -18,6 +18,7 @@ from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Access, Axis, Operator, Tensor
 from tests.operators.test_operators_accesses import brute_force
 from tests.support.cuda_schedules import OPERATORS, make_kernel, make_schedule, random_inputs, random_schedule
+from tests.support.thorough import thorough_but
 
 BATCHES = 7
 MACHINES = {"sm_75": "t4", "sm_80": "a100", "sm_90": "h200"}
@@ -39,9 +40,9 @@ def check(kernels: list[Kernel], rng: np.random.Generator) -> None:
             np.testing.assert_allclose(out, expected, rtol=2e-5, atol=2e-5, err_msg=kernel.source, verbose=False)
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", thorough_but(range(BATCHES), 1, 3, 5))
 def test_random_schedules_are_right(batch: int) -> None:
-    """Every operator with four random schedules over all batches: 112 kernels."""
+    """Every operator with four random schedules over all batches: 112 kernels; with one or two over the default ones."""
     rng = np.random.default_rng([2, batch])
     ops = [op for op in OPERATORS for _ in range(4)][batch::BATCHES]
     check([make_kernel(op, random_schedule(op, rng)) for op in ops], rng)
@@ -233,13 +234,13 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_75", "sm_90"))
 def test_nvrtc_takes_random_schedules(arch: str) -> None:
     """28 kernels an architecture: a cubin, no warning, a report of registers."""
     rng = np.random.default_rng([4, ARCHES.index(arch)])
     for op in OPERATORS:
         kernel = make_kernel(op, random_schedule(op, rng, MACHINES[arch]), MACHINES[arch])
-        compiled = nvrtc.compile_cubin(kernel, arch, cache=False)
+        compiled = nvrtc.compile_cubin(kernel, arch)
         assert compiled.cubin[:4] == b"\x7fELF"
         assert "warning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
         assert compiled.log.count("Used ") == len(kernel.launches)

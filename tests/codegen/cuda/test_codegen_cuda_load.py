@@ -58,8 +58,26 @@ def stand_in(calls: list[tuple], capability: str = "90", devices: int = 1) -> Mo
     device = SimpleNamespace(id=0, compute_capability=capability)
     module = ModuleType("cupy")
     module.cuda = SimpleNamespace(runtime=runtime, Device=lambda: device)
-    module.RawModule, module.asarray, module.empty, module.asnumpy = raw_module, np.asarray, np.empty, np.array
+    module.RawModule, module.asarray, module.empty, module.asnumpy = raw_module, on_device, empty, np.array
+    module.ndarray, module.from_dlpack, module.may_share_memory = OnDevice, on_device, np.may_share_memory
     return module
+
+
+class OnDevice(np.ndarray):
+    """An array that says it lies on GPU 0."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
+def on_device(array: np.ndarray) -> np.ndarray:
+    """The array as the stand-in's own."""
+    return np.asarray(array).view(OnDevice)
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """The stand-in's `empty`."""
+    return np.empty(shape, dtype).view(OnDevice)
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +109,64 @@ def test_inputs_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = random_inputs(OP, np.random.default_rng(0))
     with pytest.raises(ValueError, match="input B is float64"):
         load(KERNEL)(a, b.astype(np.float64))
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> cuda_load.CudaKernel:
+    """The kernel on the stand-in."""
+    if not nvrtc.is_available():
+        pytest.skip(f"NVRTC is not installed: {nvrtc.PACKAGES}")
+    monkeypatch.setitem(sys.modules, "cupy", stand_in([]))
+    return load(KERNEL)
+
+
+def test_arrays_of_the_device_are_read_where_they_lie(loaded: cuda_load.CudaKernel) -> None:
+    """The output lies there too; with one array of the host that one is copied."""
+    given = [on_device(array) for array in random_inputs(OP, np.random.default_rng(0))]
+    assert all(np.may_share_memory(a, b) for a, b in zip(loaded.arrays.inputs(given), given, strict=True))
+    assert isinstance(loaded(*given), OnDevice)
+    assert isinstance(loaded(np.array(given[0]), given[1]), OnDevice)
+    assert type(loaded(*map(np.array, given))) is np.ndarray
+
+
+def test_an_own_output_is_filled_in_where_it_lies(loaded: cuda_load.CudaKernel) -> None:
+    """On the device by the kernel, on the host after it; never over an input."""
+    host = random_inputs(OP, np.random.default_rng(0))
+    given = [on_device(array) for array in host]
+    for inputs, out in ((given, empty((128, 128), "float32")), (host, np.zeros((128, 128), np.float32))):
+        assert loaded(*inputs, out=out) is out and (out == 1).all()
+    wide = empty((128, 192), "float32").reshape(-1)
+    with pytest.raises(ValueError, match="out overlaps input A"):
+        loaded(wide[: 128 * 64].reshape(128, 64), given[1], out=wide[64 : 64 + 128 * 128].reshape(128, 128))
+
+
+def test_arrays_of_another_gpu_are_refused(loaded: cuda_load.CudaKernel) -> None:
+    """By its number."""
+    a, b = random_inputs(OP, np.random.default_rng(0))
+
+    class Foreign:
+        """An array of another library on GPU 1."""
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 1
+
+    with pytest.raises(ValueError, match="input B lies on GPU 1, this kernel is on GPU 0"):
+        loaded(on_device(a), Foreign())
+
+
+def test_a_bound_launch_checks_nothing_and_copies_nothing(loaded: cuda_load.CudaKernel) -> None:
+    """Of arrays of the device alone."""
+    host = random_inputs(OP, np.random.default_rng(0))
+    given = [on_device(array) for array in host]
+    out = empty((128, 128), "float32")
+    out[:] = 0
+    call = loaded.bind(*given, out)
+    assert call() is out and (out == 1).all()
+    assert isinstance(loaded.bind(*given)(), OnDevice)
+    with pytest.raises(ValueError, match="input A lies on the host"):
+        loaded.bind(host[0], given[1])
+    with pytest.raises(ValueError, match="input A is not dense"):
+        loaded.bind(np.asfortranarray(host[0]).view(OnDevice), given[1])
 
 
 def test_without_cupy_the_error_names_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,4 +217,4 @@ def test_a_kernel_runs_on_the_device() -> None:
     arch = f"sm_{cupy.cuda.Device().compute_capability}"
     kernel: Kernel = replace(KERNEL, arch=arch)
     inputs = random_inputs(OP, np.random.default_rng(0))
-    np.testing.assert_allclose(kernel(*inputs), OP.reference(*inputs), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(load(kernel)(*inputs), OP.reference(*inputs), rtol=1e-4, atol=1e-4)

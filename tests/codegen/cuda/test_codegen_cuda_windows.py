@@ -14,7 +14,8 @@ from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.cuda.simt.copies import fewest_rounds
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu import resident_blocks
-from gensor_gym.graph.resources import shared_bytes_of, spatial_product, threads_of
+from gensor_gym.graph.geometry import spatial_product
+from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_cuda import check, needs_nvrtc
@@ -77,7 +78,7 @@ def test_machine_code_loads_16_bytes(stride: int, rows: int) -> None:
     op = operators.max_pool2d(4, 32, 56, 56, 3, 3, stride, 1)
     block = [1, 4, 8 // stride, 56 // stride, 3, 3]
     schedule = make_schedule(op, [1, 1, rows, 4, 1, 1], block, vector=4, unroll=4)
-    compiled = nvrtc.compile_cubin(make_kernel(op, schedule), cache=False)
+    compiled = nvrtc.compile_cubin(make_kernel(op, schedule))
     (lines,) = sass.instructions(sass.disassemble(compiled.cubin)).values()
     wide = [i for i, line in enumerate(lines) if line.startswith("LDG.E.128")]
     stores = [i for i, line in enumerate(lines) if line.startswith("STS")]
@@ -112,7 +113,7 @@ def test_registers_of_convolutions_are_as_counted(machine: str) -> None:
         found += 1
         kernel = generate(graph.operator, schedule, hw)
         assert kernel.launches[0].shared_bytes <= shared_bytes_of(row, ints)
-        compiled = nvrtc.compile_cubin(kernel, cache=False)
+        compiled = nvrtc.compile_cubin(kernel)
         real = blocks_per_unit(
             threads_of(row, ints), compiled.registers, kernel.launches[0].shared_bytes, hw.threads_per_unit, hw.blocks_per_unit,
             hw.registers_per_unit, hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved,

@@ -14,9 +14,11 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.answers.expectation import decode, make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError
 from tests.support.cuda_schedules import make_kernel, make_schedule
+from tests.support.thorough import thorough_but
 
 DEPTH = {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32}
 """Elements along k of an instruction from sm_80 on."""
+SPREAD = thorough_but(DEPTH, "float16", "tf32x3", "int8")
 TURING_DEPTH = {"float16": 8, "int8": 16}
 ARCHES = {"sm_75": "t4", "sm_80": "a100", "sm_86": "rtx3090", "sm_90": "h200"}
 
@@ -48,7 +50,7 @@ def stages_by_layout(dtype: str, depth: int, hw: str, stages: tuple[int, ...]) -
     return kernels
 
 
-@pytest.mark.parametrize("dtype", DEPTH)
+@pytest.mark.parametrize("dtype", SPREAD)
 def test_layouts_and_stages(dtype: str) -> None:
     check(stages_by_layout(dtype, DEPTH[dtype], "a100", (1, 2, 3, 5)), seeds=1)
 
@@ -60,7 +62,7 @@ def test_layouts_and_stages_on_turing(dtype: str) -> None:
     check(kernels, seeds=1)
 
 
-@pytest.mark.parametrize("dtype", DEPTH)
+@pytest.mark.parametrize("dtype", SPREAD)
 def test_awkward_extents(dtype: str) -> None:
     """One row, eight columns, primes, a reduction shorter than an instruction, every epilogue, split reductions."""
     d, some = DEPTH[dtype], "+bias+relu+residual"
@@ -82,7 +84,7 @@ def test_awkward_extents(dtype: str) -> None:
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", DEPTH)
+@pytest.mark.parametrize("dtype", SPREAD)
 def test_convolutions(dtype: str) -> None:
     """Padding, stride, dilation, groups, several images and rows; windows whole and in parts; 1x1 as a plain product."""
     d = DEPTH[dtype]
@@ -230,7 +232,7 @@ def test_large_warp_tiles_do_not_spill(arch: str) -> None:
                 'gemm(4096, 4096, 4096, dtype="float16")', [64, columns, d], [128, 128, 32], ARCHES[arch],
                 stages=count, vector=4, shared_layout=2, register_buffer=2, raster=8,
             )  # fmt: skip
-            compiled = nvrtc.compile_cubin(kernel, cache=False)
+            compiled = nvrtc.compile_cubin(kernel)
             assert compiled.spill_bytes == 0
             assert "warning" not in compiled.log
             resident = 2 if columns == 64 else 1  # blocks of four and of eight warps that 65536 registers hold
@@ -251,7 +253,7 @@ def test_nvrtc_takes_every_type(arch: str) -> None:
                 [1, 32, 2, 8, d, 1, 1], [1, 64, 4, 16, d, 1, 3], hw, stages=2, shared_layout=2, register_buffer=2,
             ),
         ):  # fmt: skip
-            compiled = nvrtc.compile_cubin(kernel, cache=False)
+            compiled = nvrtc.compile_cubin(kernel)
             assert "warning" not in compiled.log, compiled.log
             assert 0 < compiled.registers <= 255
 
@@ -276,6 +278,6 @@ def test_half_of_the_main_loop_multiplies(rows: int, share: float) -> None:
         'gemm(4096, 4096, 4096, dtype="float16")', [64, 64, 32], [rows, 128, 32], stages=3, vector=4, shared_layout=2,
         register_buffer=2,
     )  # fmt: skip
-    loop = sass.main_loop(nvrtc.compile_cubin(kernel, cache=False).cubin)
+    loop = sass.main_loop(nvrtc.compile_cubin(kernel).cubin)
     assert loop.counts["HMMA"] == 64
     assert loop.share() >= share

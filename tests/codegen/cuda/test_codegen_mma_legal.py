@@ -13,6 +13,7 @@ from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from tests.codegen.cuda.test_codegen_mma import check, needs_nvrtc
 from tests.support.graph_walks import tensor_start, walk
+from tests.support.thorough import thorough_but
 
 MAX_THREADS = 512
 OPERATORS = (
@@ -51,7 +52,7 @@ def legal_kernel(text: str, machine: str, rng: np.random.Generator) -> Kernel:
     return kernel
 
 
-@pytest.mark.parametrize("batch", range(2))
+@pytest.mark.parametrize("batch", thorough_but(range(2), 0))
 def test_random_legal_schedules_are_right(batch: int) -> None:
     rng = np.random.default_rng([13, batch])
     check([legal_kernel(text, "a100", rng) for text in OPERATORS], seeds=1)
@@ -63,10 +64,10 @@ def test_random_legal_schedules_are_right_on_turing() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("machine", ["t4", "a100", "rtx3090", "h200"])
+@pytest.mark.parametrize("machine", thorough_but(["t4", "a100", "rtx3090", "h200"], "t4", "h200"))
 def test_nvrtc_takes_random_legal_schedules(machine: str) -> None:
     rng = np.random.default_rng([15, len(machine)])
     for text in TURING if machine == "t4" else OPERATORS:
-        compiled = nvrtc.compile_cubin(legal_kernel(text, machine, rng), cache=False)
+        compiled = nvrtc.compile_cubin(legal_kernel(text, machine, rng))
         assert 0 < compiled.registers <= 255
         assert "warning" not in compiled.log, compiled.log

@@ -66,7 +66,7 @@ def test_the_report_of_a_program() -> None:
     text = sass.report(str(op), str(schedule), "h200")
     assert "gg_gemm: " in text
     assert "0 bytes spilled" in text
-    loop = sass.main_loop(nvrtc.compile_cubin(make_kernel(op, schedule), cache=False).cubin)
+    loop = sass.main_loop(nvrtc.compile_cubin(make_kernel(op, schedule)).cubin)
     assert loop.counts["FFMA"] == 4 * 4 * 8
     with pytest.raises(sass.SassError, match="nvdisasm"):
         sass.disassemble(b"no cubin")

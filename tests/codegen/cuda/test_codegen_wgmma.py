@@ -233,7 +233,7 @@ MENU = {
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """Tiles as in the libraries' menus; a block gets the registers that its warpgroups hand on to each other."""
     kernel = MENU[name]
-    compiled = nvrtc.compile_cubin(kernel, cache=False)
+    compiled = nvrtc.compile_cubin(kernel)
     assert kernel.arch == "sm_90a"
     assert compiled.spill_bytes == 0
     assert compiled.warnings == () and "arning" not in compiled.log
@@ -249,7 +249,7 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
 @pytest.mark.parametrize("name", ["128x256", "128x128"])
 def test_machine_code_has_wgmma_and_bulk_copies(name: str) -> None:
     """As many HGMMA in a step as there are 16s in it, tensor loads, and nothing in local memory."""
-    cubin = nvrtc.compile_cubin(MENU[name], cache=False).cubin
+    cubin = nvrtc.compile_cubin(MENU[name]).cubin
     (lines,) = sass.instructions(sass.disassemble(cubin)).values()
     names = Counter(line.partition(" ")[0].partition(".")[0] for line in lines)
     assert names["HGMMA"] >= 4 and names["UTMALDG"] >= 5 and names["USETMAXREG"] == 2
@@ -293,7 +293,7 @@ def test_nvrtc_takes_legal_schedules() -> None:
     """A cubin without spills or warnings: the registers that the rules count are enough."""
     kernels = [*legal_kernels(gemm(2048, 2048, 2048), 12, np.random.default_rng(4)), *CASES["split"], *CASES["batched"]]
     for kernel in kernels:
-        compiled = nvrtc.compile_cubin(kernel, cache=False)
+        compiled = nvrtc.compile_cubin(kernel)
         assert compiled.cubin[:4] == b"\x7fELF"
         assert "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
         assert compiled.spill_bytes == 0

@@ -159,6 +159,7 @@ def test_a_cluster_needs_a_tile_for_each_block() -> None:
         wgmma_kernel(gemm(64, 512, 512), [64, 64], [64, 64], cluster=2)
 
 
+@pytest.mark.thorough
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, and is right."""
     rng = np.random.default_rng(5)
@@ -189,7 +190,7 @@ def test_nvrtc_takes_legal_schedules() -> None:
     """A cubin without spills or warnings."""
     kernels = legal_kernels(gemm(2048, 2048, 2048), 8, np.random.default_rng(6), cluster=2)
     for kernel in [*kernels, *CASES["batched and split"]]:
-        compiled = nvrtc.compile_cubin(kernel, cache=False)
+        compiled = nvrtc.compile_cubin(kernel)
         assert compiled.spill_bytes == 0
         assert "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
 
@@ -198,7 +199,7 @@ def test_nvrtc_takes_legal_schedules() -> None:
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 def test_machine_code_has_multicast_and_cluster_barriers() -> None:
     """Copies of B are multicasts, those of A are not."""
-    cubin = nvrtc.compile_cubin(MENU["128x256"], cache=False).cubin
+    cubin = nvrtc.compile_cubin(MENU["128x256"]).cubin
     (lines,) = sass.instructions(sass.disassemble(cubin)).values()
     names = Counter(line.partition(" ")[0] for line in lines)
     loads = {name: count for name, count in names.items() if name.startswith("UTMALDG")}

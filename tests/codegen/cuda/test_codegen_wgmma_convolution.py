@@ -17,7 +17,8 @@ from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
-from gensor_gym.graph.resources import columns_of, shared_bytes_of, threads_of
+from gensor_gym.graph.geometry import columns_of
+from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
@@ -217,7 +218,7 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 def test_machine_code_has_wgmma_and_bulk_copies() -> None:
     """HGMMA in fours, weights copied and pixels multicast; the layout reads and writes several pairs of elements at a time."""
-    cubin = nvrtc.compile_cubin(MENU["128x224"], cache=False).cubin
+    cubin = nvrtc.compile_cubin(MENU["128x224"]).cubin
     kernels = {
         entry: Counter(line.partition(" ")[0].partition(".")[0] for line in lines)
         for entry, lines in sass.instructions(sass.disassemble(cubin)).items()

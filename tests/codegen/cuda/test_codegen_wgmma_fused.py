@@ -162,6 +162,7 @@ def legal_kernels(op: Operator, count: int, rng: np.random.Generator) -> list[Ke
     return kernels
 
 
+@pytest.mark.thorough
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, has as many blocks as the model says, and is right."""
     small = conv(2, 72, 6, 12, 192, 1, 1, "bias", "relu")

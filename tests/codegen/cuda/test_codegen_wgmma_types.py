@@ -86,6 +86,7 @@ def test_columns_that_no_instruction_has_are_refused(dtype: str, columns: int) -
         wgmma_kernel(gemm(256, 512, 256, dtype), [64, columns], [64, columns])
 
 
+@pytest.mark.thorough
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, and is right."""
     rng = np.random.default_rng(5)
@@ -191,7 +192,7 @@ def test_nvrtc_takes_legal_schedules() -> None:
     """Of either type: the registers that the rules count are enough."""
     rng = np.random.default_rng(6)
     for kernel in (*legal_kernels(large("tf32"), 4, rng), *legal_kernels(large("int8"), 4, rng)):
-        compiled = nvrtc.compile_cubin(kernel, cache=False)
+        compiled = nvrtc.compile_cubin(kernel)
         assert compiled.spill_bytes == 0 and "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
 
 
@@ -200,7 +201,7 @@ def test_nvrtc_takes_legal_schedules() -> None:
 @pytest.mark.parametrize(("name", "operation"), [("tf32 128x256", "HGMMA"), ("int8 128x256", "IGMMA"), ("int8 128x128", "IGMMA")])
 def test_the_main_loop_multiplies(name: str, operation: str) -> None:
     """Four wgmma a step and a few instructions around them; the pass before has none."""
-    cubin = nvrtc.compile_cubin(MENU[name], cache=False).cubin
+    cubin = nvrtc.compile_cubin(MENU[name]).cubin
     loop = sass.main_loop(cubin)
     assert loop.entry == "gg_gemm" and loop.counts[operation] % 4 == 0 and loop.counts[operation] >= 4
     kernels = sass.instructions(sass.disassemble(cubin))

@@ -18,14 +18,11 @@ import torch  # noqa: E402
 from agents.columns.policy import load_columns  # noqa: E402
 from agents.policies.learned import read_card  # noqa: E402
 from agents.policies.training_tasks import changed_tasks  # noqa: E402
-from experiments.device.context import Context, read_rows  # noqa: E402
+from experiments.common.journal import read_rows  # noqa: E402
+from experiments.device.context import Context  # noqa: E402
 from experiments.device.report import markdown  # noqa: E402
 from experiments.device.runner import DONE, Stage, run_stage  # noqa: E402
-from experiments.device.stages import (
-    contests,
-    fine_tuning,
-    headline,  # noqa: E402
-)
+from experiments.device.stages import contests, fine_tuning, headline  # noqa: E402
 from experiments.device.stages.fine_tuning_folder import over_fastest  # noqa: E402
 from experiments.device.table import CONF, read_experiment  # noqa: E402
 from experiments.device.verdicts import verdicts  # noqa: E402
@@ -195,7 +192,7 @@ def test_the_next_call_goes_on(tmp_path: Path, device: dict) -> None:
 
 def test_a_straggler_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeGpu, "slow", True)
-    monkeypatch.setattr(fine_tuning, "compilers", lambda: 3)
+    monkeypatch.setattr(fine_tuning, "compilers", lambda spare: 3)
     fine_tuning.run(at(tmp_path))
     order = [row["digest"] for row in rows_of(tmp_path)]
     assert FakeGpu.enough.is_set() and FakeGpu.first in order and order.index(FakeGpu.first) >= 20

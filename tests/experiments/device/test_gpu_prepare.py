@@ -24,7 +24,7 @@ from experiments.device.stages import libraries
 from experiments.device.stages import recording
 from experiments.device.stages import strategies
 from experiments.device.stages import policies
-from experiments.device.context import read_rows
+from experiments.common.journal import read_rows
 from experiments.device.table import read_table
 from gensor_gym import operators
 from tests.experiments.device import test_gpu_stages as given

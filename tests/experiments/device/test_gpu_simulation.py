@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.device.context import read_rows
+from experiments.common.journal import read_rows
 from experiments.device.simulation import simulate
 from experiments.device.simulation.delays import LONGEST, Delays
 from experiments.device.simulation.virtual import Clock, VirtualJob

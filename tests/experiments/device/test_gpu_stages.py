@@ -15,8 +15,9 @@ from agents import Strategy, get_strategy
 from agents.policies.learned import Learned, read_card
 from agents.policies.training_tasks import is_current
 from experiments.common.arguments import compose
+from experiments.common.journal import read_rows
 from experiments.common.settings import settings_of
-from experiments.device.context import Context, read_rows
+from experiments.device.context import Context
 from experiments.device.report import markdown
 from experiments.device.stages import contests, correctness, libraries, policies, recording, refit, strategies
 from experiments.device.stages.standings import standings

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gensor_gym import operators
-from gensor_gym.codegen.cuda.ptx import device_functions
+from gensor_gym.codegen.cuda.ptx import FUNCTIONS, device_functions
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.codegen.cuda.wgmma.text import wgmma_functions
 from gensor_gym.codegen.kernel import Kernel, Launch
@@ -48,7 +48,7 @@ def copy_kernel() -> Kernel:
     """One block lets TMA bring a box of 64 x 32 floats to shared memory, and writes out what came."""
     text = TEXT.replace("  extern __shared__ __align__(16) unsigned char shared_memory[];\n", "")
     head = "extern __shared__ __align__(16) unsigned char shared_memory[];\n\n"
-    source = device_functions(text, wgmma_functions("tf32", 8, (2,), True)) + head + text
+    source = device_functions(text, wgmma_functions("tf32", 8, (2,), True) | FUNCTIONS) + head + text
     made = TensorMap(0, "tf32", (ROWS, COLUMNS), (4 * COLUMNS,), (ROWS, COLUMNS), swizzle=0)
     launch = Launch("copied", block=(128, 1, 1), shared_bytes=1024 + 8192 + 16)
     return Kernel(operators.elementwise("copy", ROWS, COLUMNS), "cuda", "sm_90a", source, (launch,), 0, maps=(made,))

@@ -18,23 +18,26 @@ from agents.policies.training_tasks import bound
 from experiments.common import paired, statistics
 from experiments.common.anytime import Search, constructing, run_search, spend
 from experiments.common.arguments import compose
-from experiments.common.lines import Kept
+from experiments.common.journal import read_rows
 from experiments.common.optima import optima
+from experiments.studies import intervals
 from experiments.studies.generalise import costs as generalise_costs
 from experiments.studies.generalise import policies
 from experiments.studies.generalise import report as generalise_report
-from experiments.studies.generalise import scores as generalise_scores
-from experiments.studies.generalise.generalise import study
+from experiments.studies.generalise.generalise import Generalisation
 from experiments.studies.generalise.plan import Contender, Plan, modelled, plan_of, searches, searches_of
 from experiments.studies.generalise.policies import Trained
-from experiments.studies.generalise.scores import Study, groups_of, task_of
+from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.summary import groups_of
 from experiments.training.trainings import training_of
 from experiments.tuning import tune_evaluations
+from experiments.tuning.settings import distinct
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
 from gensor_gym.graph.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import BudgetSpent
+from tests.support.in_process import search_here
 
 GEMM = "gemm(m=4, n=16, k=4)"
 GEMV = "gemv(m=16, k=8)"
@@ -170,7 +173,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 @pytest.fixture(scope="module")
 def summary(plan: Plan) -> dict:
-    return study(plan, Console(quiet=True))
+    with pytest.MonkeyPatch.context() as patch:
+        search_here(patch)
+        return Generalisation(plan)(Console(quiet=True))[1]
 
 
 def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
@@ -229,9 +234,9 @@ def test_the_host_is_no_model() -> None:
 def test_the_difference_of_interquartile_means_is_paired() -> None:
     """What all scores have in common does not widen the interval, however far they lie apart."""
     theirs = np.random.default_rng(0).exponential(1.0, size=(12, 5, 1))
-    assert generalise_scores.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
+    assert intervals.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
     shuffled = theirs[::-1] - 0.5
-    assert generalise_scores.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
+    assert intervals.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
 
 
 def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +245,7 @@ def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: 
     path.write_bytes(whole + b'{"torn')  # a write that a kill interrupted
     made: list = []
     monkeypatch.setattr("experiments.common.lines.side_by_side", lambda work, left, processes: made.extend(left) or [])
-    again = study(plan, Console(quiet=True))
+    _, again = Generalisation(plan)(Console(quiet=True))
     assert made == [] and path.read_bytes() == whole
     assert again["policies"] == summary["policies"] and again["strategies"] == summary["strategies"]
 
@@ -259,13 +264,13 @@ def test_tuned_values_are_those_of_the_nearest_number(plan: Plan, summary: dict)
     assert found.regret("greedy", per_task)[1, 0, 0] == several[1, 0, 1]
 
 
-def _study(plan: Plan) -> Study:
+def _study(plan: Plan) -> Regrets:
     texts = [str(op) for op in plan.operators]
     known, _ = optima(texts, "h200", "gensor", plan.output, 1)
     trained = {p.name: policies.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
-    rows = Kept(plan.output / "lines.jsonl").rows
+    rows = {row["key"]: row for row in read_rows(plan.output / "lines.jsonl")}
     wanted = searches(plan, texts, trained)
-    return Study(plan, [task_of(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
+    return Regrets(plan, [task_of(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
 
 
 def test_a_program_below_the_optimum_is_an_error(plan: Plan, summary: dict) -> None:
@@ -318,11 +323,11 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="reference 'nobody'"):
         refused("reference=nobody")
-    with pytest.raises(ValueError, match="strategies.beam.seeds 0"):
+    with pytest.raises(ValueError, match="strategies.beam.seeds is 0"):
         refused("reference=markov", "strategies.beam.seeds=0")
     with pytest.raises(ValueError, match="seeds 3"):
         refused("reference=markov", "seeds=3")
-    with pytest.raises(ValueError, match="evaluations 0"):
+    with pytest.raises(ValueError, match="evaluations is 0"):
         refused("reference=markov", "evaluations=0")
     with pytest.raises(ValueError, match="expected a strategy with a checkpoint"):
         refused("reference=markov", "policies.ppo_successors.of=markov")
@@ -378,4 +383,4 @@ def test_values_for_evaluations_come_from_train_and_validation(tmp_path: Path) -
 def test_more_settings_than_there_are_is_an_error() -> None:
     config = OmegaConf.create({"choices": {"walkers": [1, 2], "steps": [16, 16]}, "rungs": [{"settings": 3}]})
     with pytest.raises(ValueError, match="expected at most the 2 that"):
-        tune_evaluations.draw(config, np.random.default_rng(0))
+        distinct(config, np.random.default_rng(0))

@@ -15,12 +15,11 @@ import pytest
 from rich.console import Console
 
 from experiments.common.arguments import CONF, compose
-from experiments.common.jobs import Jobs
 from experiments.common.pool import attempts
 from experiments.common.settings import settings_of
 from experiments.studies.search import scores as study_scores
 from experiments.studies.search.figures import at_seconds
-from experiments.studies.search.study import Plan, plan_of, study
+from experiments.studies.search.study import Plan, SearchStudy, plan_of
 from experiments.studies.search.truth import Truth
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
@@ -39,7 +38,7 @@ def _plan(folder: Path, *more: str) -> Plan:
 
 
 def _run(plan: Plan) -> dict:
-    return study(plan, Jobs(plan.settings.backend, plan.settings.store, plan.settings.output), Console(quiet=True))[1]
+    return SearchStudy(plan)(Console(quiet=True))[1]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +79,7 @@ def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: py
         searched.extend(jobs)
         return attempts(jobs, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("experiments.studies.search.study.attempts", watched)
+    monkeypatch.setattr("experiments.common.pool.attempts", watched)
     again = _run(plan)
     assert searched == [victim]
     assert (plan.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process

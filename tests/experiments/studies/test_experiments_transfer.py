@@ -12,13 +12,15 @@ from rich.console import Console
 
 from agents.policies.training_tasks import bound
 from experiments.common.arguments import compose
-from experiments.studies.transfer.transfer import column, plans_of, transfer
+from experiments.studies.transfer.transfer import Transfer, column, plans_of
 from tests.experiments.studies.test_experiments_generalise import GEMM, GEMV, make_policy
+from tests.support.in_process import search_here
 
 MACHINES = ("h200", "t4")
 
 
-def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
+def test_the_matrix_is_whole_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search_here(monkeypatch)
     for number, name in enumerate(MACHINES):
         for seed in (0, 1):
             make_policy(tmp_path / f"{name}{seed}", seed + 10 * number)
@@ -33,7 +35,7 @@ def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
         "++strategies.markov={walkers: 1, steps: 8, refiners: 0, descents: 0}", "~strategies.model_annealing",
     ]  # fmt: skip
     plans = plans_of(compose(overrides, name="transfer"))
-    summary = transfer(plans, Console(quiet=True))
+    _, summary = Transfer(plans)(Console(quiet=True))
     for name, one in summary["columns"].items():
         assert set(one["regret"]) == {*MACHINES, "markov"} and set(one["over_native"]) == {*MACHINES, "markov"} - {name}
         other = next(machine for machine in MACHINES if machine != name)
@@ -44,7 +46,7 @@ def test_the_matrix_is_whole_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "transfer.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "out" / "summary.md").read_text()
     assert "trained on" in text and "What transfer costs" in text
-    assert transfer(plans, Console(quiet=True))["columns"] == summary["columns"]
+    assert Transfer(plans)(Console(quiet=True))[1]["columns"] == summary["columns"]
     assert (tmp_path / "out" / "lines.jsonl").read_text() == lines
 
 

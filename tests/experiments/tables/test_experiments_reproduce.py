@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.common.arguments import compose
-from experiments.tables.reproduce import reproduce, show
+from experiments.tables.reproduce import known, reproduce, show
 from experiments.tables.table import Stamp, Table
 
 
@@ -27,8 +27,13 @@ def test_gpu_published(tmp_path: Path) -> None:
     assert "nothing was timed" in (tmp_path / "gpu_published.md").read_text()
 
 
+def test_tables_are_found_in_their_folder() -> None:
+    """Modules that make tables, and not those that help them."""
+    assert {"gensor_gemm", "ansor", "sim_to_real"} <= set(known()) and not {"reproduce", "table", "recorded"} & set(known())
+
+
 def test_an_unknown_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing_table1"):
+    with pytest.raises(ValueError, match="nothing_table1.*expected one of ansor, autotvm"):
         reproduce(_config("nothing_table1", tmp_path))
 
 

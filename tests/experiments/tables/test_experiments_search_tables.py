@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from agents.ansor.sketches import derive_sketches, set_chains
+from agents.ansor.sketches import derive_sketches
 from experiments.common.arguments import CONF, compose
 from experiments.studies.search.study import plan_of
 from experiments.studies.search.truth import BestKnown
 from experiments.tables.ansor import classes_of, normalised
 from experiments.tables.autotvm import fewer_trials
 from experiments.tables.reproduce import reproduce
-from experiments.tables.searchers.ansor_reach import holds
 from experiments.tables.searchers.ansor_tasks import verdicts
 from experiments.tables.table import Stamp
 from gensor_gym.construction import ConstructionGraph
@@ -121,16 +120,15 @@ def test_what_a_sketch_holds() -> None:
     rng = np.random.default_rng(0)
     for sketch in derive_sketches(graph):
         rows = sketch.sample(rng, 20)
-        assert all(holds(sketch, row) for row in rows)
-        for axis, chains in enumerate(sketch.chains):
-            if len(chains) > 1:
+        assert all(sketch.vector_of(row) is not None for row in rows)
+        for axis in sketch.axes:
+            if len(axis.values) > 1:
                 beyond = rows[0].copy()
-                set_chains(beyond[None], axis, np.array([[128] * 4 + [1]]))
-                assert not holds(sketch, beyond)
-        place, values = next((place, values) for place, values in sketch.knobs if len(values) > 1)
-        other = rows[0].copy()
-        other[place] = values.max() + 1
-        assert not holds(sketch, other)
+                beyond[axis.places] = [128] * 4 + [1]
+                assert sketch.vector_of(beyond) is None
+        other, knob = rows[0].copy(), sketch.knobs[0]
+        other[knob.first] = knob.values.max() + 1
+        assert sketch.vector_of(other) is None
 
 
 def test_verdicts_of_many_tasks() -> None:

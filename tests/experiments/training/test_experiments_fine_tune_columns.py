@@ -22,7 +22,7 @@ from agents.columns.given import Given  # noqa: E402
 from agents.columns.policy import load_columns  # noqa: E402
 from agents.core.feedback import Feedback  # noqa: E402
 from experiments.common.arguments import compose  # noqa: E402
-from experiments.common.jobs import locked  # noqa: E402
+from experiments.common.journal import locked  # noqa: E402
 from experiments.fine_tuning import columns as fine_tune_columns  # noqa: E402
 from experiments.fine_tuning import fine_tune
 from experiments.fine_tuning.measured_budget import CURVE, MeasuredBudget  # noqa: E402
@@ -141,13 +141,13 @@ def test_it_learns_from_a_fast_kernel_that_it_would_not_draw(tmp_path: Path, mon
             chosen, drawn, _ = learner.network(choices, draws)
         rare = int(np.flatnonzero(graph.fits(choices.rows(chosen)))[0])
         with torch.no_grad():
-            again, before, _ = learner.network(choices, np.zeros((1, len(choices.counts))), room=Given(chosen[[rare]]))
+            again, before, _ = learner.network(choices, np.zeros((1, len(choices.counts))), substitute=Given(chosen[[rare]]))
         assert np.array_equal(again[0], chosen[rare]) and float(before[0]) == pytest.approx(float(drawn[rare]), abs=1e-5)
         learner.judges[choices].known[Schedule(choices.rows(chosen[[rare]])[0])] = 1e-9
         for _ in range(40):
             learner.advance()
         with torch.no_grad():
-            after = learner.network(choices, np.zeros((1, len(choices.counts))), room=Given(chosen[[rare]]))[1]
+            after = learner.network(choices, np.zeros((1, len(choices.counts))), substitute=Given(chosen[[rare]]))[1]
         chances.append(float(after[0] - before[0]))
     assert chances[1] > chances[0] + 1.0 and chances[1] > 0.0, chances
 

@@ -21,12 +21,14 @@ from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
 from agents.policies.training_tasks import is_current  # noqa: E402
+from experiments.common.journal import read_rows  # noqa: E402
 from experiments.training import train
 from experiments.training import walk as train_walk  # noqa: E402
 from experiments.training.sweep_table import write_table  # noqa: E402
-from experiments.training.watch import Every, Watch, read_rows  # noqa: E402
+from experiments.training.watch import Every, Watch  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
+from tests.support.thorough import thorough_but
 
 ROOT = Path(__file__).resolve().parents[3]
 CONF = ROOT / "conf"
@@ -68,7 +70,7 @@ class Stopped(Exception):
     """Stands for a signal."""
 
 
-@pytest.mark.parametrize("agent", sorted(SMALL))
+@pytest.mark.parametrize("agent", thorough_but(sorted(SMALL), "ppo", "dqn"))
 def test_a_run_is_repeated_number_for_number_stopped_or_not(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from rich.console import Console  # noqa: E402
 from agents import get_strategy  # noqa: E402
 from agents.columns.learner import ColumnLearner  # noqa: E402
 from experiments.common import jobs
+from experiments.common.journal import read_rows  # noqa: E402
 from experiments.common.parent import PARENT  # noqa: E402
 from experiments.training import columns as train_columns
 from experiments.training import (
@@ -29,7 +30,6 @@ from experiments.training import (
     trainings,  # noqa: E402
 )
 from experiments.training.curves import read_run  # noqa: E402
-from experiments.training.watch import read_rows  # noqa: E402
 from gensor_gym import hardware as machines  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from gensor_gym import operators
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError, emulate, find_cxx
+from tests.support import kept_compiler
 from tests.support.cuda_schedules import make_kernel, make_schedule, random_inputs
 
 GEMM = operators.gemm(16, 16, 12)
@@ -207,3 +209,24 @@ def test_a_compiler_is_found_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
         find_cxx()
     monkeypatch.setenv("CXX", "clang++-18 -v")
     assert find_cxx() == ("clang++-18", "-v")
+
+
+def test_what_was_kept_is_compiled_anew_when_a_character_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the source, of a header beside it or in a folder of -I, or of an option; not where the folder alone is another."""
+    monkeypatch.setattr(kept_compiler, "KEPT", tmp_path / "kept")
+
+    def answer(name: str, source: str, header: str, *options: str) -> tuple[int, int]:
+        """(exit status of the program, programs kept)."""
+        folder = tmp_path / name
+        (folder / "include").mkdir(parents=True)
+        (folder / "main.cpp").write_text(source)
+        (folder / "include" / "one.h").write_text(header)
+        command = [*find_cxx(), *options, f"-I{folder}/include", str(folder / "main.cpp"), "-o", str(folder / "main")]
+        assert kept_compiler.compiled(command, folder / "main") == 0
+        return subprocess.run([folder / "main"], check=False).returncode, len(list(kept_compiler.KEPT.iterdir()))
+
+    source, header = '#include "one.h"\nint main() { return ONE + 2; }', "#define ONE 1"
+    assert answer("a", source, header) == answer("b", source, header) == (3, 1)
+    assert answer("c", source.replace("2", "4"), header) == (5, 2)
+    assert answer("d", source, header.replace("1", "7")) == (9, 3)
+    assert answer("e", source, header, "-O1") == (3, 4)

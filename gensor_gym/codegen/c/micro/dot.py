@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gensor_gym.codegen.c.group import GROUP
 from gensor_gym.codegen.c.operand import Reader, bounds, is_split
-from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, add, linear
 
 BIAS = "INT32_C(-2139062144)"
@@ -154,7 +154,7 @@ def helper_text() -> str:
     return text
 
 
-def panel_lines(plan: Plan, operand: Operand, source: str, columns: str, rows: tuple[str, int], target: str) -> list[str]:
+def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, rows: tuple[str, int], target: str) -> list[str]:
     """Statements that pack one panel and write what the accumulators start from behind it.
 
     `source` and `target` are addresses, `columns` the columns and `rows` the rows that the source has, with their stride.
@@ -183,13 +183,13 @@ def start_row(operand: Operand) -> int:
     return operand.packing.shape[-2]
 
 
-def has_start_field(plan: Plan) -> bool:
+def has_start_field(plan: LoopPlan) -> bool:
     """Whether a task must know which reduce block it is in, since only the first one starts from what panels hold."""
     packing = plan.reads[1].packing if plan.group >= 0 else None
     return packing is not None and packing.shared and plan.grid[plan.group] > 1
 
 
-def start_field(plan: Plan) -> str:
+def start_field(plan: LoopPlan) -> str:
     """Field of a task that holds where its reduce block starts."""
     return f"{plan.axes[plan.group]}_start"
 

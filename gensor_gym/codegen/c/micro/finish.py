@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from gensor_gym.codegen.c.micro.fold import fold_lanes
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, tile_start
-from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, linear
 
 
-def results(plan: Plan) -> list[tuple[int, int, Chunk]]:
+def results(plan: LoopPlan) -> list[tuple[int, int, Chunk]]:
     """(row, chunk number, chunk) of every value that is stored; one scalar a row where the vector axis is reduced."""
     chunks = [(0, SCALAR)] if plan.vector_is_reduced else list(enumerate(plan.chunks))
     return [(r, c, chunk) for r in range(len(plan.rows)) for c, chunk in chunks]
 
 
-def result_name(plan: Plan, row: int, chunk: int) -> str:
+def result_name(plan: LoopPlan, row: int, chunk: int) -> str:
     """Variable that holds a finished value."""
     return f"total_{row}" if plan.vector_is_reduced else f"sum_{row}_{chunk}"
 
 
-def accumulate(plan: Plan, name: str, term: str, width: int) -> str:
+def accumulate(plan: LoopPlan, name: str, term: str, width: int) -> str:
     """The statement that gives a term to an accumulator of `width` lanes."""
     return f"{name} = max_{width}({name}, {term});" if plan.op.body == "max" else f"{name} += {term};"
 
@@ -53,7 +53,7 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
         lines.add(*epilogue_lines(plan, name, chunk.width, loads))
 
 
-def epilogue_lines(plan: Plan, name: str, width: int, loads: list[str | None]) -> list[str]:
+def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None]) -> list[str]:
     """Statements that turn a finished sum into the output element, for a variable of `width` lanes."""
     lines = []
     if plan.op.divisor != 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.codegen.c.operand import SCALAR, Reader
-from gensor_gym.codegen.c.plan import Plan
+from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import Lines
 
 HELPERS = {
@@ -64,7 +64,7 @@ def fold_lanes(lines: Lines, reader: Reader) -> None:
             lines.add(f"if (!first) total_{r} = {_joined([f'total_{r}', before], _operation(plan), 1)};")
 
 
-def groups(plan: Plan) -> list[tuple[int, int]]:
+def groups(plan: LoopPlan) -> list[tuple[int, int]]:
     """(first row, rows) of the powers of two that the rows are folded in; none larger than a vector has lanes."""
     found, first = [], 0
     while first < len(plan.rows):
@@ -76,22 +76,22 @@ def groups(plan: Plan) -> list[tuple[int, int]]:
     return found
 
 
-def _operation(plan: Plan) -> str:
+def _operation(plan: LoopPlan) -> str:
     return "max" if plan.op.body == "max" else "add"
 
 
-def _widths(plan: Plan) -> list[int]:
+def _widths(plan: LoopPlan) -> list[int]:
     """Widths of the chunks, widest first."""
     return sorted({chunk.width for chunk in plan.chunks}, reverse=True)
 
 
-def _partial(plan: Plan, row: int, width: int) -> str:
+def _partial(plan: LoopPlan, row: int, width: int) -> str:
     """All chunks of a width of a row, joined lane by lane."""
     names = [f"sum_{row}_{c}" for c, chunk in enumerate(plan.chunks) if chunk.width == width]
     return _joined(names, _operation(plan), width)
 
 
-def _row(plan: Plan, row: int) -> str:
+def _row(plan: LoopPlan, row: int) -> str:
     """The total of one row."""
     words = []
     for width in _widths(plan):

@@ -7,7 +7,7 @@ from gensor_gym.codegen.c.micro.finish import accumulate, finish, store
 from gensor_gym.codegen.c.micro.shift import store_rows
 from gensor_gym.codegen.c.micro.window import window, written_out
 from gensor_gym.codegen.c.operand import NOWHERE, Point, Reader, bounds, is_split, literal
-from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines
 from gensor_gym.codegen.c.variants import Variant
 
@@ -17,7 +17,7 @@ MAX_GUARDED = 128
 """The same where loads are guarded: gcc 12 took 5 s for 250 of them that no masked instruction could do."""
 
 
-def parameters(plan: Plan) -> list[str]:
+def parameters(plan: LoopPlan) -> list[str]:
     """Names of what a micro-kernel is told besides the task: where its tile starts, its L1 block, first and last."""
     names = [plan.axes[a] for a in plan.op.spatial if plan.moves(a)]
     for a in plan.op.reduce:
@@ -27,7 +27,7 @@ def parameters(plan: Plan) -> list[str]:
     return names
 
 
-def flags(plan: Plan) -> list[str]:
+def flags(plan: LoopPlan) -> list[str]:
     """Names of the flags that say which block of a carried reduction this is."""
     if not plan.is_carried:
         return []
@@ -79,7 +79,7 @@ def _vector_type(chunk: Chunk) -> str:
     return f"vec{chunk.width}"
 
 
-def identity(plan: Plan) -> str:
+def identity(plan: LoopPlan) -> str:
     """What the reduction starts from."""
     return literal(float("-inf") if plan.op.body == "max" else 0.0, plan.accumulator)
 
@@ -102,12 +102,12 @@ def _start(lines: Lines, reader: Reader) -> None:
                 lines.add(f"{accumulator(r, c)} {joined} {reader.value(output, row, chunk)};")
 
 
-def _reduce_order(plan: Plan) -> list[int]:
+def _reduce_order(plan: LoopPlan) -> list[int]:
     """Reduce axes from the outermost loop in; a vector axis comes last."""
     return sorted(plan.op.reduce, key=lambda a: (a == plan.vector, a))
 
 
-def _unrolls(plan: Plan, most: int) -> dict[int, int]:
+def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
     """Unroll factor of every reduce axis, inner ones first, with at most so many multiply-adds in the loop body."""
     budget = max(1, most // (len(plan.rows) * len(plan.chunks)))
     factors = {}
@@ -222,7 +222,7 @@ def _loaded(
     return loaded[identity]
 
 
-def _combine(plan: Plan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
+def _combine(plan: LoopPlan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
     """`sum += a * b`, `sum += a` or `sum = max(sum, a)`, with lanes past the end of the axis left out."""
     term = " * ".join(words)
     if tail and _needs_mask(plan):
@@ -232,14 +232,14 @@ def _combine(plan: Plan, name: str, words: list[str], chunk: Chunk, tail: bool) 
     return accumulate(plan, name, f"splat_{chunk.width}({term})" if scalar else term, chunk.width)
 
 
-def _needs_mask(plan: Plan) -> bool:
+def _needs_mask(plan: LoopPlan) -> bool:
     """Whether lanes past the end of a reduced vector axis could hold anything but the identity."""
     neutral = (float("-inf"), -128.0) if plan.op.body == "max" else (0.0,)
     plain = all(read.packing is None and read.lane_stride for read in plan.reads)
     return not plain or plan.op.pad_value not in neutral
 
 
-def _map(plan: Plan, words: list[str], chunk: Chunk) -> str:
+def _map(plan: LoopPlan, words: list[str], chunk: Chunk) -> str:
     """The function of a map."""
     width = chunk.width
     words = [

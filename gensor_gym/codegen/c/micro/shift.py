@@ -5,7 +5,7 @@ from __future__ import annotations
 from gensor_gym.codegen.c.fuse import Shift
 from gensor_gym.codegen.c.micro.finish import epilogue_lines, result_name, results, row_guard
 from gensor_gym.codegen.c.operand import Reader, count, literal, tile_start
-from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, linear
 
 COPY_ROW = """/* packed[i] = row[low + i * step] for i < count; the fill value where low + i * step is not in 0..size-1. */
@@ -29,7 +29,7 @@ _PAIRS = """    for (; step == 2 && i + {lanes} <= end; i += {lanes}) {
 """
 
 
-def shift_constants(plan: Plan) -> str:
+def shift_constants(plan: LoopPlan) -> str:
     """Shifts by window row and column that are no multiples of a constant, as tables."""
     shift, text = plan.shift, ""
     for read in plan.reads:
@@ -39,19 +39,19 @@ def shift_constants(plan: Plan) -> str:
     return text
 
 
-def _taps(plan: Plan, shift: Shift | None, axis: int) -> tuple[int, ...]:
+def _taps(plan: LoopPlan, shift: Shift | None, axis: int) -> tuple[int, ...]:
     assert shift is not None
     return shift.taps[axis - plan.op.reduce[-2]]
 
 
-def copy_row(plan: Plan, item: str) -> str:
+def copy_row(plan: LoopPlan, item: str) -> str:
     """The helper that copies a row with its zeros."""
     lanes = plan.program.hardware.lanes
     pairs = _PAIRS.replace("{lanes}", str(lanes)) if item == "float" and lanes >= 4 else ""
     return COPY_ROW.replace("{pairs}", pairs).replace("{item}", item)
 
 
-def plane_function(plan: Plan, operand: Operand) -> str:
+def plane_function(plan: LoopPlan, operand: Operand) -> str:
     """`pack_x`: the rows that a task needs of one image and channel, with zeros around them."""
     lines, shift = Lines(), plan.shift
     assert shift is not None
@@ -77,7 +77,7 @@ def plane_function(plan: Plan, operand: Operand) -> str:
     return str(lines)
 
 
-def planes_call(plan: Plan, operand: Operand, starts: list[str], line: str, target: str) -> list[str]:
+def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, target: str) -> list[str]:
     """Statements that copy the planes of one box: `starts` are its first image and channel."""
     packing = operand.packing
     assert packing is not None
@@ -89,7 +89,7 @@ def planes_call(plan: Plan, operand: Operand, starts: list[str], line: str, targ
     return str(lines).rstrip("\n").split("\n")
 
 
-def plane_call(plan: Plan, operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
+def plane_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
     """The statement that copies plane `steps` (image, channel) of a box."""
     packing, access = operand.packing, operand.access
     assert packing is not None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gensor_gym.codegen.c.micro.finish import accumulate
 from gensor_gym.codegen.c.operand import Address, Point, Reader, bounds, is_gathered
-from gensor_gym.codegen.c.plan import Chunk, Operand, Plan
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines
 
 
@@ -27,7 +27,7 @@ class _Use:
     point: Point
 
 
-def windowed(plan: Plan) -> Operand | None:
+def windowed(plan: LoopPlan) -> Operand | None:
     """The operand whose window moves with the lanes, None if there is none or a shifted product has a copy for it."""
     op = plan.op
     if plan.shift is not None:
@@ -40,7 +40,7 @@ def windowed(plan: Plan) -> Operand | None:
     return None
 
 
-def written_out(plan: Plan, order: list[int], unrolls: dict[int, int]) -> list[int]:
+def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> list[int]:
     """Innermost axes of `order` whose loops are written out: all steps unrolled, bounds known."""
     if windowed(plan) is None or plan.vector_is_reduced:
         return []
@@ -64,7 +64,7 @@ def window(lines: Lines, reader: Reader, axes: list[int], declared: bool) -> Non
     writer.rest()
 
 
-def _accumulators(plan: Plan) -> set[tuple[int, int]]:
+def _accumulators(plan: LoopPlan) -> set[tuple[int, int]]:
     return set(itertools.product(range(len(plan.rows)), range(len(plan.chunks))))
 
 

@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import Literal
 
 from gensor_gym.codegen.cuda.index import bounds
-from gensor_gym.codegen.cuda.plan import WARP, Plan, check_program, upper_bound
+from gensor_gym.codegen.cuda.plan import WARP, check_program, upper_bound
+from gensor_gym.codegen.cuda.product import ProductPlan
 from gensor_gym.codegen.cuda.text import total
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import TENSOR_TYPES, MatrixAxes, matrix_axes
-from gensor_gym.operators.types import ITEM_BYTES
+from gensor_gym.graph.structure import TENSOR_TYPES, matrix_axes
 
 UNIT = 16
 """Bytes of a row that one matrix of `ldmatrix` takes, of the widest copy, and of the swizzle."""
@@ -74,25 +74,13 @@ class OperandTile:
 
 
 @dataclass(frozen=True)
-class MatrixPlan(Plan):
+class MatrixPlan(ProductPlan):
     """A tensor-core program and what follows from it. Axes are numbered as in the operator."""
-
-    @cached_property
-    def roles(self) -> MatrixAxes:
-        """Which axes and reads are m, n, k, A and B."""
-        roles = matrix_axes(self.op)
-        assert roles is not None, "make_matrix_plan looked"
-        return roles
 
     @cached_property
     def turing(self) -> bool:
         """Whether the target is sm_75: short instructions, no asynchronous copies."""
         return self.program.hardware.arch == "sm_75"
-
-    @cached_property
-    def item(self) -> int:
-        """Bytes of an element of either operand."""
-        return ITEM_BYTES[self.op.reads[0].tensor.dtype]
 
     @cached_property
     def depth(self) -> int:
@@ -167,11 +155,6 @@ class MatrixPlan(Plan):
             return 0 if self.fragment_points * self.products <= CODE_LIMIT else 2
         chunk = self.register[self.roles.k] // self.depth * self.program.knob("unroll")
         return max(1, min(chunk, CODE_LIMIT // self.products))
-
-    @cached_property
-    def stages(self) -> int:
-        """Buffers of shared memory."""
-        return self.program.knob("stages")
 
     @cached_property
     def a_tile(self) -> OperandTile:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from gensor_gym.codegen.cuda.index import flat, in_tile, make_site, origin, spatial_loops
-from gensor_gym.codegen.cuda.map import apply_stage
+from gensor_gym.codegen.cuda.index import in_tile, make_site, origin, spatial_loops
 from gensor_gym.codegen.cuda.mma.compute import repeat_indices
 from gensor_gym.codegen.cuda.mma.plan import MatrixPlan
-from gensor_gym.codegen.cuda.simt.store import write_operand
-from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, narrowed, subscript, total
+from gensor_gym.codegen.cuda.simt.store import declare_index, write_operand, write_run
+from gensor_gym.codegen.cuda.text import Loop, Writer, subscript, total
 from gensor_gym.operators.types import Access
 
 _WIDEST = 16
@@ -28,7 +27,10 @@ def write_results(out: Writer, plan: MatrixPlan) -> None:
         loops += [Loop("part", str(run), width)] if run > width else []
         stack.enter_context(out.nest(loops))
         _enter_column(out, plan, stack, indices, groups, run > width)
-        _write_run(out, plan, indices, width)
+        write_run(
+            out, plan, indices, width, "i", lambda lane: _sum(plan, lane, width),
+            lambda access: _operand(out, plan, access, indices, width),
+        )  # fmt: skip
 
 
 def store_width(plan: MatrixPlan) -> int:
@@ -52,7 +54,7 @@ def _enter_repeats(out: Writer, plan: MatrixPlan, stack: ExitStack) -> list[str]
     site, indices = make_site(plan), ["0"] * len(plan.names)
     for a in plan.repeats:
         stack.enter_context(out.nest(spatial_loops(plan, (a,))))
-        _declare(out, plan, stack, indices, a, total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]))
+        declare_index(out, plan, stack, indices, a, total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]))
     return indices
 
 
@@ -62,7 +64,7 @@ def _enter_row(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[st
     stack.enter_context(out.nest([*([Loop("tile_m", "M_TILES")] if plan.m_tiles > 1 else []), Loop("half", "2")]))
     tile_m = "tile_m" if plan.m_tiles > 1 else "0"
     terms = [(1, origin(plan, m)), (1, _first(plan, m)), (16, tile_m), (8, "half"), (1, "lane / 4")]
-    _declare(out, plan, stack, indices, m, total(terms))
+    declare_index(out, plan, stack, indices, m, total(terms))
 
 
 def _enter_column(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str], groups: int, parts: bool) -> None:
@@ -70,44 +72,12 @@ def _enter_column(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list
     n, run = plan.roles.n, 2 * plan.interleave
     terms = [(1, origin(plan, n)), (1, _first(plan, n)), (4 * run, "group" if groups > 1 else "0")]
     terms += [(run, "lane % 4"), (1, "part" if parts else "0")]
-    _declare(out, plan, stack, indices, n, total(terms))
+    declare_index(out, plan, stack, indices, n, total(terms))
 
 
 def _first(plan: MatrixPlan, axis: int) -> str:
     """First index of the warp tile in the block tile."""
     return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
-
-
-def _declare(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str], axis: int, text: str) -> None:
-    """Name an index of the output and guard it where tiles overhang."""
-    if text == "0":
-        return
-    indices[axis] = f"out_{plan.names[axis]}"
-    out.line(f"const int {indices[axis]} = {text};")
-    stack.enter_context(out.guarded([f"{indices[axis]} < {plan.op.extents[axis]}"] if plan.overhang[axis] else []))
-
-
-def _write_run(out: Writer, plan: MatrixPlan, indices: list[str], width: int) -> None:
-    """One store: `width` finished neighbours, or their sums where the reduction is split."""
-    op, split = plan.op, plan.slices > 1
-    kind, dtype = SCALARS[op.accumulator].name, op.accumulator if split else op.output.dtype
-    values = [_sum(plan, str(lane), width) for lane in range(width)]
-    if op.epilogue and not split:
-        operands = [_operand(out, plan, stage.access, indices, width) for stage in op.epilogue]
-        out.line(f"{kind} finished[{width}];")
-        with out.nest([Loop("i", str(width))]):
-            out.line(f"{kind} value = {_sum(plan, 'i', width)};")
-            for stage, operand in zip(op.epilogue, operands, strict=True):
-                out.line(f"value = {apply_stage(op, stage.name, 'value', operand)};  // {stage.name}")
-            out.line("finished[i] = value;")
-        values = [f"finished[{lane}]" for lane in range(width)]
-    values = [narrowed(dtype, value) for value in values]
-    target = f"{'partial' if split else op.output.name}[{flat(op.write, indices)}]"
-    if width == 1:
-        out.line(f"{target} = {values[0]};")
-        return
-    vector = f"{SCALARS[dtype].vector}{width}"
-    out.line(f"*reinterpret_cast<{vector} *>(&{target}) = {vector}{{{', '.join(values)}}};")
 
 
 def _sum(plan: MatrixPlan, lane: str, width: int) -> str:
@@ -126,10 +96,8 @@ def _sum(plan: MatrixPlan, lane: str, width: int) -> str:
     return subscript("sums", [*repeat_indices(plan), tile_m, tile_n, f"half * 2{'' if column == '0' else f' + {column}'}"])
 
 
-def _operand(out: Writer, plan: MatrixPlan, access: Access | None, indices: list[str], width: int) -> str | None:
+def _operand(out: Writer, plan: MatrixPlan, access: Access, indices: list[str], width: int) -> str:
     """Element `i` of a stage's operand, loaded as one vector where it lies like the output."""
-    if access is None:
-        return None
     n = plan.roles.n
     together = access.axis_strides()[n] and _lies(plan, access, n, width)
     return write_operand(out, access, indices, n, "i" if width > 1 else "0", width if together else 1)

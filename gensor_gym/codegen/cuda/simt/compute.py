@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gensor_gym.codegen.cuda.index import make_site, neutral, spatial_loops
 from gensor_gym.codegen.cuda.map import map_value
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.simt.fragment import fragment_axes, subscripts
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, subscript
 
 
-def write_accumulators(out: Writer, plan: Plan) -> None:
+def write_accumulators(out: Writer, plan: BlockPlan) -> None:
     """Declare the accumulators and set them to the neutral."""
     kind, sizes = SCALARS[plan.op.accumulator].name, [f"REG_{plan.names[a].upper()}" for a in wide_axes(plan)]
     if not sizes and plan.op.body != "map":
@@ -22,18 +22,18 @@ def write_accumulators(out: Writer, plan: Plan) -> None:
         out.line(f"{accumulator(plan)} = {neutral(plan)};")
 
 
-def wide_axes(plan: Plan) -> tuple[int, ...]:
+def wide_axes(plan: BlockPlan) -> tuple[int, ...]:
     """Spatial axes along which a thread holds more than one element: the dimensions of `acc`."""
     return tuple(a for a in plan.op.spatial if plan.register[a] > 1)
 
 
-def accumulator(plan: Plan, lane_axis: int = -1, width: int = 1, lane: str = "0") -> str:
+def accumulator(plan: BlockPlan, lane_axis: int = -1, width: int = 1, lane: str = "0") -> str:
     """The accumulator of the site's element."""
     site = make_site(plan, lane_axis, width, lane)
     return subscript("acc", [site.index(a) for a in wide_axes(plan)])
 
 
-def write_accumulation(out: Writer, plan: Plan) -> None:
+def write_accumulation(out: Writer, plan: BlockPlan) -> None:
     """Every accumulator takes in the points at hand."""
     op = plan.op
     site = make_site(plan, point_lane="lane" if plan.points.width > 1 else "0")
@@ -54,7 +54,7 @@ def write_accumulation(out: Writer, plan: Plan) -> None:
             out.line(f"{target} += {' * '.join(operands)};")
 
 
-def combine(plan: Plan, left: str, right: str) -> str:
+def combine(plan: BlockPlan, left: str, right: str) -> str:
     """Two partial results in one."""
     if plan.op.body != "max":
         return f"{left} + {right}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from gensor_gym.codegen.cuda.index import along, bounds, fill_of, origin, whole
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.shared import SharedTile
 from gensor_gym.codegen.cuda.text import SCALARS, remainder, total
 from gensor_gym.operators.types import Access
@@ -23,7 +23,7 @@ MASK_BITS = 32
 class Copies:
     """How the threads of a block share the copying of one read's box."""
 
-    plan: Plan
+    plan: BlockPlan
     index: int
 
     @property

@@ -17,7 +17,7 @@ from gensor_gym.codegen.cuda.index import (
     make_site,
     spatial_loops,
 )
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.simt.copy import splat
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, computed, subscript, widened
 
@@ -29,7 +29,7 @@ class Fragment:
     The tile is `<name>_<tile>`, the registers are `<name>_<registers>`.
     """
 
-    plan: Plan
+    plan: BlockPlan
     index: int
     point: Point | None = None
     tile: str = "tile"
@@ -55,7 +55,7 @@ class Fragment:
         return subscript(f"{self.name}_{self.registers}", subscripts(self.plan, site, self.axes))
 
 
-def fragment_axes(plan: Plan, index: int) -> tuple[int, ...]:
+def fragment_axes(plan: BlockPlan, index: int) -> tuple[int, ...]:
     """Axes that a fragment has a dimension for: wide spatial axes, and the points taken together."""
     rows = plan.op.reads[index].coefficients
     moving = [a for a in range(len(plan.names)) if any(row[a] for row in rows)]
@@ -63,12 +63,12 @@ def fragment_axes(plan: Plan, index: int) -> tuple[int, ...]:
     return tuple(a for a in moving if a in wide or (a == plan.points.axis and plan.points.width > 1))
 
 
-def subscripts(plan: Plan, site: Site, axes: tuple[int, ...]) -> list[str]:
+def subscripts(plan: BlockPlan, site: Site, axes: tuple[int, ...]) -> list[str]:
     """Subscripts of a fragment along its axes."""
     return [site.lane[a] if a in plan.op.reduce else site.index(a) for a in axes]
 
 
-def thread_place(plan: Plan, index: int) -> str:
+def thread_place(plan: BlockPlan, index: int) -> str:
     """Place in a shared tile of the thread's first element; "0" where tiles are swizzled: no distance stays the same."""
     read, tile = plan.op.reads[index], plan.shared_tile(index)
     if tile.swizzle:

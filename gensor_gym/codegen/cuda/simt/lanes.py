@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gensor_gym.codegen.cuda.plan import WARP, Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.text import Writer, remainder, total
 
+PATCH = 32
+"""Threads of a patch: a warp, or half a wave of 64."""
 PATCHES = {1: (4, 8), 2: (8, 4), 3: (2, 16)}
-"""Rows and columns of threads of a warp, by knob warp_tile."""
+"""Rows and columns of threads of a patch, by knob warp_tile."""
 TOGETHER = 8
 """Lanes whose 128-bit shared loads are served together."""
 
@@ -27,7 +29,7 @@ class Patch:
     grid: tuple[int, int]
 
 
-def patch_of(plan: Plan) -> Patch | None:
+def patch_of(plan: BlockPlan) -> Patch | None:
     """The patch that the knob asks for; None where warps are filled in row order or the block does not divide."""
     shape = PATCHES.get(plan.program.knob("warp_tile"))
     if shape is None or len(plan.op.spatial) < 2 or plan.reduce_threads > 1:
@@ -38,18 +40,18 @@ def patch_of(plan: Plan) -> Patch | None:
     return Patch(*shape, (threads[0] // shape[0], threads[1] // shape[1]))
 
 
-def write_lanes(out: Writer, plan: Plan) -> None:
+def write_lanes(out: Writer, plan: BlockPlan) -> None:
     """`first_<axis>` of every spatial axis along which the block has several threads."""
     patch = patch_of(plan)
     if patch is None:
         _write_in_rows(out, plan, plan.op.spatial, "thread", plan.threads)
         return
-    out.line(f"const int warp = thread / {WARP}, lane = thread % {WARP};")
+    out.line(f"const int warp = thread / {PATCH}, lane = thread % {PATCH};")
     row, column = plan.op.spatial[-2:]
-    _write_in_rows(out, plan, plan.op.spatial[:-2], "warp", plan.threads // WARP)
+    _write_in_rows(out, plan, plan.op.spatial[:-2], "warp", plan.threads // PATCH)
     lane_row, lane_column = _lane(plan.program.knob("lane_map"), patch)
     rows, columns = patch.grid
-    outer = plan.threads > WARP * rows * columns
+    outer = plan.threads > PATCH * rows * columns
     warp_row = remainder("warp", columns, rows if outer else 0) if rows > 1 else "0"
     warp_column = remainder("warp", 1, columns) if columns > 1 else "0"
     for axis, size, warp, lane in ((row, patch.rows, warp_row, lane_row), (column, patch.columns, warp_column, lane_column)):
@@ -72,7 +74,7 @@ def _lane(interleaved: int, patch: Patch) -> tuple[str, str]:
     return row, f"{column} + {strips}" if patch.columns > beside else column
 
 
-def _write_in_rows(out: Writer, plan: Plan, axes: tuple[int, ...], index: str, count: int) -> None:
+def _write_in_rows(out: Writer, plan: BlockPlan, axes: tuple[int, ...], index: str, count: int) -> None:
     """The axes' digits of an index that counts `count` times, the last axis fastest."""
     live = [a for a in axes if plan.program.threads[a] > 1]
     for a in live:

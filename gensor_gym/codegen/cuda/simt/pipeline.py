@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.simt.compute import write_accumulation
 from gensor_gym.codegen.cuda.simt.copies import Copies
 from gensor_gym.codegen.cuda.simt.copy import write_copies, write_places, write_registers
@@ -27,7 +27,7 @@ from gensor_gym.codegen.cuda.text import SCALARS, Writer, total
 from gensor_gym.codegen.cuda.tiles import write_step_origin
 
 
-def write_main(out: Writer, plan: Plan) -> None:
+def write_main(out: Writer, plan: BlockPlan) -> None:
     """The loop over the steps of the reduction (or the one pass of an elementwise operator)."""
     copies = [Copies(plan, index) for index, staged in enumerate(plan.staged) if staged]
     for each in copies:
@@ -42,7 +42,7 @@ def write_main(out: Writer, plan: Plan) -> None:
         _write_steps(out, plan, copies)
 
 
-def _write_steps(out: Writer, plan: Plan, copies: list[Copies]) -> None:
+def _write_steps(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
     """One buffer: every step copies, then computes."""
     first, last = _range(plan)
     with ExitStack() as stack:
@@ -63,7 +63,7 @@ def _write_steps(out: Writer, plan: Plan, copies: list[Copies]) -> None:
             out.line("__syncthreads();  // every thread is done with the tiles")
 
 
-def _write_pipeline(out: Writer, plan: Plan, copies: list[Copies]) -> None:
+def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
     """Several buffers: every step starts the copies of a later one."""
     (first, last), lead = _range(plan), plan.stages - 1
     _write_copy_functions(out, plan, copies)
@@ -102,7 +102,7 @@ def _write_pipeline(out: Writer, plan: Plan, copies: list[Copies]) -> None:
         out.line("__syncthreads();  // every thread is done with the tiles")
 
 
-def _write_copy_functions(out: Writer, plan: Plan, copies: list[Copies]) -> None:
+def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
     """`load_tiles(step, buffer)` and, where a copy stops over in registers, `store_tiles(buffer)`."""
     apart = [each for each in copies if not each.tile.asynchronous]
     for each in apart:
@@ -117,14 +117,14 @@ def _write_copy_functions(out: Writer, plan: Plan, copies: list[Copies]) -> None
                 write_copies(out, each, "store", "buffer")
 
 
-def _write_arrival(out: Writer, plan: Plan, by_itself: bool) -> None:
+def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
     """Wait for the next tiles."""
     if by_itself:
         out.line(f"wait_for_copies<{plan.stages - 2}>();")
     out.line("__syncthreads();  // the next tiles are complete, the ones before are free")
 
 
-def _write_step(out: Writer, plan: Plan) -> None:
+def _write_step(out: Writer, plan: BlockPlan) -> None:
     """The points of a step, from the buffer that is read; with double-buffered fragments all but the last."""
     if plan.buffered and plan.step_points == 1:
         return
@@ -136,7 +136,7 @@ def _write_step(out: Writer, plan: Plan) -> None:
         write_points(out, plan)
 
 
-def _write_turn(out: Writer, plan: Plan) -> None:
+def _write_turn(out: Writer, plan: BlockPlan) -> None:
     """From the last point of a step to the first of the next."""
     _write_tiles(out, plan, "then")
     write_first_fragments(out, plan, "then", "next")
@@ -144,7 +144,7 @@ def _write_turn(out: Writer, plan: Plan) -> None:
     write_advance(out, plan)
 
 
-def _write_tiles(out: Writer, plan: Plan, suffix: str) -> None:
+def _write_tiles(out: Writer, plan: BlockPlan, suffix: str) -> None:
     """Pointers to this thread's first elements of the tiles in the buffer that is read."""
     for index, (read, tile) in enumerate(zip(plan.op.reads, plan.shared, strict=True)):
         if tile is not None:
@@ -153,7 +153,7 @@ def _write_tiles(out: Writer, plan: Plan, suffix: str) -> None:
             out.line(f"const {kind} *{name}_{suffix} = {name}_tile + {place};")
 
 
-def _moved(plan: Plan, staged: bool) -> tuple[int, ...]:
+def _moved(plan: BlockPlan, staged: bool) -> tuple[int, ...]:
     """Reduce axes whose position the copies (`staged`) or the computation of a step has to know."""
     reads = [read for read, is_staged in zip(plan.op.reads, plan.staged, strict=True) if is_staged == staged]
     used = [] if staged else list(plan.guarded_points)
@@ -161,6 +161,6 @@ def _moved(plan: Plan, staged: bool) -> tuple[int, ...]:
     return tuple(a for a in plan.op.reduce if a in used)
 
 
-def _range(plan: Plan) -> tuple[str, str]:
+def _range(plan: BlockPlan) -> tuple[str, str]:
     """First step of this block and the one after its last."""
     return ("first_step", "last_step") if plan.slices > 1 else ("0", str(plan.steps))

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from gensor_gym.codegen.cuda.index import Point, in_tile, is_known, make_site, origin, spatial_loops, whole
-from gensor_gym.codegen.cuda.plan import Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.simt.compute import write_accumulation
 from gensor_gym.codegen.cuda.simt.fragment import Fragment, declare, write_fragment
 from gensor_gym.codegen.cuda.text import Loop, Writer, remainder, total
 from gensor_gym.graph.resources import CODE_LIMIT_GPU
 
 
-def write_points(out: Writer, plan: Plan) -> None:
+def write_points(out: Writer, plan: BlockPlan) -> None:
     """The points of a step; where direct reads are guarded, tiles that lie wholly inside take a copy without guards."""
     conditions = inside_conditions(plan)
     if not conditions:
@@ -26,7 +26,7 @@ def write_points(out: Writer, plan: Plan) -> None:
         _write_points(out, plan)
 
 
-def inside_conditions(plan: Plan) -> list[str]:
+def inside_conditions(plan: BlockPlan) -> list[str]:
     """Conditions under which a step computes without guards; none where it has no guards, or always needs them."""
     found: list[str] = []
     for read, staged in zip(plan.op.reads, plan.staged, strict=True):
@@ -42,7 +42,7 @@ def inside_conditions(plan: Plan) -> list[str]:
     return found
 
 
-def _write_points(out: Writer, plan: Plan) -> None:
+def _write_points(out: Writer, plan: BlockPlan) -> None:
     """Loops over the chunks of a step and over the points of a chunk; every point loads its fragments."""
     with ExitStack() as stack:
         axes = [a for a in plan.op.reduce if plan.chunks[a] > 1]
@@ -69,7 +69,7 @@ def _write_points(out: Writer, plan: Plan) -> None:
         write_accumulation(out, plan)
 
 
-def _chunk_loops(plan: Plan, axes: list[int]) -> list[Loop]:
+def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
     """Loops over chunks by axis; knob unroll is spent on the innermost loops first."""
     loops: list[Loop] = []
     budget = plan.program.knob("unroll")
@@ -80,7 +80,7 @@ def _chunk_loops(plan: Plan, axes: list[int]) -> list[Loop]:
     return loops[::-1]
 
 
-def _enter_shared_chunks(out: Writer, plan: Plan, stack: ExitStack, axes: list[int]) -> None:
+def _enter_shared_chunks(out: Writer, plan: BlockPlan, stack: ExitStack, axes: list[int]) -> None:
     """Chunks dealt out to the threads that share an output: thread r takes r, r + R, .."""
     chunks, team = math.prod(plan.chunks), plan.reduce_threads
     if chunks == team:
@@ -102,21 +102,21 @@ def _enter_shared_chunks(out: Writer, plan: Plan, stack: ExitStack, axes: list[i
         out.line(f"const int chunk_{plan.names[a]} = {index}{scale};")
 
 
-def declare_fragments(out: Writer, plan: Plan) -> None:
+def declare_fragments(out: Writer, plan: BlockPlan) -> None:
     """Registers of the point at hand and of the next one, which outlive a step."""
     for registers in ("reg", "next"):
         for index in range(len(plan.op.reads)):
             declare(out, Fragment(plan, index, registers=registers))
 
 
-def write_first_fragments(out: Writer, plan: Plan, tile: str, registers: str) -> None:
+def write_first_fragments(out: Writer, plan: BlockPlan, tile: str, registers: str) -> None:
     """Load the fragments of a step's first point from the tiles `<name>_<tile>`."""
     point = ("0",) * len(plan.names)
     for index in range(len(plan.op.reads)):
         write_fragment(out, Fragment(plan, index, point, tile, registers))
 
 
-def write_buffered_points(out: Writer, plan: Plan, last: bool) -> None:
+def write_buffered_points(out: Writer, plan: BlockPlan, last: bool) -> None:
     """All points of a step, the last one only if `last`: each loads the next one's fragments, then takes in its own."""
     count = plan.step_points
     rounds = count if last else count - 1
@@ -131,7 +131,7 @@ def write_buffered_points(out: Writer, plan: Plan, last: bool) -> None:
         write_advance(out, plan)
 
 
-def write_advance(out: Writer, plan: Plan) -> None:
+def write_advance(out: Writer, plan: BlockPlan) -> None:
     """The next point becomes the point at hand: no instruction where loops are unrolled."""
     for index, read in enumerate(plan.op.reads):
         fragment = Fragment(plan, index)
@@ -141,7 +141,7 @@ def write_advance(out: Writer, plan: Plan) -> None:
             out.line(f"{target} = {read.tensor.name}_next{target.removeprefix(read.tensor.name + '_reg')};")
 
 
-def _next_point(plan: Plan) -> Point:
+def _next_point(plan: BlockPlan) -> Point:
     """The point after number `point` of a step, the last reduce axis fastest."""
     texts, divisor = ["0"] * len(plan.names), plan.step_points
     live = [a for a in plan.op.reduce if plan.block[a] > 1]

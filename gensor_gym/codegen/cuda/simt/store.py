@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from gensor_gym.codegen.cuda.index import flat, in_tile, make_site, neutral, origin, spatial_loops
 from gensor_gym.codegen.cuda.map import apply_stage
-from gensor_gym.codegen.cuda.plan import WARP, Plan
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.simt.compute import accumulator, combine, wide_axes
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, narrowed, remainder, total, widened
 from gensor_gym.operators.types import Access
@@ -16,49 +17,55 @@ FINISH_THREADS = 256
 """Threads of a block of the second kernel of a split reduction."""
 
 
-def write_combine(out: Writer, plan: Plan) -> None:
+def write_combine(out: Writer, plan: BlockPlan) -> None:
     """Partial results of the threads that share an output meet in thread 0 of them: shuffles, then shared memory."""
     if plan.reduce_threads == 1:
         return
-    kind, team = SCALARS[plan.op.accumulator].name, min(plan.reduce_threads, WARP)
+    kind, team = SCALARS[plan.op.accumulator].name, min(plan.reduce_threads, plan.warp)
     out.note(f"partial results of {plan.reduce_threads} threads meet in the first of them")
-    rest = plan.threads % WARP
-    if rest:
-        short = f"0x{(1 << rest) - 1:x}u"
-        full = f"thread < {plan.threads - rest} ? 0xffffffffu : {short}"
-        out.line(f"const unsigned lanes = {full if plan.threads > WARP else short};")
-    mask = "lanes" if rest else "0xffffffffu"
+    mask = _write_mask(out, plan) if plan.dialect.names_lanes else ""
     target = accumulator(plan)
     with out.nest(spatial_loops(plan, plan.op.spatial)):
         out.line("#pragma unroll")
         with out.block(f"for (int distance = {team // 2}; distance > 0; distance /= 2)"):
-            shuffled = f"__shfl_down_sync({mask}, {target}, distance, {team})"
-            out.line(f"const {kind} other = {shuffled};")
+            out.line(f"const {kind} other = {plan.dialect.shuffle_down(mask, target, 'distance', team)};")
             out.line(f"{target} = {combine(plan, target, 'other')};")
-    if plan.reduce_threads > WARP:
+    if plan.reduce_threads > plan.warp:
         _write_exchange(out, plan, kind, target)
     out.line("if (reduce_thread != 0) return;")
     out.line()
 
 
-def _write_exchange(out: Writer, plan: Plan, kind: str, target: str) -> None:
+def _write_mask(out: Writer, plan: BlockPlan) -> str:
+    """The lanes of the thread's warp, as C text: the last warp of a block may have fewer."""
+    rest = plan.threads % plan.warp
+    if not rest:
+        return "0xffffffffu"
+    short = f"0x{(1 << rest) - 1:x}u"
+    full = f"thread < {plan.threads - rest} ? 0xffffffffu : {short}"
+    out.line(f"const unsigned lanes = {full if plan.threads > plan.warp else short};")
+    return "lanes"
+
+
+def _write_exchange(out: Writer, plan: BlockPlan, kind: str, target: str) -> None:
     """Warps that share an output meet through shared memory, [elements of the register tile, warps of the block]."""
-    warps, team = plan.threads // WARP, plan.reduce_threads // WARP
+    warp = plan.warp
+    warps, team = plan.threads // warp, plan.reduce_threads // warp
     out.line(f"{kind} *warp_results = reinterpret_cast<{kind} *>(shared_memory);")
     row = "0"
     for a in wide_axes(plan):
         row = total([(plan.register[a] if row != "0" else 1, row), (1, make_site(plan).index(a))])
     loops = spatial_loops(plan, plan.op.spatial)
-    with out.guarded([f"thread % {WARP} == 0"]), out.nest(loops):
-        out.line(f"warp_results[{total([(warps, row), (1, f'thread / {WARP}')])}] = {target};")
+    with out.guarded([f"thread % {warp} == 0"]), out.nest(loops):
+        out.line(f"warp_results[{total([(warps, row), (1, f'thread / {warp}')])}] = {target};")
     out.line("__syncthreads();")
     with out.guarded(["reduce_thread == 0"]), out.nest([*loops, Loop("warp", str(team), 1, 0)]):
-        address = total([(warps, row), (1, f"thread / {WARP}"), (1, "warp")])
+        address = total([(warps, row), (1, f"thread / {warp}"), (1, "warp")])
         value = combine(plan, target, f"warp_results[{address}]")
         out.line(f"{target} = warp == 0 ? {target} : {value};")
 
 
-def write_store(out: Writer, plan: Plan) -> None:
+def write_store(out: Writer, plan: BlockPlan) -> None:
     """Each thread finishes and stores its register tile; a slice of a split reduction stores to the workspace."""
     op, width = plan.op, plan.store_width()
     axis = plan.sole_mover(op.write, len(op.write.view) - 1) if width > 1 else -1
@@ -66,7 +73,10 @@ def write_store(out: Writer, plan: Plan) -> None:
         indices = _enter_outputs(out, plan, stack, axis, width)
         address = flat(op.write, indices)
         if width > 1:
-            _write_vector(out, plan, axis, width, indices, address)
+            write_run(
+                out, plan, indices, width, "lane", lambda lane: accumulator(plan, axis, width, lane),
+                lambda each: write_operand(out, each, indices, axis, "lane", width if _lies(plan, each, axis, width) else 1),
+            )  # fmt: skip
         elif plan.slices > 1:
             out.line(f"partial[{address}] = {accumulator(plan)};")
         else:
@@ -74,44 +84,62 @@ def write_store(out: Writer, plan: Plan) -> None:
             out.line(f"{op.output.name}[{address}] = {narrowed(op.output.dtype, value)};")
 
 
-def _enter_outputs(out: Writer, plan: Plan, stack: ExitStack, axis: int, width: int) -> list[str]:
+def _enter_outputs(out: Writer, plan: BlockPlan, stack: ExitStack, axis: int, width: int) -> list[str]:
     """Open loops over the register tile, guarded where tiles overhang; returns the output's index along every axis."""
     site = make_site(plan, axis, width)
     indices = ["0"] * len(plan.names)
     for a in plan.op.spatial:
         stack.enter_context(out.nest(spatial_loops(plan, (a,), axis, width)))
-        index = total([(1, origin(plan, a)), (1, in_tile(plan, a, site))])
-        if index == "0":
-            continue
-        indices[a] = f"out_{plan.names[a]}"
-        out.line(f"const int {indices[a]} = {index};")
-        stack.enter_context(out.guarded([f"{indices[a]} < {plan.op.extents[a]}"] if plan.overhang[a] else []))
+        declare_index(out, plan, stack, indices, a, total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]))
     return indices
 
 
-def _write_vector(out: Writer, plan: Plan, axis: int, width: int, indices: list[str], address: str) -> None:
-    """One vector store, with the epilogue applied to its elements."""
+def declare_index(out: Writer, plan: BlockPlan, stack: ExitStack, indices: list[str], axis: int, text: str) -> None:
+    """Name an index of the output and guard it where tiles overhang."""
+    if text == "0":
+        return
+    indices[axis] = f"out_{plan.names[axis]}"
+    out.line(f"const int {indices[axis]} = {text};")
+    stack.enter_context(out.guarded([f"{indices[axis]} < {plan.op.extents[axis]}"] if plan.overhang[axis] else []))
+
+
+def write_run(
+    out: Writer,
+    plan: BlockPlan,
+    indices: list[str],
+    width: int,
+    lane: str,
+    element: Callable[[str], str],
+    operand: Callable[[Access], str],
+) -> None:
+    """One store: `width` finished neighbours, or their sums where the reduction is split.
+
+    `element` is C text of the accumulator of a lane, `operand` of the element of a stage's operand for lane `lane`, written
+    before where it takes a line.
+    """
     op, split = plan.op, plan.slices > 1
-    scalar = SCALARS[op.accumulator if split else op.output.dtype]
-    vector = f"{scalar.vector}{width}"
-    values = [accumulator(plan, axis, width, str(lane)) for lane in range(width)]
+    dtype, values = op.accumulator if split else op.output.dtype, [element(str(i)) for i in range(width)]
     if not split and (op.epilogue or op.divisor != 1):
-        accesses = [stage.access for stage in op.epilogue]
-        operands = [
-            write_operand(out, each, indices, axis, "lane", width if _lies(plan, each, axis, width) else 1) if each else None
-            for each in accesses
-        ]
+        operands = [operand(stage.access) if stage.access else None for stage in op.epilogue]
         out.line(f"{SCALARS[op.accumulator].name} finished[{width}];")
-        with out.nest([Loop("lane", str(width))]):
-            value = _finished(out, plan, accumulator(plan, axis, width, "lane"), operands)
-            out.line(f"finished[lane] = {value};")
-        values = [f"finished[{lane}]" for lane in range(width)]
-    values = values if split else [narrowed(op.output.dtype, value) for value in values]
-    target = "partial" if split else op.output.name
-    out.line(f"*reinterpret_cast<{vector} *>(&{target}[{address}]) = {vector}{{{', '.join(values)}}};")
+        with out.nest([Loop(lane, str(width))]):
+            value = _finished(out, plan, element(lane), operands)
+            out.line(f"finished[{lane}] = {value};")
+        values = [f"finished[{i}]" for i in range(width)]
+    target = f"{'partial' if split else op.output.name}[{flat(op.write, indices)}]"
+    write_elements(out, dtype, target, [narrowed(dtype, value) for value in values])
 
 
-def _lies(plan: Plan, access: Access, axis: int, width: int) -> bool:
+def write_elements(out: Writer, dtype: str, target: str, values: list[str]) -> None:
+    """A store of neighbours from `target` on; of several as one aligned vector."""
+    if len(values) == 1:
+        out.line(f"{target} = {values[0]};")
+        return
+    vector = f"{SCALARS[dtype].vector}{len(values)}"
+    out.line(f"*reinterpret_cast<{vector} *>(&{target}) = {vector}{{{', '.join(values)}}};")
+
+
+def _lies(plan: BlockPlan, access: Access, axis: int, width: int) -> bool:
     """Whether an operand's neighbours along the output's innermost axis are an aligned vector."""
     last = len(access.view) - 1
     alike = plan.sole_mover(access, last) == axis and access.coefficients[last][axis] == 1
@@ -134,13 +162,13 @@ def write_operand(out: Writer, access: Access, indices: list[str], axis: int, la
     return widened(access.tensor.dtype, f"{name}_reg[{lane}]")
 
 
-def _scalar_operands(plan: Plan, indices: list[str]) -> list[str | None]:
+def _scalar_operands(plan: BlockPlan, indices: list[str]) -> list[str | None]:
     """Operand of every stage for the output element at `indices`."""
     accesses = [stage.access for stage in plan.op.epilogue]
     return [widened(a.tensor.dtype, f"{a.tensor.name}[{flat(a, indices)}]") if a else None for a in accesses]
 
 
-def _finished(out: Writer, plan: Plan, value: str, operands: list[str | None]) -> str:
+def _finished(out: Writer, plan: BlockPlan, value: str, operands: list[str | None]) -> str:
     """Divide and apply the epilogue, one line a stage; returns the finished value."""
     op = plan.op
     kind = SCALARS[op.accumulator].name
@@ -153,7 +181,7 @@ def _finished(out: Writer, plan: Plan, value: str, operands: list[str | None]) -
     return "value"
 
 
-def write_finish(out: Writer, plan: Plan) -> None:
+def write_finish(out: Writer, plan: BlockPlan) -> None:
     """Body of the second kernel: add (or compare) the slices of one output element in order, finish, store."""
     op = plan.op
     kind, size = SCALARS[op.accumulator].name, op.output.size

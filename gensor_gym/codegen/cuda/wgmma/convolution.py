@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, UNIT, TensorMap
-from gensor_gym.codegen.cuda.wgmma.plan import ATOM_BYTES, WgmmaPlan, check_wgmma, require
+from gensor_gym.codegen.cuda.wgmma.plan import ColumnRowsPlan, aligned, check_wgmma, require
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import SWIZZLE_BYTES
 from gensor_gym.operators.types import Access
 
 
 @dataclass(frozen=True)
-class ConvolutionPlan(WgmmaPlan):
+class ConvolutionPlan(ColumnRowsPlan):
     """A convolution of 16-bit elements without groups; columns of B are pixels (n, p, q), those along q innermost."""
 
     @cached_property
@@ -55,11 +55,6 @@ class ConvolutionPlan(WgmmaPlan):
         return self.program.threads[self.roles.m], math.prod(self.program.threads[a] for a in self.pixels)
 
     @property
-    def b_in_rows(self) -> bool:
-        """Pixels are rows of channels."""
-        return True
-
-    @property
     def column_name(self) -> str:
         """A column is a pixel, whatever its axes are called."""
         return "column"
@@ -68,16 +63,6 @@ class ConvolutionPlan(WgmmaPlan):
     def columns_text(self) -> str:
         """The constant that holds a consumer's columns."""
         return "COLUMNS"
-
-    @property
-    def b_bytes(self) -> int:
-        """Shared memory of one consumer's pixels in a stage."""
-        return self.tile[1] * SWIZZLE_BYTES
-
-    @property
-    def b_point_bytes(self) -> int:
-        """A wgmma takes the next channels of the same rows."""
-        return self.depth * self.item
 
     @cached_property
     def strides(self) -> tuple[int, int]:
@@ -110,13 +95,13 @@ class ConvolutionPlan(WgmmaPlan):
     @property
     def image_offset(self) -> int:
         """Bytes of the workspace before the image."""
-        return _aligned(super().workspace_bytes)
+        return aligned(super().workspace_bytes)
 
     @property
     def weights_offset(self) -> int:
         """Bytes of the workspace before the weights."""
         n, _, h, w = self.image.view
-        return _aligned(self.image_offset + n * h * w * self.channels * self.item)
+        return aligned(self.image_offset + n * h * w * self.channels * self.item)
 
     @property
     def workspace_bytes(self) -> int:
@@ -154,8 +139,3 @@ def make_convolution_plan(program: Program) -> ConvolutionPlan:
         (any(plan.block[a] != 1 for a in plan.taps), f"block tile {plan.block}: one element of the window"),
     ))  # fmt: skip
     return plan
-
-
-def _aligned(offset: int) -> int:
-    """The next place in the workspace where a tensor may begin."""
-    return -(-offset // ATOM_BYTES) * ATOM_BYTES

@@ -6,19 +6,18 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.codegen.cuda.plan import Plan, check_program
+from gensor_gym.codegen.cuda.plan import check_program
+from gensor_gym.codegen.cuda.product import ProductPlan
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import (
     SWIZZLE_BYTES,
     WGMMA_ROWS,
-    MatrixAxes,
     column_step,
     instruction_k,
-    matrix_axes,
     tensor_core_choices,
 )
-from gensor_gym.operators.types import ITEM_BYTES, Access
+from gensor_gym.operators.types import Access
 
 WARPGROUP = 128
 """Threads that issue a wgmma together."""
@@ -33,19 +32,12 @@ CONSUMER_REGISTERS = 232
 
 
 @dataclass(frozen=True)
-class WgmmaPlan(Plan):
+class WgmmaPlan(ProductPlan):
     """A matrix product for one warpgroup that copies, the producer, and some that multiply, the consumers.
 
     A consumer holds `tiles[0]`. The block tile of A lies in shared memory as rows of k. That of B as panels of 64 columns,
     each of which is `step` rows of 128 bytes; every consumer along n has panels of its own. All rows are swizzled.
     """
-
-    @cached_property
-    def roles(self) -> MatrixAxes:
-        """Which axes and reads are m, n, k, A and B."""
-        roles = matrix_axes(self.op)
-        assert roles is not None, "make_wgmma_plan looked"
-        return roles
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -76,11 +68,6 @@ class WgmmaPlan(Plan):
     def depth(self) -> int:
         """Elements of the reduction that one wgmma takes."""
         return instruction_k(self.op, self.program.hardware, 2)
-
-    @cached_property
-    def item(self) -> int:
-        """Bytes of an element of A and B."""
-        return ITEM_BYTES[self.op.reads[0].tensor.dtype]
 
     @property
     def b_in_rows(self) -> bool:
@@ -136,11 +123,6 @@ class WgmmaPlan(Plan):
     def stage_bytes(self) -> int:
         """Shared memory of A and B in a stage."""
         return self.a_bytes + self.consumers[1] * self.b_bytes
-
-    @cached_property
-    def stages(self) -> int:
-        """Stages of the ring."""
-        return self.program.knob("stages")
 
     @cached_property
     def shared_bytes(self) -> int:
@@ -210,6 +192,31 @@ class WgmmaPlan(Plan):
         pitches = tuple(self.item * math.prod(shape[d + 1 :]) for d in range(len(shape) - 1))
         lengths = (1,) * (len(shape) - 2) + box
         return TensorMap(self.op.inputs.index(read.tensor), dtype, shape, pitches, lengths, SWIZZLE_BYTES)
+
+
+@dataclass(frozen=True)
+class ColumnRowsPlan(WgmmaPlan):
+    """A product whose columns of B an earlier kernel of the program laid out in the workspace as rows of k."""
+
+    @property
+    def b_in_rows(self) -> bool:
+        """As A is."""
+        return True
+
+    @property
+    def b_bytes(self) -> int:
+        """Shared memory of one consumer's columns in a stage."""
+        return self.tile[1] * SWIZZLE_BYTES
+
+    @property
+    def b_point_bytes(self) -> int:
+        """A wgmma takes the next elements of the same rows."""
+        return self.depth * self.item
+
+
+def aligned(offset: int) -> int:
+    """The next place in the workspace where a tensor may begin."""
+    return -(-offset // ATOM_BYTES) * ATOM_BYTES
 
 
 def check_wgmma(plan: WgmmaPlan) -> None:

@@ -14,29 +14,14 @@ import math
 from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
-from gensor_gym.codegen.cuda.wgmma.plan import ATOM_BYTES, WgmmaPlan, check_batch, check_wgmma
+from gensor_gym.codegen.cuda.wgmma.plan import ColumnRowsPlan, aligned, check_batch, check_wgmma
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import SWIZZLE_BYTES
 
 
 @dataclass(frozen=True)
-class RowsPlan(WgmmaPlan):
+class RowsPlan(ColumnRowsPlan):
     """A product, or a batch of them, with B transposed beforehand: [.., n, k] in the workspace."""
-
-    @property
-    def b_in_rows(self) -> bool:
-        """Columns of B are rows of k."""
-        return True
-
-    @property
-    def b_bytes(self) -> int:
-        """Shared memory of one consumer's columns in a stage."""
-        return self.tile[1] * SWIZZLE_BYTES
-
-    @property
-    def b_point_bytes(self) -> int:
-        """A wgmma takes the next elements of the same rows."""
-        return self.depth * self.item
 
     @property
     def columns(self) -> int:
@@ -62,7 +47,7 @@ class RowsPlan(WgmmaPlan):
     @property
     def b_offset(self) -> int:
         """Bytes of the workspace before B: parts of a split reduction."""
-        return -(-super().workspace_bytes // ATOM_BYTES) * ATOM_BYTES
+        return aligned(super().workspace_bytes)
 
     @property
     def workspace_bytes(self) -> int:

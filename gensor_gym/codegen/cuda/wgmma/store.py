@@ -13,6 +13,7 @@ import math
 
 from gensor_gym.codegen.cuda.index import flat, origin
 from gensor_gym.codegen.cuda.map import apply_stage
+from gensor_gym.codegen.cuda.simt.store import write_elements
 from gensor_gym.codegen.cuda.text import HALVES, SCALARS, Loop, Writer, narrowed, remainder, total, widened
 from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
 from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
@@ -130,12 +131,8 @@ def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indic
         operands = [None] * length if stage.access is None else _operands(out, plan, stage.access, indices, length)
         for value, operand in zip(values, operands, strict=True):
             out.line(f"{value} = {apply_stage(op, stage.name, value, operand)};  // {stage.name}")
-    if length == 1:
-        out.line(f"{op.output.name}[{address}] = {narrowed(dtype, values[0])};")
-        return
-    if dtype not in HALVES:
-        vector = f"{SCALARS[dtype].vector}{length}"
-        out.line(f"*reinterpret_cast<{vector} *>(&{op.output.name}[{address}]) = {vector}{{{', '.join(values)}}};")
+    if length == 1 or dtype not in HALVES:
+        write_elements(out, dtype, f"{op.output.name}[{address}]", [narrowed(dtype, value) for value in values])
         return
     pairs = [f"pack_{dtype}({values[i]}, {values[i + 1]})" for i in range(0, length, 2)]
     kind, packed = ("uint2", f"uint2{{{', '.join(pairs)}}}") if length == 4 else ("unsigned", pairs[0])

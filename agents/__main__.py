@@ -1,0 +1,47 @@
+"""`python -m agents` lists the strategies there are; `python -m agents NAME` the hyperparameters of one and their defaults."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from agents.strategy import STRATEGIES, class_of
+
+
+def summary(name: str) -> str:
+    """What a strategy is: the first paragraph of its class's docstring, as one line."""
+    return " ".join((inspect.getdoc(class_of(name)) or "").split("\n\n")[0].split())
+
+
+def hyperparameters(name: str) -> Iterator[tuple[str, object, str]]:
+    """(name, default, what the text under the field says of it, which may be nothing) of every field of a strategy's class."""
+    cls = class_of(name)
+    said: dict[str, str] = {}
+    for base in reversed([base for base in cls.__mro__ if dataclasses.is_dataclass(base)]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        for field, text in zip(body, body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                said[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
+    own = next(iter(STRATEGIES[name].searches.values()))
+    return ((field.name, own.get(field.name, field.default), said.get(field.name, "")) for field in dataclasses.fields(cls))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 2 where a name is no strategy's."""
+    names = sys.argv[1:] if arguments is None else list(arguments)
+    if unknown := sorted(set(names) - set(STRATEGIES)):
+        print(f"no strategies {unknown}; strategies are {sorted(STRATEGIES)}", file=sys.stderr)
+        return 2
+    for name in names or STRATEGIES:
+        print(f"{name}: {summary(name)}")
+        for field, default, text in hyperparameters(name) if names else ():
+            print(f"  {field}={default!r}{'  ' + text if text else ''}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

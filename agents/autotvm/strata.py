@@ -1,0 +1,64 @@
+"""Strata of a space, for stratified draws: the programs on CUDA cores and those of each way to use tensor cores.
+
+TVM has a template for every algorithm, tensor cores among them. Our spaces hold them side by side, and among configurations
+drawn uniformly a tensor-core program is very rare, because its tiles must be whole fragments. So random programs are drawn
+stratum by stratum, from values that are legal there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gensor_gym.graph.coordinates import Column
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs.tensor_cores import fragment_length
+from gensor_gym.graph.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
+from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.graph.tables import COLUMNS_FROM, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M
+
+_STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
+"""The one stratum that a knob goes with: programs of the others keep its default."""
+
+
+def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:
+    """For every stratum the indices of values that a program of it may have, column by column.
+
+    Strata: CUDA cores, mma.sync and wgmma where knob `tensor_core` moves, else one. What is left out is not legal in the
+    stratum; of the rest, most are.
+    """
+    cores = [column.values[:, 0].tolist() for column in columns if column.first == TENSOR_CORE]
+    if ints[IS_CPU] or not cores:
+        return [[np.arange(len(column.values)) for column in columns]]
+    found = [[_fitting(column, core, ints) for column in columns] for core in cores[0]]
+    return [stratum for stratum in found if all(map(len, stratum))]
+
+
+def _fitting(column: Column, core: int, ints: np.ndarray) -> np.ndarray:
+    """Indices of a column's values that a program on these cores can have."""
+    first, values = column.first, column.values
+    if first == TENSOR_CORE:
+        return np.flatnonzero(values[:, 0] == core)
+    if _STRATUM_OF.get(first, core) != core:
+        return np.flatnonzero(values[:, 0] == 0)
+    if column.is_knob or core == 0:
+        return np.arange(len(values))
+    return np.flatnonzero(_whole(first - TILE, values, core, ints))
+
+
+def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
+    """Which chains of an axis, (tile of every level.., virtual threads) [N, 5], are whole fragments; see `knobs.tensor_cores`."""
+    row = np.zeros(ROW, dtype=np.int32)
+    row[TENSOR_CORE] = core
+    kept = values[:, 0] % fragment_length(row, axis, ints) == 0
+    if axis < SPATIAL_SLOTS:
+        kept &= values[:, -1] == 1
+    elif axis != ints[MATRIX_K]:
+        kept &= values[:, core - 1] == 1
+    if core == 2:
+        if axis == ints[MATRIX_K]:
+            kept &= values[:, 1] * ints[ITEM + ints[MATRIX_A]] == SWIZZLE_BYTES
+        elif axis != ints[MATRIX_M] and axis < ints[COLUMNS_FROM]:
+            kept &= values[:, 1] == 1
+    return kept

@@ -1,0 +1,59 @@
+"""What was best on other devices first: configurations in the order of their times in other recordings of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.spaces import TuningSession, TuningSpace, load_space
+
+SLOWEST = 2.0
+"""What a configuration that failed on a device counts there: so many times the log regret of the slowest that ran."""
+
+
+@dataclass(frozen=True)
+class OtherDevices:
+    """Measure configurations in the order of their mean log regret on the devices of `spaces`; those not recorded there never."""
+
+    spaces: Sequence[str] = ()
+    """Files of the same kernel on other devices; their times are taken as the session takes its own."""
+
+    def __post_init__(self) -> None:
+        """ValueError where there is nothing to learn from."""
+        if not isinstance(self.spaces, Sequence) or isinstance(self.spaces, str) or not self.spaces:
+            raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more, of the kernel on other devices")
+
+    def search(self, session: TuningSession, rng: np.random.Generator) -> None:
+        """Down the order until the budget is spent."""
+        graph, timing = session.graph, session.backend.timing
+        for index in order(graph.space, [load_space(path) for path in self.spaces], timing):
+            session.measure([graph.at(int(index))])
+
+
+def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "reported") -> np.ndarray:
+    """Places in `space` of the configurations that all `others` have, best there first, int64; ties in the order of the file.
+
+    ValueError where the parameters differ, or no configuration is recorded on all.
+    """
+    names = [p.name for p in space.parameters]
+    total = np.zeros(len(space))
+    for other in others:
+        if sorted(p.name for p in other.parameters) != sorted(names):
+            known = [p.name for p in other.parameters]
+            raise ValueError(f"{other.source} has parameters {known}, {space.source} has {names}: expected the same")
+        regrets = np.log(other.seconds(timing) / other.seconds(timing)[other.best(timing)])
+        regrets[~other.ok] = SLOWEST * regrets[other.ok].max()
+        total += [_regret(other, regrets, space.configuration(i)) for i in range(len(space))]
+    ranked = np.argsort(total, kind="stable")
+    found = ranked[np.isfinite(total[ranked])]
+    if not len(found):
+        raise ValueError(f"{space.source} has no configuration that is recorded in all of {[one.source for one in others]}")
+    return found
+
+
+def _regret(other: TuningSpace, regrets: np.ndarray, configuration: dict) -> float:
+    """Regret of a configuration on another device, infinite where it is not recorded there."""
+    found = other.find(configuration)
+    return np.inf if found is None else float(regrets[found])

@@ -1,0 +1,178 @@
+"""A journal: rows of JSON, one a line, in a file that is only appended to. What was added is there whatever happens next.
+
+A row is one write, which the operating system holds when `Journal.add` returns. So a process that is killed leaves whole lines
+and at most one torn at the end, which the next one to open the journal cuts off. One process writes to a file at a time.
+(That the power fails is left to the file system: waiting for the disk at every row would take longer than many trials.)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import os
+import threading
+import zlib
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from io import FileIO
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from experiments.common.folders import make_folder
+from experiments.common.results import whole
+
+Row = dict[str, Any]
+
+
+class Journal:
+    """The rows of a file by name, to which this process alone adds; from several threads where it likes."""
+
+    def __init__(self, path: Path, fields: Sequence[str] = ("key",), finite: bool = False) -> None:
+        """Read what is there. A row's name is what it has in `fields`: of several rows of one name the last one counts.
+
+        Without fields names are places in the file, from 0. `finite` refuses numbers that JSON does not have. ValueError where
+        another process writes to the file, and for a row that lacks a field.
+        """
+        self.path, self._fields, self._finite = path, tuple(fields), finite
+        self._writing = threading.Lock()
+        self._file = hold(path)
+        _mend(self._file)
+        self.rows: dict[Hashable, Row] = {}
+        for row in read_rows(path):
+            self._take(row)
+
+    def __enter__(self) -> Journal:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let others write."""
+        self.close()
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows in the order in which their names came."""
+        return iter(self.rows.values())
+
+    def add(self, *rows: Mapping[str, Any]) -> None:
+        """Append rows in one write; ValueError for one that lacks a field."""
+        taken = [dict(row) for row in rows]
+        with self._writing:
+            for row in taken:
+                self._name(row)
+            _write(self._file, _text(taken, self._finite))
+            for row in taken:
+                self._take(row)
+
+    def drop(self, names: Collection[Hashable]) -> None:
+        """Forget rows, in the file as well, which is replaced as a whole."""
+        if not names:
+            return
+        held: list[FileIO] = []
+
+        def write(temporary: Path) -> None:
+            temporary.write_bytes(_text(self.rows.values(), self._finite))
+            held.append(hold(temporary))  # so that nobody comes between
+
+        with self._writing:
+            left = {name: row for name, row in self.rows.items() if name not in names}
+            self.rows = left if self._fields else dict(enumerate(left.values()))
+            whole(self.path, write)
+            self._file.close()
+            (self._file,) = held
+
+    def close(self) -> None:
+        """Let others write; otherwise that is when nothing holds this object any more."""
+        self._file.close()
+
+    def _name(self, row: Row) -> Hashable:
+        """What a row is called."""
+        if lacking := [field for field in self._fields if field not in row]:
+            raise ValueError(f"{self.path}: a row without {', '.join(lacking)}: {row}"[:300])
+        return itemgetter(*self._fields)(row) if self._fields else len(self.rows)
+
+    def _take(self, row: Row) -> None:
+        """Into memory."""
+        self.rows[self._name(row)] = row
+
+
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """A row more in a journal that nobody keeps open, with what is said of those; ValueError where another process does."""
+    with hold(path) as file:
+        _mend(file)
+        _write(file, _text([row]))
+
+
+def hold(path: Path) -> FileIO:
+    """A file, opened to append to, that no other process holds as long as it is open here; ValueError where one does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        file = path.open("a+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise ValueError(
+                f"another process is writing to {path}; wait for it or name another folder with output=..."
+            ) from None
+        if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+            return file
+        file.close()  # another file took its place in between
+
+
+def locked(folder: Path) -> FileIO:
+    """An open file that says that this process works in the folder; ValueError where another one does."""
+    return hold(make_folder(folder) / ".lock")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of a file of JSON lines, gzipped if its name says so; none where there is no file.
+
+    A line that does not read was cut off by the end of its process and is left out. ValueError for a file that is no whole
+    gzip file, or no text.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    try:
+        text = (gzip.decompress(content) if path.suffix == ".gz" and content else content).decode()
+    except (EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
+        raise ValueError(f"{path} does not read: {error}") from error
+    return [row for row in map(_row, text.split("\n")) if row is not None]
+
+
+def _text(rows: Iterable[Mapping[str, Any]], finite: bool = False) -> bytes:
+    """Lines of rows."""
+    return "".join(json.dumps(row, allow_nan=not finite, default=str) + "\n" for row in rows).encode()
+
+
+def _write(file: FileIO, text: bytes) -> None:
+    """At the end, all of it, or none of it where the disk is full."""
+    end, left = file.seek(0, os.SEEK_END), memoryview(text)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except BaseException:
+        file.truncate(end)
+        raise
+
+
+def _mend(file: FileIO) -> None:
+    """Cut a torn line off; one that lacks nothing but its end is given it."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+    if file.read() in (b"", b"\n"):
+        return
+    file.seek(0)
+    content = file.read()
+    at = content.rfind(b"\n") + 1
+    if _row(content[at:]) is None:
+        file.truncate(at)
+    else:
+        _write(file, b"\n")
+
+
+def _row(line: str | bytes) -> Row | None:
+    """The row of a line; None where it is cut off."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None

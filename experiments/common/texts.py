@@ -1,0 +1,55 @@
+"""How numbers and tables are written: durations, intervals, p values; tables of pages and of the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration with three digits and its unit."""
+    if seconds is None:
+        return "-"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def interval_text(value: dict[str, float], digits: int, sign: bool = False) -> str:
+    """A mean with its interval, in percent."""
+    plus = "+" if sign else ""
+    return f"{100 * value['mean']:{plus}.{digits}f} % [{100 * value['low']:.{digits}f}, {100 * value['high']:.{digits}f}]"
+
+
+def p_text(value: float) -> str:
+    """A p value with what digits matter."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """A Markdown table: the first column left, the others right."""
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def page(lines: Sequence[str], figures: Sequence[str]) -> str:
+    """Lines as a Markdown page that ends with its figures, files beside it."""
+    shown = [line for name in figures for line in ("", f"![{name}]({name})")]
+    return "\n".join([*lines, *shown]) + "\n"
+
+
+def show_table(
+    console: Console, title: str, head: Sequence[str], rows: Iterable[Sequence[str]], styles: Iterable[str] = ()
+) -> None:
+    """Print a table: the first column left, the others right; `styles` of the first rows, if any."""
+    shown = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for position, name in enumerate(head):
+        shown.add_column(name, justify="left" if position == 0 else "right")
+    for row, style in zip(rows, chain(styles, repeat("")), strict=False):
+        shown.add_row(*row, style=style)
+    console.print(shown)

@@ -1,0 +1,104 @@
+"""The journal of trials: one row each, appended as it happens; what was written is never lost and never doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.common.journal import Journal
+from experiments.common.settings import Job
+from gensor_gym.measure.session import TraceRow
+
+FIELDS = (
+    "operator", "hardware", "backend", "strategy", "seed", "trial", "elapsed_s", "schedule", "seconds", "status",
+    "evaluations", "fingerprint", "job",
+)  # fmt: skip
+"""Of every line. `seconds` is null unless the status is OK; `job` names the configuration the trial belongs to."""
+SLOT = ("operator", "hardware", "backend", "strategy", "seed")
+"""Those that make up `Job.slot`."""
+
+
+class Results:
+    """The rows of results.jsonl.
+
+    A search that is made again finds its rows here: a trial that comes out the same is left as it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read what there is; ValueError where another process writes to it."""
+        self.path = path
+        self._journal = Journal(path, ("job", "trial"), finite=True)
+        self._trials: dict[str, set[int]] = {}
+        self._keys: dict[tuple, set[str]] = {}
+        for row in self._journal:
+            self._note(row)
+
+    def close(self) -> None:
+        """Let others write."""
+        self._journal.close()
+
+    def rows(self, job: Job) -> list[dict[str, Any]]:
+        """The trials of a job in order."""
+        return self._rows(job.key)
+
+    def check(self, job: Job) -> None:
+        """ValueError where trials of this slot were made under another fingerprint of the task, unless it has none here."""
+        if not job.fingerprint:
+            return
+        rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows(key))
+        if others := {row["fingerprint"] for row in rows} - {job.fingerprint}:
+            raise ValueError(
+                f"{self.path} holds results of {job.operator} by {job.strategy} under fingerprint {', '.join(sorted(others))}, "
+                f"here it is {job.fingerprint}: they do not compare; name another folder with output=..."
+            )
+
+    def keep_only(self, job: Job) -> None:
+        """Drop rows of an earlier version of the job: the same slot, other code or hyperparameters."""
+        for key in self._keys.get(job.slot, set()) - {job.key}:
+            self._cut(key, 0)
+
+    def put(self, job: Job, trial: TraceRow) -> None:
+        """Write one trial. A row that is there with the same schedule and status stays."""
+        self.put_all(job, [trial])
+
+    def put_all(self, job: Job, trials: Sequence[TraceRow]) -> None:
+        """Write trials in one piece, as `put` does each."""
+        fresh = []
+        key = job.key
+        for row in (row_of(job, trial, key) for trial in trials):
+            known = self._journal.rows.get((key, row["trial"]))
+            if known is not None:
+                if (known["schedule"], known["status"]) == (row["schedule"], row["status"]):
+                    continue
+                self._cut(key, row["trial"])
+            fresh.append(row)
+        self._journal.add(*fresh)
+        for row in fresh:
+            self._note(row)
+
+    def cut(self, job: Job, trials: int) -> None:
+        """Drop rows of a job beyond the trials that its search made."""
+        self._cut(job.key, trials)
+
+    def _rows(self, key: str) -> list[dict[str, Any]]:
+        """See `rows`."""
+        return [self._journal.rows[key, trial] for trial in sorted(self._trials.get(key, ()))]
+
+    def _note(self, row: dict[str, Any]) -> None:
+        """Where a row is found."""
+        self._trials.setdefault(row["job"], set()).add(row["trial"])
+        self._keys.setdefault(tuple(row[name] for name in SLOT), set()).add(row["job"])
+
+    def _cut(self, key: str, trials: int) -> None:
+        """Drop a job's rows from one on, in the file as well."""
+        if stale := {trial for trial in self._trials.get(key, ()) if trial >= trials}:
+            self._journal.drop({(key, trial) for trial in stale})
+            self._trials[key] -= stale
+
+
+def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:
+    """A trial of the job with that key as values of JSON; see FIELDS."""
+    seconds = trial.seconds if trial.seconds != float("inf") else None
+    rest = (trial.trial, trial.elapsed_s, trial.schedule, seconds, trial.status, trial.evaluations)
+    return dict(zip(FIELDS, (*job.slot, *rest, job.fingerprint, key), strict=True))

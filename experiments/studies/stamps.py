@@ -1,0 +1,25 @@
+"""How numbers that stand beside published ones came about."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Stamp(StrEnum):
+    """How our numbers in a table came about."""
+
+    REPRODUCED = "reproduced"
+    REPLICATED = "replicated"
+    PREDICTED = "predicted"
+
+    @property
+    def meaning(self) -> str:
+        """The stamp in words."""
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    Stamp.REPRODUCED: "measured here on the device of the published numbers",
+    Stamp.REPLICATED: "measured here, published numbers, if any, on another device; ratios compare, times do not",
+    Stamp.PREDICTED: "latencies are the analytic model's, no kernel was timed; no claim rests on this table",
+}

@@ -1,0 +1,43 @@
+"""What both tunings have in common: settings drawn from choices, and operators that values may be chosen on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.common.settings import short_hash
+from gensor_gym import operators
+from gensor_gym.operators.types import Operator
+
+Values = dict[str, Any]
+Item = TypeVar("Item")
+
+
+def distinct(config: DictConfig, rng: np.random.Generator, fits: Callable[[Values], bool] = lambda _: True) -> list[Values]:
+    """Different settings that fit, as many as the first rung takes: any combination of the choices. ValueError for too few."""
+    choices: Any = OmegaConf.to_container(config.choices)
+    count = config.rungs[0].settings
+    if (there := math.prod(len(set(options)) for options in choices.values())) < count:
+        raise ValueError(f"rungs: {count} settings asked for, expected at most the {there} that choices make")
+    found: dict[str, Values] = {}
+    while len(found) < count:
+        values = {name: options[int(rng.integers(len(options)))] for name, options in choices.items()}
+        if fits(values):
+            found[short_hash(values)] = values
+    return list(found.values())
+
+
+def operators_of(part: str) -> tuple[Operator, ...]:
+    """A part of the split; ValueError for the test part."""
+    if part not in ("train", "validation"):
+        raise ValueError(f"part {part!r}: values are chosen on train and validation only")
+    return tuple(operators.resolve(f"split/v1/{part}"))
+
+
+def spread_over(items: Sequence[Item], count: int) -> list[Item]:
+    """`count` items, evenly over a list; of operators, which are ordered by table, so evenly over classes too."""
+    return [items[i] for i in np.unique(np.linspace(0, len(items) - 1, min(count, len(items))).astype(int))]

@@ -1,0 +1,85 @@
+"""HIP text to the machine code of an AMD GPU: needs clang with its AMDGPU backend, and neither ROCm nor a GPU.
+
+The Python package `ziglang` holds such a clang (LLVM with all its backends); a clang of the system does as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from gensor_gym.codegen.kernel import Kernel
+
+HEADERS = Path(__file__).parents[1]
+"""Folder in which <hip/hip_runtime.h> is found: this folder's own, in place of ROCm's."""
+PACKAGE = "ziglang"
+_OPTIONS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3", "-S")
+
+
+class HipCompileError(RuntimeError):
+    """There is no clang that compiles for AMD GPUs, or it refused a kernel; the message holds its words."""
+
+
+@dataclass(frozen=True)
+class CompiledHip:
+    """The assembly of a kernel and what the compiler says about it: most of any entry, spills over all entries.
+
+    `vector_registers` is per lane; `shared_bytes` is static LDS, so 0 for generated kernels.
+    """
+
+    assembly: str
+    vector_registers: int
+    spilled_registers: int
+    shared_bytes: int
+    wave: int
+
+
+@functools.cache
+def find_clang() -> tuple[str, ...]:
+    """Command of a clang that knows amdgcn: `clang`, or the `ziglang` wheel's. HipCompileError names what to install."""
+    candidates: list[tuple[str, ...]] = [(path,)] if (path := shutil.which("clang")) else []
+    if importlib.util.find_spec(PACKAGE):
+        candidates.append((sys.executable, "-m", PACKAGE, "clang"))
+    for command in candidates:
+        done = subprocess.run([*command, "--print-targets"], capture_output=True, text=True, timeout=60, check=False)
+        if "amdgcn" in done.stdout:
+            return command
+    raise HipCompileError(f"no clang for amdgcn among {candidates or 'none'}: pip install {PACKAGE}, or install ROCm's hipcc")
+
+
+def compile_hip(kernel: Kernel, timeout: float = 120.0) -> CompiledHip:
+    """Compile a HIP kernel for its architecture (`gfx942`), within `timeout` seconds.
+
+    ValueError for a kernel in another language, HipCompileError with clang's message.
+    """
+    source, command = kernel.in_language("hip").source, find_clang()
+    with tempfile.TemporaryDirectory(prefix="gensor-gym-hip-") as folder:
+        path = Path(folder) / "kernel.hip"
+        path.write_text(source, encoding="utf-8")
+        line = [*command, *_OPTIONS, f"--offload-arch={kernel.arch}", f"-I{HEADERS}", str(path), "-o", f"{folder}/kernel.s"]
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise HipCompileError(f"clang took more than {timeout:g} s for {kernel.operator}") from error
+        if done.returncode:
+            raise HipCompileError(f"clang refused {kernel.operator}:\n{done.stderr.strip()}")
+        return _read((Path(folder) / "kernel.s").read_text(encoding="utf-8"))
+
+
+def _read(assembly: str) -> CompiledHip:
+    """What the kernels' metadata say."""
+
+    def values(name: str) -> list[int]:
+        return [int(n) for n in re.findall(rf"^    \.{name}:\s*(\d+)$", assembly, re.MULTILINE)]
+
+    registers, spills = values("vgpr_count"), values("vgpr_spill_count")
+    return CompiledHip(
+        assembly, max(registers), sum(spills), max(values("group_segment_fixed_size")), max(values("wavefront_size"))
+    )

@@ -1,0 +1,120 @@
+"""A C kernel in this process: its shared library, with little between the call and the loop."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
+from gensor_gym.codegen.runtime.compile import compile_c
+from gensor_gym.codegen.runtime.outputs import Outputs, aligned
+from gensor_gym.codegen.runtime.threads import GgRuntime, pointers, runtime
+
+_LOADED: dict[tuple[str, int], NativeKernel] = {}
+
+
+def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
+    """The kernel as a function of the operator's inputs.
+
+    It runs on `threads` threads, by default as many as this process may use. Loaded once per digest and number of threads.
+    """
+    if threads is None:
+        threads = usable_threads()
+    key = (kernel.digest, threads)
+    if key not in _LOADED:
+        _LOADED[key] = NativeKernel(kernel, threads)
+    return _LOADED[key]
+
+
+def usable_threads() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def load_entry(kernel: Kernel) -> Callable[..., None]:
+    """The compiled entry of a C kernel, loaded into this process, with its signature: the one that packs all it needs."""
+    entry = getattr(ctypes.CDLL(str(compile_c(kernel))), kernel.prepares or kernel.launches[0].entry)
+    pointer = ctypes.c_void_p
+    entry.argtypes = [pointer, pointer, pointer, ctypes.POINTER(GgRuntime)]
+    entry.restype = None
+    return entry
+
+
+class NativeKernel:
+    """A kernel on so many threads of this machine. Safe to call from several threads: each has workspace and outputs of its own.
+
+    A second thread that calls while the pool of threads is busy computes alone.
+    """
+
+    def __init__(self, kernel: Kernel, threads: int) -> None:
+        """Compile, where that was not done, and load; CompileError with the compiler's message."""
+        self.kernel = kernel
+        self.signature = Signature(kernel.operator)
+        self._entry, self._team = load_entry(kernel), ctypes.byref(runtime(threads))
+        self._outputs = Outputs(self.signature.shape, self.signature.dtype)
+        self._workspaces = threading.local()
+        self._given = ctypes.c_void_p * len(kernel.operator.inputs)
+
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        """The output for the operator's inputs, in the library that the first of them is of.
+
+        Inputs are NumPy arrays or whatever speaks DLPack on the host; an input that is not dense or not aligned is copied
+        (`CopyWarning`). `out` is the caller's own output, which is then returned; else the output is an array that nothing
+        else refers to, whose memory is used again when nothing refers to it any more.
+
+        ValueError names what has the wrong number, shape, type or device, and an `out` that overlaps an input.
+        """
+        arrays = self.signature.inputs(inputs)
+        given = self._given(*[array.ctypes.data for array in arrays])
+        if out is not None:
+            self._entry(given, self.signature.output(out, arrays).ctypes.data, self._workspace(), self._team)
+            return out
+        output, address = self._outputs.take()
+        self._entry(given, address, self._workspace(), self._team)
+        first = inputs[0]
+        return output if type(first) is np.ndarray else in_library_of(first, output)
+
+    def bind(self, *arrays: Any) -> BoundNative:
+        """A call of these inputs, and of the output where one array more is given, that checks nothing any more.
+
+        ValueError as for a call, and for an input that would have to be copied.
+        """
+        given, own = self.signature.split(arrays)
+        inputs = self.signature.inputs(given, copy=False)
+        output = aligned(self.signature.shape, self.signature.dtype) if own is None else self.signature.output(own, inputs)
+        out = in_library_of(given[0], output) if own is None else own
+        return BoundNative(self._entry, inputs, output, self.kernel.workspace_bytes, self._team, out)
+
+    def _workspace(self) -> int:
+        """Address of the calling thread's workspace."""
+        try:
+            return self._workspaces.address
+        except AttributeError:
+            self._workspaces.array = aligned((self.kernel.workspace_bytes,), np.dtype(np.uint8))
+            self._workspaces.address = self._workspaces.array.ctypes.data
+            return self._workspaces.address
+
+
+class BoundNative:
+    """A kernel with its arrays: a call reads what they hold at that time. From one thread at a time."""
+
+    def __init__(
+        self, entry: Any, inputs: Sequence[np.ndarray], output: np.ndarray, workspace_bytes: int, team: Any, out: Any
+    ) -> None:
+        """`out` is what a call returns, on the memory of `output`."""
+        self.out = out
+        self._entry, self._team = entry, team
+        self._kept = (inputs, output, aligned((workspace_bytes,), np.dtype(np.uint8)))
+        self._addresses = (pointers(inputs), output.ctypes.data, self._kept[2].ctypes.data)
+
+    def __call__(self) -> Any:
+        """Compute, and return the output."""
+        inputs, output, workspace = self._addresses
+        self._entry(inputs, output, workspace, self._team)
+        return self.out

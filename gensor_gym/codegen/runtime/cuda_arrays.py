@@ -1,0 +1,104 @@
+"""Arrays of a GPU as a CUDA kernel takes them: read where they lie, those of the host copied there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
+from typing import Any
+
+from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
+from gensor_gym.operators.types import Operator, Tensor
+
+DEVICES = (2, 13)
+"""DLPack's device types of CUDA's memory: kDLCUDA, kDLCUDAManaged (`dlpack.h`)."""
+
+
+def lies_on_device(value: Any) -> bool:
+    """Whether an array says that it lies in the memory of a GPU."""
+    if hasattr(value, "__dlpack_device__"):
+        return int(value.__dlpack_device__()[0]) in DEVICES
+    return hasattr(value, "__cuda_array_interface__")
+
+
+class DeviceArrays:
+    """The arrays of one operator on the device that is current when this is made."""
+
+    def __init__(self, op: Operator, cupy: ModuleType) -> None:
+        """Nothing is allocated."""
+        self.signature = Signature(op)
+        self._op, self._cupy, self._device = op, cupy, cupy.cuda.Device().id
+
+    def stream_of(self, values: Sequence[Any]) -> AbstractContextManager[Any]:
+        """The stream that torch computes on, where the first array of the device is torch's; else the one that is CuPy's now."""
+        first = next((value for value in values if lies_on_device(value)), None)
+        if first is None or _library(first) != "torch":
+            return nullcontext()
+        stream = sys.modules["torch"].cuda.current_stream(self._device).cuda_stream
+        found: AbstractContextManager[Any] = self._cupy.cuda.ExternalStream(stream)
+        return found
+
+    def inputs(self, values: Sequence[Any], copy: bool = True) -> list[Any]:
+        """The inputs as dense CuPy arrays; ValueError unless number, shapes, types and device are right.
+
+        Without `copy` also where one lies on the host, or is not dense.
+        """
+        self.signature.check_number(values)
+        return [self._input(place, value, copy) for place, value in enumerate(values)]
+
+    def output(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> Any:
+        """A new output, or the caller's own as a CuPy array; on the device in the place of one of the host."""
+        if value is None or (copy and not lies_on_device(value)):
+            if value is not None:
+                self.signature.output(value, ())
+            return self._cupy.empty(self.signature.shape, dtype=self.signature.dtype)
+        array = self._viewed(value, self._op.output, "out")
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{self._op}: out is not dense in row-major order")
+        self.signature.check_apart(array, inputs, self._cupy.may_share_memory)
+        return array
+
+    def returned(self, output: Any, values: Sequence[Any], out: Any) -> Any:
+        """What a call returns: the caller's own output, or the new one where and as whose the inputs are."""
+        if out is not None:
+            if not lies_on_device(out):
+                self.signature.output(out, ())[...] = self._cupy.asnumpy(output)
+            return out
+        first = next((value for value in values if lies_on_device(value)), None)
+        if first is None:
+            return self._cupy.asnumpy(output)
+        found = in_library_of(first, output)
+        return found.view(sys.modules["torch"].bfloat16) if _is_torch_bfloat16(first) else found
+
+    def _input(self, place: int, value: Any, copy: bool) -> Any:
+        """One input."""
+        tensor = self._op.inputs[place]
+        if lies_on_device(value):
+            array = self._viewed(value, tensor, f"input {tensor.name}")
+            return array if array.flags.c_contiguous else self.signature.copied(array, tensor, copy)
+        if not copy:
+            raise ValueError(f"{self._op}: input {tensor.name} lies on the host, and a bound call copies nothing")
+        return self._cupy.asarray(self.signature.input(place, value))
+
+    def _viewed(self, value: Any, tensor: Tensor, name: str) -> Any:
+        """An array of the device as one of CuPy's, on the same memory."""
+        if _is_torch_bfloat16(value):
+            value = value.view(sys.modules["torch"].uint16)  # which CuPy has no type for
+        elif isinstance(value, self._cupy.ndarray):
+            return self.signature.checked(value, tensor, name)
+        if hasattr(value, "__dlpack_device__"):
+            if (number := int(value.__dlpack_device__()[1])) != self._device:
+                raise ValueError(f"{self._op}: {name} lies on GPU {number}, this kernel is on GPU {self._device}")
+            return self.signature.checked(self._cupy.from_dlpack(value), tensor, name)
+        return self.signature.checked(self._cupy.asarray(value), tensor, name)
+
+
+def _library(value: Any) -> str:
+    """The library whose array it is."""
+    return type(value).__module__.partition(".")[0]
+
+
+def _is_torch_bfloat16(value: Any) -> bool:
+    """Whether it is an array of torch whose elements CuPy and NumPy have as their bits alone."""
+    return _library(value) == "torch" and value.dtype is sys.modules["torch"].bfloat16

@@ -1,0 +1,44 @@
+"""A kernel as an operator of torch, which torch.compile and torch.export keep as one node of their graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gensor_gym.codegen.export.names import function_name
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.arrays import LoadedKernel
+
+if TYPE_CHECKING:
+    import torch
+
+NAMESPACE = "gensor_gym"
+_MADE: dict[str, Callable[..., Any]] = {}
+
+
+def torch_operator(kernel: Kernel, loaded: LoadedKernel) -> Callable[..., torch.Tensor]:
+    """`torch.ops.gensor_gym.NAME_DIGEST`: the operator's inputs as tensors, dense or made so, give a new tensor.
+
+    It has no gradient: a backward pass through it is refused by torch. Registered once per kernel and process, under a name
+    that holds the operator and eight digits of the kernel's digest, so that an exported program finds it by that name where the
+    same kernel was made a torch operator before.
+    """
+    import torch
+
+    name = f"{function_name(kernel.operator)}_{kernel.digest[:8]}"
+    if name in _MADE:
+        return _MADE[name]
+    op = kernel.operator
+    dtype = getattr(torch, op.output.dtype)
+
+    def run(*tensors: torch.Tensor) -> torch.Tensor:
+        return loaded(*(tensor.contiguous() for tensor in tensors))
+
+    def fake(*tensors: torch.Tensor) -> torch.Tensor:
+        return tensors[0].new_empty(op.output.shape, dtype=dtype)
+
+    schema = f"({', '.join(f'Tensor in{place}' for place in range(len(op.inputs)))}) -> Tensor"
+    made = torch.library.custom_op(f"{NAMESPACE}::{name}", run, mutates_args=(), schema=schema)
+    made.register_fake(fake)
+    _MADE[name] = made
+    return made

@@ -1,0 +1,41 @@
+"""Target `c`: C for the cores and vector units of a CPU, by any C compiler, run in this process."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.arrays import LoadedKernel
+from gensor_gym.codegen.targets.target import Target
+from gensor_gym.hardware.types import Hardware
+
+
+class CTarget(Target):
+    """Kernels of CPUs."""
+
+    name = "c"
+
+    def accepts(self, hw: Hardware) -> bool:
+        """Every CPU."""
+        return hw.kind == "cpu"
+
+    def generate(self, program: Program, prepacked: bool) -> Kernel:
+        """See `c/codegen.py`."""
+        from gensor_gym.codegen.c.codegen import generate_c
+
+        return generate_c(program, prepacked)
+
+    def prepare(self, kernel: Kernel) -> None:
+        """Compile now: CompileError with the compiler's message."""
+        from gensor_gym.codegen.runtime.compile import compile_c
+
+        compile_c(kernel)
+
+    def load(self, kernel: Kernel) -> LoadedKernel:
+        """On as many threads as this process may use."""
+        from gensor_gym.codegen.runtime.c import load
+
+        return load(kernel)
+
+    def threads(self, hw: Hardware) -> int:
+        """One for each core."""
+        return hw.units

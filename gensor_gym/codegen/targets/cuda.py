@@ -1,0 +1,26 @@
+"""Target `cuda`: CUDA C for NVIDIA GPUs, by NVRTC, run through CuPy."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.arrays import LoadedKernel
+from gensor_gym.codegen.targets.target import GpuTarget
+
+
+class CudaTarget(GpuTarget):
+    """Kernels of NVIDIA GPUs, which are named by compute capability: `sm_90`."""
+
+    name, architectures, warp = "cuda", "sm_", 32
+
+    def generate(self, program: Program, prepacked: bool) -> Kernel:
+        """See `cuda/codegen.py`; ValueError for a prepacked kernel."""
+        from gensor_gym.codegen.cuda.codegen import generate_cuda
+
+        return generate_cuda(self.plain(program, prepacked))
+
+    def load(self, kernel: Kernel) -> LoadedKernel:
+        """CudaUnavailableError without CuPy or a device of its architecture; NvrtcError where it does not compile."""
+        from gensor_gym.codegen.runtime.cuda import load
+
+        return load(kernel)

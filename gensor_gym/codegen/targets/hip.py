@@ -1,0 +1,32 @@
+"""Target `hip`: HIP for AMD GPUs, generated, emulated and compiled; nothing here loads or times it yet (docs/hip.md)."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.arrays import LoadedKernel
+from gensor_gym.codegen.targets.target import GpuTarget
+
+
+class HipUnavailableError(RuntimeError):
+    """Nothing loads HIP kernels into a process yet; the message says what works without."""
+
+
+class HipTarget(GpuTarget):
+    """Kernels of AMD's CDNA GPUs, which are named by their instruction set: `gfx942`. RDNA's (`gfx11`) have waves of 32."""
+
+    name, architectures, warp = "hip", "gfx9", 64
+
+    def generate(self, program: Program, prepacked: bool) -> Kernel:
+        """Without matrix cores; ValueError for knobs that ask for them, and for a prepacked kernel."""
+        from gensor_gym.codegen.cuda.codegen import generate_simt
+        from gensor_gym.codegen.hip.dialect import HIP
+
+        return generate_simt(self.plain(program, prepacked), HIP)
+
+    def load(self, kernel: Kernel) -> LoadedKernel:
+        """HipUnavailableError: see docs/hip.md for what a loader takes."""
+        raise HipUnavailableError(
+            f"no HIP kernel can be called yet (docs/hip.md says what is missing): {kernel.operator} for {kernel.arch}; "
+            "backends analytic and emulated work without"
+        )

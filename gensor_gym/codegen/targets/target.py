@@ -1,0 +1,65 @@
+"""What a target is: the language that kernels for some machines are written in, and what becomes of their text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.arrays import LoadedKernel
+from gensor_gym.hardware.types import Hardware
+
+
+class Target(ABC):
+    """A language of kernels. What decides by it asks its methods and never compares names.
+
+    How its kernels are timed is for `measure/runners.py` to say, under the same name.
+    """
+
+    name: str
+    """Language of its kernels (`Kernel.language`), part of their digests."""
+    emulated = False
+    """Whether the emulator runs its text on a machine without the device."""
+    warp = 1
+    """Threads that run in step and exchange values by shuffles."""
+
+    @abstractmethod
+    def accepts(self, hw: Hardware) -> bool:
+        """Whether kernels for a machine are written in this language."""
+
+    @abstractmethod
+    def generate(self, program: Program, prepacked: bool) -> Kernel:
+        """The source of a program; ValueError names what cannot be generated. `prepacked` as in `build.generate`."""
+
+    @abstractmethod
+    def prepare(self, kernel: Kernel) -> None:
+        """What `build` does with a kernel before anybody calls it: compile it, where that is not left to the first call."""
+
+    @abstractmethod
+    def load(self, kernel: Kernel) -> LoadedKernel:
+        """The kernel as a function of host arrays; an error that says what is missing where it cannot run here."""
+
+    def threads(self, hw: Hardware) -> int:
+        """Threads of the host that run a kernel."""
+        return 1
+
+
+class GpuTarget(Target):
+    """A language of GPUs: chosen by how the architecture is named, compiled at the first call, run by the emulator."""
+
+    architectures: str
+    """How names of the architectures that it is written for begin."""
+    emulated = True
+
+    def accepts(self, hw: Hardware) -> bool:
+        """GPUs of its architectures."""
+        return hw.kind == "gpu" and hw.arch.startswith(self.architectures)
+
+    def prepare(self, kernel: Kernel) -> None:
+        """Nothing: the machine that builds a kernel need not be able to compile it."""
+
+    def plain(self, program: Program, prepacked: bool) -> Program:
+        """The program; ValueError where a prepacked kernel is asked for."""
+        if prepacked:
+            raise ValueError(f"prepacked kernels are generated for CPUs, got {program.hardware.name!r}")
+        return program

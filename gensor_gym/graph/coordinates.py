@@ -1,0 +1,168 @@
+"""The coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
+
+A walk changes one tile of one level, whose size must stay a multiple of the one below: to leave a register tile of 16 rows
+for one of 12, all that is built on it has to be taken down first. A column changes as a whole. A program with all levels
+opened is a *vector*, one choice for each column; its *number* is mixed radix, the first column varying fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gensor_gym.graph.actions import KNOB_UP, VTHREAD_UP
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.ladder import divisors
+from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
+
+CHAIN = MAX_LEVELS + 1
+"""Numbers in the chain of an axis: the tiles of every level and the virtual threads."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One coordinate: where it stands in a row, and what it may be."""
+
+    first: int
+    """Its first place: TILE + axis, or KNOB + knob."""
+    values: np.ndarray
+    """int32 [choices, P]: chains of an axis (P = CHAIN), or indices of a knob's values (P = 1)."""
+
+    @property
+    def is_knob(self) -> bool:
+        """Whether it is a knob, and no axis."""
+        return self.first >= KNOB
+
+    @property
+    def places(self) -> slice:
+        """Where its P numbers stand in a row."""
+        return slice(self.first, self.first + MAX_AXES * self.values.shape[1], MAX_AXES)
+
+    def only(self, kept: np.ndarray) -> Column:
+        """The column with some of its values, chosen by indices or bool [choices]."""
+        return Column(self.first, self.values[kept])
+
+    def every(self, row: np.ndarray) -> np.ndarray:
+        """A row [ROW] with every value of the column, int32 [choices, ROW]."""
+        rows = np.repeat(row[None], len(self.values), axis=0)
+        rows[:, self.places] = self.values
+        return rows
+
+
+class Coordinates:
+    """Some columns of programs; all others stay as they are in `base`, a row [ROW] with all levels opened."""
+
+    def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
+        """K columns, in the order in which vectors have them."""
+        self.base, self.columns = base, tuple(columns)
+        self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
+        """Choices of every column [K]."""
+        self.size = math.prod(self.counts.tolist())
+        """Vectors there are, legal or not."""
+
+    def movable(self, fixed: Collection[int] = ()) -> list[Column]:
+        """The columns that have a choice, without those whose first place is in `fixed`."""
+        return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
+
+    def moving(self, knobs: Collection[int]) -> Coordinates:
+        """These, but of the knobs only those of some indices."""
+        return Coordinates(self.base, [c for c in self.columns if not c.is_knob or c.first - KNOB in knobs])
+
+    def rows(self, vectors: np.ndarray) -> np.ndarray:
+        """Rows int32 [N, ROW] of vectors int64 [N, K], legal or not."""
+        rows = np.repeat(self.base[None], len(vectors), axis=0)
+        for column, chosen in zip(self.columns, vectors.T, strict=True):
+            rows[:, column.places] = column.values[chosen]
+        return rows
+
+    def vector_of(self, row: np.ndarray) -> np.ndarray | None:
+        """The vector int64 [K] of a row [ROW], whatever levels are opened; None where it is none of these programs."""
+        row = row.copy()
+        row[LEVEL] = self.base[LEVEL]
+        same = [(column.values == row[column.places]).all(axis=1) for column in self.columns]
+        if not all(map(np.any, same)):
+            return None
+        found = np.array([np.argmax(choice) for choice in same], dtype=np.int64)
+        return found if np.array_equal(self.rows(found[None])[0], row) else None
+
+    def numbers(self, vectors: np.ndarray) -> np.ndarray:
+        """Numbers int64 [N] of vectors [N, K]; of spaces whose size fits 64 bits."""
+        radix = np.cumprod(np.concatenate([[1], self.counts]))[:-1]
+        return (vectors * radix.astype(np.int64)).sum(axis=1).astype(np.int64)
+
+    def vectors(self, numbers: np.ndarray) -> np.ndarray:
+        """Vectors int64 [N, K] of numbers int64 [N]."""
+        if not self.columns:
+            return np.empty((len(numbers), 0), dtype=np.int64)
+        return np.stack(np.unravel_index(numbers, self.counts, order="F"), axis=1)
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Vectors int64 [count, K], each as likely as any other: column after column is drawn."""
+        drawn = [rng.integers(choices, size=count) for choices in self.counts.tolist()]
+        return np.array(drawn, dtype=np.int64).reshape(len(drawn), count).T
+
+    @cached_property
+    def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For compiled code: (places int64 [K, CHAIN], offsets int64 [K + 1], values int32 [sum of choices, CHAIN]).
+
+        The values of a column are those between its offset and the next. A knob stands CHAIN times at its one place.
+        """
+        places = [np.full(CHAIN, c.first) if c.is_knob else np.arange(CHAIN) * MAX_AXES + c.first for c in self.columns]
+        values = [np.broadcast_to(column.values, (len(column.values), CHAIN)) for column in self.columns]
+        empty = np.empty((0, CHAIN), dtype=np.int32)
+        offsets = np.cumsum([0, *self.counts]).astype(np.int64)
+        return np.array(places, dtype=np.int64).reshape(-1, CHAIN), offsets, np.concatenate([empty, *values])
+
+
+@lean
+def set_column(row, column, choice, places, values):  # noqa: ANN001, ANN201
+    """Set a column of a row to a value, both as of `Coordinates.packed`."""
+    for i in range(CHAIN):
+        row[places[column, i]] = values[choice, i]
+
+
+def columns_of(ints: np.ndarray, sizes: np.ndarray) -> list[Column]:
+    """All columns of a task: every axis slot, then every knob that the space moves, with the values that it can use."""
+    axes = [Column(TILE + axis, np.array(_chains(ints, sizes, axis), dtype=np.int32)) for axis in range(MAX_AXES)]
+    knobs = [Column(KNOB + knob, np.array(usable_values(ints, knob), dtype=np.int32)[:, None]) for knob in moved_knobs(ints)]
+    return axes + knobs
+
+
+def moved_knobs(ints: np.ndarray) -> list[int]:
+    """Indices of the knobs that the space has actions for."""
+    return [knob for knob in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + knob]]
+
+
+def usable_values(ints: np.ndarray, knob: int) -> list[int]:
+    """Indices of the values that the operator can use of a knob."""
+    return [i for i in range(len(KNOBS[knob].values)) if int(ints[KNOB_BITS + knob]) >> i & 1]
+
+
+def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
+    """Rows [.., ROW] with all levels opened, which changes no program."""
+    rows = rows.copy()
+    rows[..., LEVEL] = ints[NUM_LEVELS] - 1
+    return rows
+
+
+def _chains(ints: np.ndarray, sizes: np.ndarray, axis: int) -> list[list[int]]:
+    """Non-decreasing chains of sizes in which each is a multiple of the one before, times virtual threads."""
+    ladder = sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]].tolist()
+    chains: list[list[int]] = [[]]
+    for _ in range(int(ints[NUM_LEVELS])):
+        chains = [[*chain, size] for chain in chains for size in ladder if not chain or size % chain[-1] == 0]
+    virtual = (
+        ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
+    )
+    full: list[list[int]] = []
+    for chain in chains:
+        padded = chain + [chain[-1]] * (MAX_LEVELS - len(chain))
+        threads = divisors(chain[0]) if virtual else (1,)
+        full.extend([*padded, v] for v in threads)
+    return full

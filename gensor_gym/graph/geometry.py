@@ -1,0 +1,163 @@
+"""A program's tiles in numbers: boxes, products, steps of loops. Compiled, for one row."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TENSOR_CORE, TILE
+from gensor_gym.graph.tables import (
+    COLUMNS_FROM,
+    END_REDUCE,
+    EXTENT,
+    FIRST_SPATIAL,
+    ITEM,
+    LAID_OUT,
+    MATRIX_M,
+    NUM_DIMS,
+    NUM_READS,
+    PAIR_WIDTH,
+    PAIRS,
+    STRIDE,
+    VIEW,
+)
+
+
+@lean
+def power_value(index):  # noqa: ANN001, ANN201
+    """Value of the knobs whose values are 1, 2, 4, .. at an index (a test holds the table to it)."""
+    return 1 << index
+
+
+@lean
+def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
+    """Elements of a tensor that the tile of a level touches, as a dense box."""
+    size = 1
+    for d in range(ints[NUM_DIMS + tensor]):
+        size *= box_length(row, tensor, d, level, ints)
+    return size
+
+
+@lean
+def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
+    """Length of the box of `footprint` along a dimension of the tensor."""
+    reach = 1
+    at = PAIRS + (tensor * MAX_DIMS + dimension) * PAIR_WIDTH
+    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+        reach += ints[pair + 1] * (row[TILE + level * MAX_AXES + ints[pair]] - 1)
+    return reach
+
+
+@lean
+def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
+    """Bytes of a tensor."""
+    size = ints[ITEM + tensor] * 1.0
+    for d in range(ints[NUM_DIMS + tensor]):
+        size *= ints[VIEW + tensor * MAX_DIMS + d]
+    return size
+
+
+@lean
+def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
+    """Length of the box of `footprint` along the tensor's innermost dimension."""
+    return box_length(row, tensor, ints[NUM_DIMS + tensor] - 1, level, ints)
+
+
+@lean
+def has_window_rows(tensor, ints):  # noqa: ANN001, ANN201
+    """Whether several axes, be they of length 1, move the innermost dimension of a read."""
+    return ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1
+
+
+@lean
+def has_windows(ints):  # noqa: ANN001, ANN201
+    """Whether several axes, be they of length 1, move the innermost dimension of some read."""
+    for t in range(ints[NUM_READS]):
+        if has_window_rows(t, ints):
+            return True
+    return False
+
+
+@lean
+def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
+    """Output elements of the tile of a level."""
+    product = 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        product *= row[TILE + level * MAX_AXES + axis]
+    return product
+
+
+@lean
+def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
+    """Reduction points of the tile of a level."""
+    product = 1
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        product *= row[TILE + level * MAX_AXES + axis]
+    return product
+
+
+@lean
+def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
+    """(extent, block tile) along a spatial axis.
+
+    Where the columns of a wgmma run over several axes as they lie in memory, their products stand at the innermost of them,
+    and ones at the others: a tile of 2 rows of 32 pixels is 64 pixels in a run, whatever the image's width.
+    """
+    inner = SPATIAL_SLOTS - 1
+    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 1 or axis < ints[COLUMNS_FROM] or ints[COLUMNS_FROM] == inner:
+        return ints[EXTENT + axis], row[TILE + MAX_AXES + axis]
+    extent, tile = 1, 1
+    if axis == inner:
+        for column in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
+            extent *= ints[EXTENT + column]
+            tile *= row[TILE + MAX_AXES + column]
+    return extent, tile
+
+
+@lean
+def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
+    """Block tiles along a spatial axis."""
+    extent, tile = taken_together(row, axis, ints)
+    return (extent + tile - 1) // tile
+
+
+@lean
+def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
+    """Steps of the reduction loop over tiles of a level."""
+    steps = 1
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        tile = row[TILE + level * MAX_AXES + axis]
+        steps *= (ints[EXTENT + axis] + tile - 1) // tile
+    return steps
+
+
+@lean
+def moving_product(row, tensor, level, end, ints):  # noqa: ANN001, ANN201
+    """Product of the tile of a level over the axes before `end` that move a tensor."""
+    size = 1
+    for axis in range(ints[FIRST_SPATIAL], end):
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            size *= row[TILE + level * MAX_AXES + axis]
+    return size
+
+
+@lean
+def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of a read that one thread holds for one reduction point: the register tile over axes it depends on."""
+    return moving_product(row, tensor, 0, SPATIAL_SLOTS, ints)
+
+
+@lean
+def columns_of(row, ints):  # noqa: ANN001, ANN201
+    """Columns of a wgmma: the register tile over all spatial axes but m."""
+    return spatial_product(row, 0, ints) // row[TILE + ints[MATRIX_M]]
+
+
+@lean
+def workers_of(row, ints):  # noqa: ANN001, ANN201
+    """Register tiles side by side in a block tile: threads, or on tensor cores warps or warpgroups."""
+    return spatial_product(row, 1, ints) // spatial_product(row, 0, ints)
+
+
+@lean
+def matrix_elements(row, tensor, level, ints):  # noqa: ANN001, ANN201
+    """Elements of a read's tile as a matrix, a window's elements repeated: the tile over the axes that move it."""
+    return moving_product(row, tensor, level, ints[END_REDUCE], ints)

@@ -1,0 +1,53 @@
+"""How the lanes of a warp lie over the threads of a block: in patches of rows and columns, interleaved or not."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.knobs.knob import MATRIX, WARPS, Knob
+from gensor_gym.graph.layout import LANE_MAP, MAX_AXES, REDUCE_THREADS, SPATIAL_SLOTS, TILE, WARP_TILE
+from gensor_gym.graph.structure import has_staged
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+
+def _has_patches(op: Operator, hardware: Hardware, value: int) -> bool:
+    """Whether there are rows and columns of threads that share staged elements."""
+    return has_staged(op) and len(op.spatial) > 1 and min(op.extents[a] for a in op.spatial[-2:]) > 1
+
+
+KNOBS = (
+    Knob(
+        place=WARP_TILE, name="warp_tile", kind="gpu", values=(0, 1, 2, 3),
+        doc="0 lanes in row order; 1, 2, 3: over 4x8, 8x4, 2x16 threads",
+        cost="0 fills warps in row order; 1, 2, 3 lay a warp over 4x8, 8x4, 2x16 threads, which the block's must divide into",
+        is_useful=_has_patches, raising=WARPS | MATRIX, lowering=WARPS, cores=(0,),
+    ),
+    Knob(
+        place=LANE_MAP, name="lane_map", kind="gpu", values=(0, 1),
+        doc="0, 1: lanes of a patch interleaved, for 128-bit shared loads",
+        cost="1 interleaves lanes so that 128-bit shared loads do not conflict",
+        is_useful=_has_patches, raising=WARPS | MATRIX, cores=(0,),
+    ),
+)  # fmt: skip
+
+
+@lean
+def warp_rows(warp_tile):  # noqa: ANN001, ANN201
+    """Rows of threads that a warp is laid over by knob warp_tile; its 32 lanes fill as many columns. 0: row order."""
+    return 4 if warp_tile == 1 else 8 if warp_tile == 2 else 2 if warp_tile == 3 else 0
+
+
+@lean
+def are_warps_whole(row, ints):  # noqa: ANN001, ANN201
+    """Whether the patch of a warp divides the block's threads along the two innermost spatial axes.
+
+    Lanes are interleaved (lane_map) in patches of 4 x 8 and 8 x 4 only. No threads share a reduction.
+    """
+    rows = warp_rows(row[WARP_TILE])
+    if rows == 0:
+        return row[LANE_MAP] == 0
+    if row[REDUCE_THREADS] > 0 or (row[LANE_MAP] > 0 and rows == 2):
+        return False
+    inner, outer = TILE + SPATIAL_SLOTS - 1, TILE + SPATIAL_SLOTS - 2
+    across = row[inner + MAX_AXES] // row[inner]
+    return across % (32 // rows) == 0 and row[outer + MAX_AXES] // row[outer] % rows == 0

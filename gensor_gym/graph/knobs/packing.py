@@ -1,0 +1,31 @@
+"""Operands that a CPU copies before it computes with them."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.knobs.knob import PACKING, Knob
+from gensor_gym.graph.layout import CONVOLUTION, PACK_A, PACK_B
+from gensor_gym.graph.tables import COPIED
+
+KNOBS = (
+    Knob(
+        place=PACK_A, name="pack_a", kind="cpu", values=(0, 1),
+        doc="0, 1: copy of the first operand's tile",
+        cost="a copy of the first operand's tile",
+        lowering=PACKING, of_operands=True, structural=True,
+    ),
+    Knob(
+        place=PACK_B, name="pack_b", kind="cpu", values=(0, 1),
+        doc="0, 1: copy of the second operand's tile",
+        cost="a copy of the second operand's tile",
+        is_useful=lambda op, hardware, value: len(op.reads) > 1, lowering=PACKING, of_operands=True, structural=True,
+    ),
+)  # fmt: skip
+
+
+@lean
+def is_packed_for_algorithm(row, ints):  # noqa: ANN001, ANN201
+    """Whether copies are made that knob convolution needs: of weights for vectors of channels, of an image to be shifted."""
+    if row[CONVOLUTION] == 1:
+        return row[PACK_B] == 1
+    return row[CONVOLUTION] != 2 or ints[COPIED] == 0 or row[PACK_A] == 1

@@ -1,0 +1,41 @@
+"""Tiles in a GPU's shared memory: buffers, fragments loaded ahead, layout of rows. Only where something is staged there."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.knobs.knob import MATRIX, REGISTERS, SHARED, Knob
+from gensor_gym.graph.layout import REGISTER_BUFFER, SHARED_LAYOUT, STAGES
+from gensor_gym.graph.structure import has_async_copies, has_staged, reduction_points
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+
+def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
+    """Whether staging is done again and again, so that one may go ahead of the other."""
+    return has_staged(op) and reduction_points(op) > 1
+
+
+def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
+    """Without cp.async a second buffer is filled by way of registers, and there is no third."""
+    return _is_repeated(op, hardware, buffers) and (buffers <= 2 or has_async_copies(hardware))
+
+
+KNOBS = (
+    Knob(
+        place=STAGES, name="stages", kind="gpu", values=(1, 2, 3, 4, 5),
+        doc="1 .. 5: buffers in shared memory; by cp.async from sm_80 on, before that 2 by way of registers",
+        cost="shared memory per stage",
+        is_useful=_has_buffers, raising=SHARED, structural=True,
+    ),
+    Knob(
+        place=REGISTER_BUFFER, name="register_buffer", kind="gpu", values=(1, 2),
+        doc="1, 2: fragments of the next point are loaded before the multiply-adds of this one",
+        cost="registers for the next fragment",
+        is_useful=_is_repeated, raising=REGISTERS | MATRIX, cores=(0, 1),
+    ),
+    Knob(
+        place=SHARED_LAYOUT, name="shared_layout", kind="gpu", values=(0, 1, 2),
+        doc="0 rows as they are, 1 rows padded, 2 swizzled in units of 16 bytes",
+        cost="1 pads rows by one bank: shared memory; 2 swizzles: index arithmetic",
+        is_useful=lambda op, hardware, layout: has_staged(op), raising=SHARED, lowering=SHARED, of_operands=True,
+    ),
+)  # fmt: skip

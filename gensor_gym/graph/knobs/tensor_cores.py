@@ -1,0 +1,100 @@
+"""Tensor cores: which instruction, and what only programs by wgmma have: blocks that stay, and clusters of blocks."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.geometry import columns_of, power_value, reduce_product, tiles_along
+from gensor_gym.graph.knobs.knob import CODE, MATRIX, REGISTERS, SHARED, Knob
+from gensor_gym.graph.layout import (
+    CLUSTER,
+    MAX_AXES,
+    PERSISTENT,
+    SPATIAL_SLOTS,
+    TENSOR_CORE,
+    TILE,
+    VTHREAD,
+)
+from gensor_gym.graph.structure import WGMMA_ROWS, matrix_axes, tensor_core_choices
+from gensor_gym.graph.tables import (
+    COLUMN_STEP,
+    COLUMNS_FROM,
+    FIRST_SPATIAL,
+    INSTRUCTION_K,
+    ITEM,
+    MATRIX_A,
+    MATRIX_K,
+    MATRIX_M,
+    MATRIX_N,
+)
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+
+def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
+    """Whether there is a tile along m for every block of a cluster."""
+    roles = matrix_axes(op) if 2 in tensor_core_choices(op, hardware) else None
+    return roles is not None and op.axes[roles.m].extent > (blocks - 1) * WGMMA_ROWS
+
+
+KNOBS = (
+    Knob(
+        place=TENSOR_CORE, name="tensor_core", kind="gpu", values=(0, 1, 2),
+        doc="0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps (products but of tf32x3, 16-bit conv2d without groups, on sm_90)",
+        cost="0 CUDA cores, 1 mma.sync, 2 wgmma with TMA: whole fragments",
+        is_useful=lambda op, hardware, core: core in tensor_core_choices(op, hardware),
+        raising=MATRIX | REGISTERS | CODE | SHARED, lowering=MATRIX | REGISTERS | CODE | SHARED, structural=True,
+    ),
+    Knob(
+        place=PERSISTENT, name="persistent", kind="gpu", values=(0, 1),
+        doc="0, 1: blocks stay and loop over tiles (wgmma)",
+        cost="tile scheduler in the kernel",
+        is_useful=lambda op, hardware, value: 2 in tensor_core_choices(op, hardware), raising=MATRIX, cores=(2,),
+    ),
+    Knob(
+        place=CLUSTER, name="cluster", kind="gpu", values=(1, 2, 4), masked=(4,),
+        doc="1, 2 (4): neighbouring blocks along m that share a tile of B (wgmma)",
+        cost="blocks that must be resident together",
+        is_useful=_has_tiles_for, raising=MATRIX, cores=(2,),
+    ),
+)  # fmt: skip
+
+
+@lean
+def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
+    """Whether the tiles are what the instruction of a program on tensor cores takes.
+
+    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns in eights (of int8
+    in sixteens), one swizzle row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are
+    one matrix of a batch, or neighbouring pixels of one image; of a convolution that is laid out pixels of several rows and
+    images, at one element of the window in each step.
+    """
+    if row[TENSOR_CORE] == 0:
+        return True
+    m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if row[VTHREAD + axis] > 1:
+            return False
+        alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
+        if alone and row[TILE + MAX_AXES + axis] > 1:
+            return False
+    for axis in (m, n, k):
+        if row[TILE + axis] % fragment_length(row, axis, ints) != 0:
+            return False
+    if row[TENSOR_CORE] == 1:
+        return reduce_product(row, 0, ints) == row[TILE + k]
+    if columns_of(row, ints) > 256:
+        return False
+    if row[CLUSTER] > 0 and tiles_along(row, m, ints) < power_value(row[CLUSTER]):
+        return False
+    one = reduce_product(row, 1, ints) == row[TILE + MAX_AXES + k]
+    return one and row[TILE + MAX_AXES + k] * ints[ITEM + ints[MATRIX_A]] == 128
+
+
+@lean
+def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
+    """What a register tile along an axis is a multiple of on tensor cores: the fragment of the instruction."""
+    if axis == ints[MATRIX_M]:
+        return 16 if row[TENSOR_CORE] == 1 else 64
+    if axis == ints[MATRIX_N]:
+        return 8 if row[TENSOR_CORE] == 1 else ints[COLUMN_STEP]
+    return ints[INSTRUCTION_K] if axis == ints[MATRIX_K] else 1

@@ -1,0 +1,16 @@
+"""How many register tiles of the reduction a turn of its loop takes."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.knobs.knob import CODE, REGISTERS, Knob
+from gensor_gym.graph.layout import UNROLL
+from gensor_gym.graph.structure import reduction_points
+
+KNOBS = (
+    Knob(
+        place=UNROLL, name="unroll", kind="both", values=(1, 2, 4, 8, 16),
+        doc="1 .. 16",
+        cost="code size, compile time",
+        is_useful=lambda op, hardware, factor: reduction_points(op) > 1, raising=CODE | REGISTERS,
+    ),
+)  # fmt: skip

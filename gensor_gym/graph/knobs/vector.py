@@ -1,0 +1,60 @@
+"""Wide loads: how many elements a thread copies at a time."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.geometry import box_length, power_value
+from gensor_gym.graph.knobs.knob import SHARED, Knob
+from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, TILE, VECTOR
+from gensor_gym.graph.structure import load_width
+from gensor_gym.graph.tables import EXTENT, LOAD_WIDTH, NUM_DIMS, PADDED, PAIR_WIDTH, PAIRS, WINDOW
+
+KNOBS = (
+    Knob(
+        place=VECTOR, name="vector", kind="gpu", values=(1, 2, 4),
+        doc="1, 2, 4: elements a load at most; each read takes what its rows allow: aligned ones, or windows over rows of "
+        "whole loads",
+        cost="registers in flight; needs aligned rows",
+        is_useful=lambda op, hardware, width: width <= max(load_width(op, read) for read in op.reads),
+        raising=SHARED, of_operands=True,
+    ),
+)  # fmt: skip
+
+
+@lean
+def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of a copy at most: `copy_width` is never more, whatever the tiles."""
+    return min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
+
+
+@lean
+def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of one copy of a staged read into shared memory, on CUDA cores: knob vector at most, 1 where rows are not aligned.
+
+    Of a window so many that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies
+    apart; 1 where a window is gathered (convolution=3).
+    """
+    width = widest_copy(row, tensor, ints)
+    if width == 1 or ints[WINDOW + tensor] == 0:
+        return width
+    if row[CONVOLUTION] == 3:
+        return 1
+    at = PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH
+    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+        tile = row[TILE + MAX_AXES + ints[pair]]
+        while tile < ints[EXTENT + ints[pair]] and tile * ints[pair + 1] % width != 0:
+            width //= 2
+    return width
+
+
+@lean
+def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
+    """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
+    length = box_length(row, tensor, dimension, 1, ints)
+    if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:
+        return length
+    width = copy_width(row, tensor, ints)
+    if width == 1:
+        return length
+    lead = width - 1 if ints[PADDED + tensor] == 1 else 0
+    return (length + lead + width - 1) // width * width

@@ -1,0 +1,26 @@
+"""Where data that ships lies: its path in the repository is its path in an installation as well, from whatever folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The folder that the packages lie in."""
+_MOVED = {
+    "results/policies": "agents/data/policies",
+    "results/certificates": "gensor_gym/data/certificates",
+    "results/spaces": "gensor_gym/data/spaces",
+    "results/tune": "experiments/data/tuned",
+    "results/best_known.json": "experiments/data/best_known.json",
+}
+"""Paths that commands were published with, and where what they name is now."""
+
+
+def located(path: str | os.PathLike[str]) -> Path:
+    """The file or folder of a path from here; where there is none, the one of that path that ships, if there is one."""
+    here, text = Path(path), Path(path).as_posix()
+    for old, new in _MOVED.items():
+        if text == old or text.startswith(f"{old}/"):
+            text = new + text.removeprefix(old)
+    return here if here.exists() or not (ROOT / text).exists() else ROOT / text

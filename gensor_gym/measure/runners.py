@@ -1,0 +1,108 @@
+"""Who times kernels of a target: the name of the backend, the device that its workers open, and why it is not here.
+
+A table beside `codegen.targets`, by the same names. A target without a runner has its kernels generated and emulated only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from gensor_gym.codegen.targets import target_of
+from gensor_gym.hardware.types import Hardware
+
+if TYPE_CHECKING:
+    from gensor_gym.measure.native import NativeBackend
+    from gensor_gym.measure.workers.pool import Pool
+    from gensor_gym.measure.workers.trial import Device
+
+INSTEAD = "choose backend analytic, recorded or emulated"
+
+
+class Runner(ABC):
+    """How kernels of one target are timed."""
+
+    name: str
+    """Of the backend, and of the device in its worker processes."""
+    gpus = 0
+    """GPUs that a worker on a cluster takes."""
+
+    def absence(self, hw: Hardware | None = None) -> str:
+        """Why kernels for `hw` (of any machine of the target) cannot run here; empty when they can."""
+        return ""
+
+    @abstractmethod
+    def backend(self, pool: Pool | None = None) -> NativeBackend:
+        """The backend, of this machine or of a pool."""
+
+    @abstractmethod
+    def device(self) -> Device:
+        """The device, in a worker process."""
+
+    def start(self) -> NativeBackend:
+        """The backend of this machine; ValueError says what is missing."""
+        if reason := self.absence():
+            raise ValueError(f"backend {self.name!r} cannot run here: {reason}; {INSTEAD}")
+        return self.backend()
+
+
+class CpuRunner(Runner):
+    """C kernels on the processor this runs on, whatever it is: names of CPUs stand for the host."""
+
+    name = "cpu"
+
+    def backend(self, pool: Pool | None = None) -> NativeBackend:
+        """See `native.cpu_backend`."""
+        from gensor_gym.measure.native import cpu_backend
+
+        return cpu_backend(pool=pool)
+
+    def device(self) -> Device:
+        """See `devices/cpu.py`."""
+        from gensor_gym.measure.devices.cpu import CpuDevice
+
+        return CpuDevice()
+
+
+class CudaRunner(Runner):
+    """CUDA kernels on the first GPU, through CuPy."""
+
+    name, gpus = "cuda", 1
+
+    def absence(self, hw: Hardware | None = None) -> str:
+        """No GPU, another GPU, no CuPy."""
+        from gensor_gym.measure.devices import presence
+
+        return presence.absence_of_cuda() if hw is None else presence.absence(hw)
+
+    def backend(self, pool: Pool | None = None) -> NativeBackend:
+        """See `native.cuda_backend`."""
+        from gensor_gym.measure.native import cuda_backend
+
+        return cuda_backend(pool=pool)
+
+    def device(self) -> Device:
+        """See `devices/cuda.py`."""
+        from gensor_gym.measure.devices.cuda import CudaDevice
+
+        return CudaDevice()
+
+
+RUNNERS: dict[str, Runner] = {"c": CpuRunner(), "cuda": CudaRunner()}
+"""Target -> runner; add an entry for a target of your own."""
+
+
+def runner_of(hw: Hardware) -> Runner:
+    """The runner of a machine's target; ValueError where the target has none."""
+    language = target_of(hw).name
+    if language not in RUNNERS:
+        raise ValueError(f"{hw.name} cannot be timed here: nothing loads and times {language} kernels yet; {INSTEAD}")
+    return RUNNERS[language]
+
+
+def runner_named(name: str) -> Runner:
+    """The runner of a backend; ValueError names those there are."""
+    found = next((runner for runner in RUNNERS.values() if runner.name == name), None)
+    if found is None:
+        raise ValueError(f"no device {name!r}; accepted: {', '.join(runner.name for runner in RUNNERS.values())}")
+    return found

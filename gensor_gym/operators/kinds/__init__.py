@@ -1,0 +1,9 @@
+"""The operators there are: each module of this folder registers its own when it is imported, and all are imported here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,111 @@
+"""Convolutions over images in NCHW layout: conv2d (grouped and dilated too) and depthwise_conv2d."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from gensor_gym.operators.build import access, arguments, axes, windows
+from gensor_gym.operators.checks import data_type, integer, pair, tensor
+from gensor_gym.operators.registry import register_operator
+from gensor_gym.operators.types import INPUT, OUTPUT, Operator
+from gensor_gym.operators.windows import options, places
+
+Pair = int | tuple[int, int]
+
+
+def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Sum over the places of the window of a matrix product over channels, group by group."""
+    groups = options(op, groups=1)["groups"]
+    n, k, p, q = op.output.shape
+    w = w.reshape(groups, k // groups, -1, *w.shape[2:])
+    out = np.zeros((n, groups, k // groups, p * q))
+    for r, s, part in places(op, x, 0.0):
+        out += w[..., r, s] @ part.reshape(n, groups, -1, p * q)
+    return out.reshape(n, k, p, q)
+
+
+def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    out = np.zeros(op.output.shape)
+    for r, s, part in places(op, x, 0.0):
+        out += part * w[:, 0, r, s, None, None]
+    return out
+
+
+@register_operator(
+    _conv2d,
+    lambda torch, op: partial(torch.nn.functional.conv2d, **options(op, stride=1, padding=0, dilation=1, groups=1)),
+)
+def conv2d(
+    n: int, c: int, h: int, w: int, k: int, r: int, s: int,
+    stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32",
+) -> Operator:  # fmt: skip
+    """Two-dimensional convolution as deep learning means it (the kernel is not flipped).
+
+    Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is
+    an axis g before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`,
+    `padding` (zeros) and `dilation` are one integer or a pair (height, width). int8 operands give an int32 result.
+    """
+    sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
+    n, c, h, w, k, r, s = sizes.values()
+    stride, padding, dilation = pair("stride", stride), pair("padding", padding, 0), pair("dilation", dilation)
+    groups, dtype = _groups(groups, c, k), data_type(dtype)
+    (p, q), row, column = windows(sizes, stride, padding, dilation)
+    outer = {"n": n, "g": groups, "k": k // groups, "p": p, "q": q}
+    if groups == 1:
+        del outer["g"]
+    loops = axes(outer, {"c": c // groups, "r": r, "s": s})
+    image = access(tensor("x", (n, c, h, w), INPUT[dtype]), loops, "n", {"g": c // groups, "c": 1}, row, column)
+    channel = {"g": k // groups, "k": 1}
+    weight = access(tensor("w", (k, c // groups, r, s), INPUT[dtype]), loops, channel, "c", "r", "s")
+    options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
+    return Operator(
+        name="conv2d",
+        arguments=arguments(sizes, **options, dtype=(dtype, "float32")),
+        axes=loops,
+        body="multiply_add",
+        reads=(image, weight),
+        write=access(tensor("y", (n, k, p, q), OUTPUT[dtype]), loops, "n", channel, "p", "q"),
+        dtype=dtype,
+        channel_axis=list(outer).index("k"),
+    )
+
+
+def _groups(groups: object, c: int, k: int) -> int:
+    """Number of groups, which must divide the channels on both sides."""
+    groups = integer("groups", groups)
+    if c % groups or k % groups:
+        raise ValueError(f"groups={groups}: expected a divisor of c={c} and of k={k}")
+    return groups
+
+
+@register_operator(
+    _depthwise_conv2d,
+    lambda torch, op: partial(torch.nn.functional.conv2d, groups=op.output.shape[1], **options(op, stride=1, padding=0)),
+)
+def depthwise_conv2d(
+    n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32"
+) -> Operator:
+    """Convolution of every channel with a window of its own.
+
+    Input [n, c, h, w], weight [c, 1, r, s] (as torch keeps it), output [n, c, p, q], p and q rounded down. `stride`
+    and `padding` (zeros) are one integer or a pair (height, width). int8 operands give an int32 result.
+    """
+    sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}
+    n, c, h, w, r, s = sizes.values()
+    stride, padding, dtype = pair("stride", stride), pair("padding", padding, 0), data_type(dtype)
+    (p, q), row, column = windows(sizes, stride, padding)
+    loops = axes({"n": n, "c": c, "p": p, "q": q}, {"r": r, "s": s})
+    image = access(tensor("x", (n, c, h, w), INPUT[dtype]), loops, "n", "c", row, column)
+    weight = access(tensor("w", (c, 1, r, s), INPUT[dtype]), loops, "c", {}, "r", "s")
+    return Operator(
+        name="depthwise_conv2d",
+        arguments=arguments(sizes, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32")),
+        axes=loops,
+        body="multiply_add",
+        reads=(image, weight),
+        write=access(tensor("y", (n, c, p, q), OUTPUT[dtype]), loops, "n", "c", "p", "q"),
+        dtype=dtype,
+        channel_axis=1,
+    )

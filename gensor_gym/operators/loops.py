@@ -1,0 +1,209 @@
+"""What an operator is made of: loop axes, affine accesses, a body and an epilogue, as frozen plain data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+AxisKind = Literal["spatial", "reduce"]
+Body = Literal["multiply_add", "sum", "max", "map"]
+
+ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4}
+"""Bytes of an element, by data type of a tensor."""
+ARRAY_DTYPE = {"float32": "float32", "float16": "float16", "bfloat16": "uint16", "int8": "int8", "int32": "int32"}
+"""NumPy dtype that holds each data type of a tensor; bfloat16 travels as its bits."""
+
+INPUT = {
+    "float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "tf32": "float32", "tf32x3": "float32",
+}  # fmt: skip
+"""Data type of the tensors that an operator of each data type reads. tf32 rounds them to 10 bits of mantissa before it
+multiplies; tf32x3 multiplies each as a sum of two such numbers, which is as exact as float32."""
+ACCUMULATOR = {dtype: "int32" if dtype == "int8" else "float32" for dtype in INPUT}
+"""Data type that an operator of each data type adds up in."""
+OUTPUT = {dtype: "int32" if dtype == "int8" else read for dtype, read in INPUT.items()}
+"""Data type of the tensor that an operator of each data type writes, and of its epilogue's operands."""
+PRODUCT_TYPES = ("tf32", "tf32x3")
+"""Data types that only say how a product is rounded: they mean nothing without one."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop of the operator. Every output element is indexed by the spatial axes alone."""
+
+    name: str
+    extent: int
+    kind: AxisKind
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named dense row-major array as a kernel takes it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole tensor."""
+        return self.size * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Access:
+    """An affine access: index[d] = sum_a coefficients[d][a] * axis[a] + offset[d].
+
+    `view` is the shape that the index addresses; it has as many elements as `tensor.shape` and equals it except where
+    dimensions were collapsed (`elementwise`). Coefficients are never negative. An index outside the view reads the
+    operator's pad value.
+    """
+
+    tensor: Tensor
+    view: tuple[int, ...]  # [D]
+    coefficients: tuple[tuple[int, ...], ...]  # [D, A]
+    offset: tuple[int, ...]  # [D]
+
+    def span(self, dimension: int, extents: tuple[int, ...]) -> tuple[int, int]:
+        """Smallest and largest index along `dimension` while axis `a` runs over 0..extents[a]-1."""
+        reach = sum(c * (n - 1) for c, n in zip(self.coefficients[dimension], extents, strict=True))
+        return self.offset[dimension], self.offset[dimension] + reach
+
+    def is_padded(self, extents: tuple[int, ...]) -> bool:
+        """Whether some axis values in range index outside the view."""
+        spans = [self.span(d, extents) for d in range(len(self.view))]
+        return any(low < 0 or high >= size for (low, high), size in zip(spans, self.view, strict=True))
+
+    def strides(self) -> tuple[int, ...]:
+        """Elements between neighbours along each dimension of the view."""
+        return tuple(math.prod(self.view[d + 1 :]) for d in range(len(self.view)))
+
+    def axis_strides(self) -> tuple[int, ...]:
+        """Elements that the flat index moves when an axis advances by one, per axis."""
+        strides = self.strides()
+        axes = range(len(self.coefficients[0]))
+        return tuple(sum(strides[d] * self.coefficients[d][a] for d in range(len(strides))) for a in axes)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One elementwise function applied to the finished output element: name, and its operand if it has one."""
+
+    name: str
+    access: Access | None = None
+
+
+@dataclass(frozen=True)
+class Loops:
+    """What `Operator` holds: output[spatial] = epilogue(body over reduce axes of the reads).
+
+    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis;
+    `function` of the reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give
+    `pad_value`.
+    """
+
+    name: str
+    arguments: tuple[tuple[str, object], ...]
+    axes: tuple[Axis, ...]
+    body: Body
+    reads: tuple[Access, ...]
+    write: Access
+    dtype: str = "float32"
+    function: str = ""
+    divisor: int = 1
+    pad_value: float = 0.0
+    channel_axis: int = 0
+    """Axis that a per-channel epilogue operand (bias, scale) is indexed by."""
+    epilogue: tuple[Stage, ...] = ()
+
+    @property
+    def accumulator(self) -> str:
+        """Data type that the reduction is carried in."""
+        return ACCUMULATOR[self.dtype]
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Extent of every axis, spatial axes first."""
+        return tuple(axis.extent for axis in self.axes)
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        """Indices of the spatial axes."""
+        return tuple(i for i, axis in enumerate(self.axes) if axis.kind == "spatial")
+
+    @property
+    def reduce(self) -> tuple[int, ...]:
+        """Indices of the reduce axes."""
+        return tuple(i for i, axis in enumerate(self.axes) if axis.kind == "reduce")
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Tensors in the order a kernel takes them: reads of the body, then operands of the epilogue."""
+        extra = tuple(stage.access.tensor for stage in self.epilogue if stage.access is not None)
+        return tuple(access.tensor for access in self.reads) + extra
+
+    @property
+    def output(self) -> Tensor:
+        """The tensor that is written."""
+        return self.write.tensor
+
+    @property
+    def channel_dimension(self) -> int:
+        """Dimension of the written view that the channel axis moves: its index may be affine in two axes (groups)."""
+        return next(d for d, row in enumerate(self.write.coefficients) if row[self.channel_axis] > 0)
+
+    @property
+    def points(self) -> int:
+        """Size of the iteration space."""
+        return math.prod(self.extents)
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic of the body as the field counts it: two per multiply-add, one per sum, comparison or map."""
+        return self.points * (2 if self.body == "multiply_add" else 1)
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Bytes that any kernel must move: elements of each tensor that are touched, once, inputs and output.
+
+        A strided access that skips elements counts only what it touches (a 1x1 window of stride 2 reads a quarter).
+        """
+        reads = sum(touched(access, self.extents) * ITEM_BYTES[access.tensor.dtype] for access in self.reads)
+        extra = sum(stage.access.tensor.nbytes for stage in self.epilogue if stage.access is not None)
+        return reads + extra + self.output.nbytes
+
+    @property
+    def intensity(self) -> float:
+        """Arithmetic intensity, flops per compulsory byte."""
+        return self.flops / self.compulsory_bytes
+
+    def __str__(self) -> str:
+        """Text that `operators.parse` reads back: `gemm(m=4, n=4, k=4, dtype="float16")+bias+relu`."""
+        shown = [(key, f'"{value}"' if isinstance(value, str) else repr(value)) for key, value in self.arguments]
+        words = [f"{key}={value}" for key, value in shown]
+        return f"{self.name}({', '.join(words)})" + "".join(f"+{stage.name}" for stage in self.epilogue)
+
+
+def touched(access: Access, extents: tuple[int, ...]) -> int:
+    """Distinct elements of the tensor inside its view that the whole iteration space reads or writes."""
+    return math.prod(_touched_along(access, d, extents) for d in range(len(access.view)))
+
+
+def _touched_along(access: Access, dimension: int, extents: tuple[int, ...]) -> int:
+    """Distinct indices inside the view along one dimension: a sum of strided ranges, enumerated range by range."""
+    size = access.view[dimension]
+    terms = [(c, n) for c, n in zip(access.coefficients[dimension], extents, strict=True) if c > 0 and n > 1]
+    if len(terms) == 1 and terms[0][0] == 1:  # the common case, kept exact without an array of a huge axis
+        low, high = access.span(dimension, extents)
+        return max(0, min(high, size - 1) - max(low, 0) + 1)
+    index = np.array([access.offset[dimension]], dtype=np.int64)
+    for coefficient, extent in terms:
+        index = np.unique((index[:, None] + coefficient * np.arange(extent, dtype=np.int64)).ravel())
+    return int(np.count_nonzero((index >= 0) & (index < size)))

@@ -1,0 +1,52 @@
+"""Plugins: installed packages that register what is their own, loaded where a run names them and never otherwise.
+
+A package names a module in the entry points `gensor_gym.plugins`; importing it registers operators, machines, backends,
+strategies and tables by their decorators. `load_plugins("NAME")` does it here, `plugins=[NAME]` for a command of `experiments`,
+`$GENSOR_GYM_PLUGINS` (names with commas between them) for a process. Loading sets that variable, so processes that are
+started afterwards load the same.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import EntryPoint, entry_points
+
+GROUP = "gensor_gym.plugins"
+VARIABLE = "GENSOR_GYM_PLUGINS"
+_loaded: dict[str, str] = {}
+
+
+def load_plugins(*names: str) -> None:
+    """Load plugins by the names of their entry points, each once.
+
+    ValueError for a name that no installed package has, or several have, and where one registers a name that is taken.
+    """
+    for name in names:
+        if name not in _loaded:
+            point = _installed(name)
+            point.load()
+            _loaded[name] = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+    if _loaded:
+        os.environ[VARIABLE] = ",".join(_loaded)
+
+
+def load_named() -> None:
+    """Load what `$GENSOR_GYM_PLUGINS` names: in a worker process, the plugins of the run that started it."""
+    load_plugins(*filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))))
+
+
+def loaded() -> dict[str, str]:
+    """Package and version of every plugin that was loaded, by its name: what a run writes beside its results."""
+    return dict(_loaded)
+
+
+def _installed(name: str) -> EntryPoint:
+    """The entry point of that name."""
+    points = entry_points(group=GROUP)
+    found = [point for point in points if point.name == name]
+    if not found:
+        raise ValueError(f"no plugin {name!r}; installed are {', '.join(sorted({point.name for point in points})) or 'none'}")
+    if len({point.value for point in found}) > 1:
+        owners = ", ".join(sorted(point.dist.name if point.dist else point.value for point in found))
+        raise ValueError(f"plugin {name!r} is in several packages: {owners}; uninstall all but one")
+    return found[0]

@@ -1,0 +1,38 @@
+"""Registering operators, machines, backends, strategies and tables by name: no name is taken twice, and messages say by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Made = TypeVar("Made", bound=Callable)
+_OWNERS: dict[tuple[str, str], str] = {}
+"""(kind, name) -> module, of what was registered; what stands in a table from the beginning is this project's."""
+
+
+def register(kind: str, table: dict[str, Any], name: str, value: object, owner: str) -> None:
+    """Put what `owner`, a module, defines into a table; a module that is run again replaces its own.
+
+    ValueError for a name that another module has. `kind` is the word for one entry.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{kind} {name!r} of {owner}: expected a name of letters, digits and underscores")
+    if name in table and (taken := _OWNERS.get((kind, name), "gensor_gym")) != owner:
+        raise ValueError(f"{kind} {name!r} of {owner}: {taken} has one of that name; choose another")
+    table[name] = value
+    _OWNERS[kind, name] = owner
+
+
+def registered(kind: str) -> list[str]:
+    """Names that were registered, beside what stood in the table from the beginning."""
+    return [name for of, name in _OWNERS if of == kind]
+
+
+def registers(kind: str, table: dict[str, Any], name: str) -> Callable[[Made], Made]:
+    """A decorator that registers a class or a function."""
+
+    def add(made: Made) -> Made:
+        register(kind, table, name, made, made.__module__)
+        return made
+
+    return add
