@@ -50,6 +50,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sb3_contrib": (
         "agents/learners/masked_a2c.py", "agents/learners/masked_policy.py", "agents/learners/masked_ppo.py",
         "agents/learners/masked_q.py",
+        "experiments/benches/calls.py",
         "experiments/benches/learning.py",
     ),  # fmt: skip
     "stable_baselines3": (
@@ -85,6 +86,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/training/lessons.py",
         "experiments/training/train.py",
         "experiments/training/columns.py",
+        "gensor_gym/codegen/runtime/torch_operator.py",
         "gensor_gym/measure/baselines/torch.py",
         "gensor_gym/measure/baselines/torch_cuda.py",
         "gensor_gym/measure/baselines/torch_prepacked.py",

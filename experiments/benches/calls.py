@@ -1,12 +1,13 @@
-"""Calling a kernel as README does, `optimize(..).kernel(a, b)`, beside its time as measured: what the call adds.
+"""Calling a kernel as README does, `optimize(..).kernel(a, b)`, next to its time as measured: what the call adds.
 
 In every round the kernel is measured anew by the backend, in its worker, and then called so many times in this process,
-from Python, output allocated by the call.
+from Python, in each of several ways; so is torch's function on the same inputs, which returns a fresh output as well.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from experiments.benches.lines import Lines, Steal, machine, spread
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.baselines.torch import torch_function
 from gensor_gym.measure.measurement import Status
 
 
@@ -31,30 +33,43 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> dict[str, Any]:
-    """Seconds as measured and as called, median and interval over the rounds, and what the call adds, round by round.
+    """Seconds as measured, as called and as bound, and torch's call; median and interval over the rounds, and what calls add.
 
     RuntimeError where the kernel that was found fails when it is measured again.
     """
     op, backend, steal = found.task.operator, get_backend("cpu", hw), Steal()
-    inputs = operators.random_inputs(op, np.random.default_rng(seed))
-    rounds: list[tuple[float, float]] = []
+    ways = _ways(found, operators.random_inputs(op, np.random.default_rng(seed)))
+    rounds: list[dict[str, float]] = []
     try:
         for _ in range(settings.rounds):
             (again,) = backend.measure(op, [found.schedule], hw)
             if again.status is not Status.OK:
                 raise RuntimeError(f"{op}: measured again the kernel is {again.status.value}: {again.error}")
-            rounds.append((again.seconds, _called(found, inputs, settings.calls)))
+            rounds.append({"measured": again.seconds} | {name: _seconds(call, settings.calls) for name, call in ways.items()})
     finally:
         backend.close()
-    measured, called = (list(values) for values in zip(*rounds, strict=True))
-    added = spread([ours - theirs for theirs, ours in rounds])
-    return {"measured": spread(measured), "called": spread(called), "added": added, "stolen": steal.share()}
+    ours = [name for name in ways if name != "torch"]
+    added = {f"{name}_adds": spread([one[name] - one["measured"] for one in rounds]) for name in ours}
+    return {name: spread([one[name] for one in rounds]) for name in rounds[0]} | added | {"stolen": steal.share()}
 
 
-def _called(found: Result, inputs: tuple[np.ndarray, ...], calls: int) -> float:
+def _ways(found: Result, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:
+    """Calls of the same inputs: as README does, into an output of the caller's, bound, and torch's with a fresh output."""
+    import torch
+
+    torch.set_num_threads(found.task.hardware.units)
+    kernel, own = found.kernel, found.kernel(*inputs).copy()
+    theirs = torch_function(found.task.operator, [torch.from_numpy(array) for array in inputs])
+    return {
+        "called": lambda: kernel(*inputs), "into_out": lambda: kernel(*inputs, out=own), "bound": kernel.bind(*inputs, own),
+        "torch": theirs,
+    }  # fmt: skip
+
+
+def _seconds(call: Callable[[], object], calls: int) -> float:
     """Seconds of a call, in the mean over `calls` of them, after one that is not counted."""
-    found.kernel(*inputs)
+    call()
     begin = time.perf_counter()
     for _ in range(calls):
-        found.kernel(*inputs)
+        call()
     return (time.perf_counter() - begin) / calls
