@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import Any
 
 from gensor_gym.env import register
+from gensor_gym.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",

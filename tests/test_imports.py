@@ -50,7 +50,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sb3_contrib": (
         "agents/learners/masked_a2c.py", "agents/learners/masked_policy.py", "agents/learners/masked_ppo.py",
         "agents/learners/masked_q.py",
-        "experiments/benches/calls.py",
         "experiments/benches/learning.py",
     ),  # fmt: skip
     "stable_baselines3": (
@@ -77,6 +76,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/learners/networks.py",
         "agents/autotvm/tree_gru.py",
         "agents/autotvm/tree_gru_network.py",
+        "experiments/benches/calls.py",
         "experiments/benches/learning.py",
         "experiments/training/checkpoints.py",
         "experiments/device/stages/fine_tuning.py",

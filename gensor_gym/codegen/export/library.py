@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gensor_gym
 from gensor_gym.codegen.export import texts
 from gensor_gym.codegen.export.names import Exports
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.compile import TIMEOUT, CompileError
 from gensor_gym.hardware.compiler import Compiler, find_compiler
+from gensor_gym.version import VERSION
 
 RUNTIME = Path(__file__).parents[1] / "runtime"
 SCHEMA = 1
@@ -135,7 +135,7 @@ def _note(
     ]  # fmt: skip
     files = sorted(path for path in built.folder.iterdir() if path.is_file() and path != built.manifest)
     manifest = {
-        "schema": SCHEMA, "made_by": f"gensor_gym {gensor_gym.__version__}", "licence": "Apache-2.0", "threads": threads,
+        "schema": SCHEMA, "made_by": f"gensor_gym {VERSION}", "licence": "Apache-2.0", "threads": threads,
         "compiler": compiler.version, "kernels": entries,
         "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
     }  # fmt: skip

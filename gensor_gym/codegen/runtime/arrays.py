@@ -16,7 +16,7 @@ import numpy as np
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator, Tensor
 
 HOST_DEVICES = (1, 3)
-"""DLPack's device types that lie in the memory of the host: kDLCPU, kDLCUDAHost (`dlpack.h`)."""
+"""DLPack's device types that lie in the memory of the host: kDLCPU, kDLCUDAHost (the header of DLPack)."""
 
 
 class LoadedKernel(Protocol):

@@ -12,7 +12,7 @@ from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
 from gensor_gym.operators.types import Operator, Tensor
 
 DEVICES = (2, 13)
-"""DLPack's device types of CUDA's memory: kDLCUDA, kDLCUDAManaged (`dlpack.h`)."""
+"""DLPack's device types of CUDA's memory: kDLCUDA, kDLCUDAManaged (the header of DLPack)."""
 
 
 def lies_on_device(value: Any) -> bool:
