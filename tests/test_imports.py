@@ -13,7 +13,7 @@ from experiments.house.imports import Import, imports
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
 LAYERS = (
-    ("registry", "plugins", "locate"),
+    ("registry", "plugins", "locate", "version"),
     ("operators", "hardware"),
     ("graph",),
     ("cost",),

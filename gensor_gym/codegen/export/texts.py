@@ -14,7 +14,7 @@ FEATURES = {
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
-    """`LIBRARY.h`."""
+    """The header."""
     guard = f"{library.upper()}_H"
     functions = "\n".join(_declared(one) for one in exports)
     return f"""/* Kernels that gensor_gym generated, verified and timed; manifest.json says on what and how fast. */
@@ -70,7 +70,7 @@ int {entry}_runs_here(void) {{
 
 
 def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
-    """`LIBRARY.c`: the functions of the header."""
+    """The functions of the header."""
     functions = "\n".join(_defined(one, library) for one in exports)
     return f"""#include "{library}.h"
 
@@ -139,7 +139,7 @@ API int {one.name}({one.parameters}) {{
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """`example.c`: calls every kernel once on arrays of small whole numbers, and prints sums and times."""
+    """A program that calls every kernel on arrays of small whole numbers, and prints sums and times."""
     calls = "\n".join(_called(one) for one in exports)
     return f"""/* cc example.c -o example -L. -l{library} -Wl,-rpath,'$ORIGIN' && ./example */
 #include <stdio.h>

@@ -14,6 +14,7 @@ from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.export import Exported, export
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.c import load
 from gensor_gym.hardware.compiler import find_compiler
 
 OPERATORS = (
@@ -48,7 +49,7 @@ def of_the_example(text: str) -> float:
     for place, tensor in enumerate(kernel.operator.inputs):
         values = (np.arange(tensor.size) * (2 * place + 3)) % 7 - 3
         inputs.append(values.astype(tensor.dtype).reshape(tensor.shape))
-    output = kernel(*inputs).ravel()
+    output = load(kernel)(*inputs).ravel()
     return float(np.sum(output.astype(np.float64) * (np.arange(output.size) % 5 + 1)))
 
 
