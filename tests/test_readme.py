@@ -60,7 +60,6 @@ def test_links_and_images_exist(page: Path) -> None:
 
 
 OTHERS = {"cuda_occupancy.h", "immintrin.h", "droplet_tuner.py", "xgb_model.py", "experiments/COMMAND.py"}
-"""Files of others, and names that stand for several."""
 """Files of other systems, and a pattern."""
 
 
