@@ -14,8 +14,9 @@ from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.export import Exported
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.records.tuned import fastest, tuned_path
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 from gensor_gym.operators.types import Operator
 
@@ -62,9 +63,13 @@ def optimize(
     seed: int = 0,
     backend: str | Backend = "auto",
     store: str | None = None,
+    reuse: bool = False,
     **hyperparameters: object,
 ) -> Result:
     """Search with a budget of measured trials and return the best program.
+
+    With `reuse` the search is left out where one was made before: the fastest program in the store (by default the one of this
+    user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is the result, with an empty trace.
 
     ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
     """
@@ -72,6 +77,11 @@ def optimize(
         raise ValueError("trials is None: a search takes a positive number of trials")
     search: Strategy = resolve(strategy, CONSTRUCTIONS, hyperparameters)
     task = Task.of(operator, hardware, backend, search.space)
+    if reuse:
+        store = store or str(tuned_path())
+        timed = get_backend(backend, task.hardware)
+        if timed.stored and (found := fastest(task.operator, task.hardware, timed, store)):
+            return Result(*found, (), task)
     session = Session(task, Budget(trials=trials), store)
     run(search, session, seed)
     if session.best is None:

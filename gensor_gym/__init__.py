@@ -21,11 +21,13 @@ _LAZY = {
     "load_plugins": "gensor_gym.plugins",
     "load_space": "gensor_gym.spaces",
     "save_space": "gensor_gym.spaces",
+    "tuned": "gensor_gym.measure.records.tuned",
 }
 _MODULES = ("operators", "hardware", "graph", "cost", "codegen", "construction", "measure", "env")
 
 __all__ = [
-    "ConstructionGraph", "Schedule", "build", "load_plugins", "load_space", "save_space", "measure", "operators", "hardware",
+    "ConstructionGraph", "Schedule", "build", "load_plugins", "load_space", "save_space", "tuned", "measure", "operators",
+    "hardware",
 ]  # fmt: skip
 
 register()

@@ -36,6 +36,12 @@ class CTarget(Target):
 
         return load(kernel)
 
+    def compiler(self) -> str:
+        """Its own first line; RuntimeError where there is none."""
+        from gensor_gym.hardware.compiler import find_compiler
+
+        return find_compiler().version
+
     def threads(self, hw: Hardware) -> int:
         """One for each core."""
         return hw.units

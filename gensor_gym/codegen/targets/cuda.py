@@ -24,3 +24,9 @@ class CudaTarget(GpuTarget):
         from gensor_gym.codegen.runtime.cuda import load
 
         return load(kernel)
+
+    def compiler(self) -> str:
+        """NVRTC; NvrtcError where it is not installed."""
+        from gensor_gym.codegen.cuda import nvrtc
+
+        return f"nvrtc {nvrtc.version()}"

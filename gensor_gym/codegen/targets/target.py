@@ -39,6 +39,10 @@ class Target(ABC):
     def load(self, kernel: Kernel) -> LoadedKernel:
         """The kernel as a function of host arrays; an error that says what is missing where it cannot run here."""
 
+    def compiler(self) -> str:
+        """What compiles its kernels here, with its version: a time holds for one compiler. Empty where nothing does."""
+        return ""
+
     def threads(self, hw: Hardware) -> int:
         """Threads of the host that run a kernel."""
         return 1

@@ -6,8 +6,8 @@ import os
 import tempfile
 import time
 
+from gensor_gym.codegen import targets
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.workers.requests import Built
 
 
@@ -24,7 +24,7 @@ def build_c(kernel: Kernel) -> Built:
         path = compile_c(kernel)
     except CompileError as error:
         raise CompileFailed(str(error)) from error
-    return Built(kernel, str(path), find_compiler().version, time.perf_counter() - start)
+    return Built(kernel, str(path), targets.get(kernel.language).compiler(), time.perf_counter() - start)
 
 
 def build_cubin(kernel: Kernel) -> Built | str:
@@ -47,4 +47,4 @@ def build_cubin(kernel: Kernel) -> Built | str:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(compiled.cubin)
         os.replace(file.name, path)
-    return Built(kernel, str(path), f"nvrtc {nvrtc.version()}", time.perf_counter() - start)
+    return Built(kernel, str(path), targets.get(kernel.language).compiler(), time.perf_counter() - start)

@@ -1,0 +1,55 @@
+"""Programs that were found before: the fastest of an operator on this machine, by the present protocol and compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.build import BuiltKernel, build
+from gensor_gym.codegen.targets import target_of
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.cache import make_cache_dir
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.legality import is_legal
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.store import Selection, Store
+from gensor_gym.measure.stats.timing import PROTOCOL
+from gensor_gym.operators.types import Operator
+
+
+def tuned_path() -> Path:
+    """The store of this user and machine, to which `optimize(.., reuse=True)` writes."""
+    return make_cache_dir("tuned") / "trials.sqlite"
+
+
+def fastest(op: Operator, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Schedule, Measurement] | None:
+    """The fastest program of an operator that the store holds for this device; None where it holds none.
+
+    What another compiler, protocol or machine timed does not count, nor a program that is legal no longer, nor a kernel that
+    reads weights packed before.
+    """
+    kept = Store(store) if isinstance(store, (str, Path)) else store
+    selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
+    compiler = target_of(hw).compiler()
+    for record in sorted(kept.records(selection), key=lambda record: record.measurement.seconds):
+        conditions, schedule = record.measurement.conditions, Schedule.parse(record.schedule)
+        if conditions.get("compiler") == compiler and not conditions.get("prepacked") and is_legal(op, schedule, hw):
+            return schedule, record.measurement
+    return None
+
+
+def tuned(op: Operator | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
+    """The kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
+
+    LookupError where there is none, by the compiler that is here now; ValueError for an unknown operator or machine.
+    """
+    operator, machine = operators.resolve_one(op), hardware.get(hw)
+    path = tuned_path() if store is None else store
+    found = fastest(operator, machine, get_backend("auto", machine), path)
+    if found is None:
+        raise LookupError(
+            f"no program of {operator} for {machine.name} was found by {target_of(machine).compiler()} before: "
+            f"agents.optimize({str(operator)!r}, hardware={machine.name!r}, reuse=True) finds one"
+        )
+    return build(operator, found[0], machine)
