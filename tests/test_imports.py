@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
 LAYERS = [layer.split(" | ") for layer in reversed(CONTRACTS[0]["layers"])]
-"""Inside gensor_gym, from the bottom, as `make lint` has them. Modules beside these are its face: nothing in a layer imports them."""
+"""Inside gensor_gym, from the bottom, as `make lint` has them. Other modules are its face: nothing in a layer imports them."""
 TOP = {"numpy", "numba", "gymnasium"}
 """What gensor_gym may import at the top of a module, besides the standard library and itself."""
 LAZY = {
