@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -12,20 +13,9 @@ from experiments.house.imports import Import, imports
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
-LAYERS = (
-    ("registry", "plugins", "locate", "version"),
-    ("operators", "hardware"),
-    ("graph",),
-    ("cost",),
-    ("construction",),
-    ("fingerprint",),
-    ("exact",),
-    ("codegen",),
-    ("measure",),
-    ("spaces",),
-    ("env",),
-)
-"""Inside gensor_gym, from the bottom. Modules beside these are its face: nothing in a layer imports them."""
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+LAYERS = [layer.split(" | ") for layer in reversed(CONTRACTS[0]["layers"])]
+"""Inside gensor_gym, from the bottom, as `make lint` has them. Other modules are its face: nothing in a layer imports them."""
 TOP = {"numpy", "numba", "gymnasium"}
 """What gensor_gym may import at the top of a module, besides the standard library and itself."""
 LAZY = {
