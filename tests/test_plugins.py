@@ -16,7 +16,7 @@ from gensor_gym.operators.registry import FACTORIES
 from gensor_gym.registry import register
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLE = "gemm_nt(m=48, n=32, k=24)+bias"
+EXAMPLE = "my_gemm(m=48, n=32, k=24)+bias"
 EACH = f"""
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -37,7 +37,7 @@ if __name__ == "__main__":
     gensor_gym.load_plugins("example")
     assert plugins.loaded() == {{"example": "gensor-gym-example 0.1"}}
     op = operators.parse("{EXAMPLE}")
-    assert str(op) == "{EXAMPLE}" and operators.gemm_nt(m=48, n=32, k=24).with_epilogue("bias") == op
+    assert str(op) == "{EXAMPLE}" and operators.my_gemm(m=48, n=32, k=24).with_epilogue("bias") == op
     found = [optimize(op, "h20", "best_of_many", 2, backend=name).trace[0].seconds for name in ("analytic", "doubled")]
     assert found[1] == 2 * found[0] > 0
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:

@@ -17,7 +17,7 @@ from gensor_gym.spaces import TuningSession
 from tests.identical.digests import of, six
 from tests.support.tuning_files import CACHE, T4, random_cache
 
-SHIPPED = Path(__file__).resolve().parents[1] / "gensor_gym" / "data" / "spaces" / "benchmark_hub" / "convolution" / "A100.json.gz"
+SHIPPED = Path(__file__).resolve().parents[1] / "gensor_gym/data/spaces/benchmark_hub/convolution/A100.json.gz"
 GEMM, ROWS = ("gemm(m=256, n=128, k=128)", "h200"), ("reduce_sum(m=2048, k=768)", "cascade_lake")
 """Tasks of the model."""
 SMALL = ('elementwise(name="exp", shape=(192, 128, 128))', "zen5_1c")

@@ -39,6 +39,7 @@ from gensor_gym.graph.tables import (
     VECTOR_SLOT,
     VIEW,
 )
+from gensor_gym.operators.loops import BODIES
 
 STAGES = 4
 """Loops over one axis, outside in. GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register

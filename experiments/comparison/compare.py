@@ -21,7 +21,7 @@ from experiments.common.commands import command_line, refusals, say_where
 from experiments.common.jobs import DONE, Jobs, Outcome
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
-from experiments.comparison import wording
+from experiments.comparison import table
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.comparison.summary import label_of, summarise
 from gensor_gym.graph.schedule import Schedule
@@ -72,7 +72,7 @@ def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
     def on_trial(row: TraceRow) -> None:
         nonlocal best
         best = min(best, row.seconds)
-        progress.update(bar, advance=1, best=wording.seconds_text(best) if best < float("inf") else "")
+        progress.update(bar, advance=1, best=table.seconds_text(best) if best < float("inf") else "")
 
     outcome = jobs.run(job, on_trial)
     progress.remove_task(bar)
@@ -84,7 +84,7 @@ def _line(job: Job, outcome: Outcome) -> str:
     name = f"[bold]{job.strategy}[/] seed {job.seed} on {job.operator}"
     if outcome.status != DONE:
         return f"[yellow]{outcome.status}[/] {name}: {outcome.error}"
-    return f"{name}: {wording.seconds_text(outcome.seconds)} after {outcome.trials} trials, {outcome.elapsed_s:.1f} s"
+    return f"{name}: {table.seconds_text(outcome.seconds)} after {outcome.trials} trials, {outcome.elapsed_s:.1f} s"
 
 
 def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) -> dict[str, Comparison]:
@@ -108,7 +108,7 @@ def _write(settings: Settings, summary: dict, trials: list[dict], console: Conso
 
     with console.status("writing summary and figures"):
         names = figures.draw(summary, trials, settings.output) if settings.figures else []
-        write_text(settings.output / "summary.md", wording.markdown(summary, names))
+        write_text(settings.output / "summary.md", table.markdown(summary, names))
         run = tracking.track(settings.wandb_mode, settings.wandb_project, summary, trials, names, settings.output)
         summary["jobs"] = short_hash([job.key for job in settings.jobs])
         write_text(settings.output / "summary.json", json.dumps(summary, indent=1, default=str))
@@ -136,7 +136,7 @@ def run(config: DictConfig) -> None:
         settings = settings_of(config)
         jobs = Jobs(settings.backend, settings.store, settings.output)
     summary = compare(settings, jobs, console)
-    wording.show(console, summary)
+    table.show(console, summary)
     say_where(console, begin, settings.output)
     if all(jobs.finished(job) is None for job in settings.jobs):
         console.print("No search was done; the page says why.", style="red")

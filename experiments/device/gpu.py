@@ -38,37 +38,15 @@ from experiments.device.card import gpu_state, machine_card
 from experiments.device.context import Context
 from experiments.device.report import write_summary
 from experiments.device.runner import DONE, GRACE, Outcome, Stage, run_stage, run_stages
+from experiments.device.stages import ASKED_FOR, FRESH, STAGES
 from experiments.device.wheels import NEEDED, ON_DEVICE, missing, use_wheels
 from experiments.device.work.progress import say
 
-STAGES = (
-    Stage("correctness", "experiments.device.stages.correctness:run", 28.0, 20.0),
-    Stage("operators", "experiments.device.stages.libraries:run", 170.0, 30.0),
-    Stage("tables", "experiments.device.stages.recording:run", 163.0, 20.0),
-    Stage("refit", "experiments.device.stages.refit:run", 6.0, 5.0),
-    Stage("compare", "experiments.device.stages.strategies:run", 77.0, 20.0),
-    Stage("policies", "experiments.device.stages.policies:run", 76.0, 20.0),
-    Stage("fine_tuning", "experiments.device.stages.fine_tuning:run", 200.0, 60.0),
-    Stage("headline", "experiments.device.stages.headline:run", 300.0, 60.0),
-)
-ASKED_FOR = ("fine_tuning", "headline")
-"""Stages of minutes that are run where they are named."""
 PREPARE = Stage("prepare", "experiments.device.prepare:run", 1.0, 5.0)
 SELFCHECK = Stage("selfcheck", "experiments.device.selfcheck:run", 1.0, 5.0)
 SELFCHECK_SECONDS = 150.0
 RECORDED = ("recorded.jsonl", "recorded_tensor.jsonl", "recorded_test.jsonl")
 SUMMARY = ("summary.json", "summary.md")
-FRESH = {
-    "correctness": "correctness.jsonl",
-    "operators": "operators.jsonl",
-    "refit": "fits.json",
-    "compare": "results.jsonl",
-    "policies": "policies.jsonl",
-    "headline": "headline.jsonl",
-}
-"""Stage -> the file that it begins anew, unless a run is continued. Recorded tables and the fine-tuning are always continued."""
-
-
 @dataclass(frozen=True)
 class Settings:
     """The arguments."""

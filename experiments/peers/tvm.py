@@ -29,7 +29,7 @@ from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT, code_digest
 from experiments.comparison.retime import Comparison, Retimer
-from experiments.comparison.wording import seconds_text
+from experiments.comparison.table import seconds_text
 from experiments.peers import tvm_report
 from experiments.peers.ours import WARM_UP
 from experiments.peers.processes import Stopped, run_process

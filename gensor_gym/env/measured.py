@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.roofline import CAP_OVER_FLOOR
+from gensor_gym.env.reward import final_reward
 from gensor_gym.exact.certificate import Certificate
 from gensor_gym.exact.shipped import certificate_of, regret_of
 from gensor_gym.graph.schedule import Schedule
@@ -84,10 +84,10 @@ class FinalReward:
 
 
 def reward(graph: ConstructionGraph, measurement: Measurement) -> float:
-    """R = max(0, log(T_cap / T)); 0 when the status is not OK."""
+    """R of what was measured (`env.reward`); 0 when the status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0
-    return max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / measurement.seconds))
+    return float(final_reward(graph.floor, measurement.seconds))
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD, slot_of
 from gensor_gym.graph.resources import accumulators_of, registers_of, shared_bytes_of, threads_of, tile_bytes, vectors_along
 from gensor_gym.graph.tables import (
-    BODIES,
     FLOOR,
     HORIZON,
     IS_CPU,
@@ -29,6 +28,7 @@ from gensor_gym.graph.tables import (
     VECTOR_REGS,
 )
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.loops import BODIES
 from gensor_gym.operators.types import Operator
 
 LIMIT = 8.0

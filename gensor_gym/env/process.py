@@ -12,9 +12,9 @@ import numpy as np
 
 from gensor_gym.cost.cpu_caches import WALK
 from gensor_gym.cost.model import latency_in
-from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
+from gensor_gym.env.reward import final_reward, step_reward
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.layout import ROW
@@ -75,7 +75,7 @@ def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, 
     if action == STOP or scalars[REMAINING] <= 1:
         gain = 0.0
         if settings[3] == MODEL_REWARD:
-            gain = max(0.0, math.log(CAP_OVER_FLOOR * floats[task, FLOOR] / scalars[LATENCY]))
+            gain = final_reward(floats[task, FLOOR], scalars[LATENCY])
         leave_stop(mask)
         scalars[REMAINING] -= 1
         fill_remaining(scalars, ints[task], obs)
@@ -89,7 +89,7 @@ def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, 
         fill_remaining(scalars, ints[task], obs)
         if scalars[REMAINING] <= 1:
             leave_stop(mask)
-    return discount * (shaping * scalars[POTENTIAL]) - before - step_cost, False
+    return step_reward(before, shaping * scalars[POTENTIAL], discount, step_cost), False
 
 
 @lean

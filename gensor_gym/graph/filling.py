@@ -33,7 +33,6 @@ from gensor_gym.graph.tables import (
     ALLOWED,
     ASYNC,
     BANKS,
-    BODIES,
     BODY,
     BYTES,
     CLOCK,
@@ -99,6 +98,7 @@ from gensor_gym.graph.tables import (
     Tables,
 )
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.loops import BODIES
 from gensor_gym.operators.traits import is_convolution
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 

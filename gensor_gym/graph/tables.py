@@ -67,7 +67,6 @@ FUNCTIONS = CONSTANT + NUM_CONSTANTS  # functions of an element beside adding an
 MMA_PEAK, WGMMA_PEAK = FUNCTIONS + 1, FUNCTIONS + 2  # operations per second that tensor cores sustain, by instruction
 NUM_FLOATS = FUNCTIONS + 3
 
-BODIES = ("multiply_add", "sum", "max", "map")
 
 
 @dataclass(frozen=True, eq=False)

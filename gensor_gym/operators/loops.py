@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 AxisKind = Literal["spatial", "reduce"]
 Body = Literal["multiply_add", "sum", "max", "map"]
+BODIES: tuple[str, ...] = get_args(Body)
+"""What an operator may do at a point of its loops; rules, model and generators know these."""
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4}
 """Bytes of an element, by data type of a tensor."""
@@ -122,6 +124,11 @@ class Loops:
     channel_axis: int = 0
     """Axis that a per-channel epilogue operand (bias, scale) is indexed by."""
     epilogue: tuple[Stage, ...] = ()
+
+    def __post_init__(self) -> None:
+        """ValueError for a body that nothing here knows: kernels and references would take it for a sum."""
+        if self.body not in BODIES:
+            raise ValueError(f"{self.name}: body {self.body!r}, expected one of {', '.join(BODIES)}")
 
     @property
     def accumulator(self) -> str:

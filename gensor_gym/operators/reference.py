@@ -19,7 +19,7 @@ Array = np.ndarray
 Reference = Callable[..., Array]
 """From an operator and the float64 arrays that its body reads to its output without the epilogue."""
 
-BODIES: dict[str, Reference] = {}
+REFERENCES: dict[str, Reference] = {}
 """Definitions by the operator's name; one without is evaluated by its accesses."""
 
 
@@ -31,7 +31,7 @@ def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
     """
     arrays = _checked(op, inputs)
     body = arrays[: len(op.reads)]
-    out = BODIES.get(op.name, by_accesses)(op, *body)
+    out = REFERENCES.get(op.name, by_accesses)(op, *body)
     operands = iter(arrays[len(op.reads) :])
     for stage in op.epilogue:
         if stage.access is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gensor_gym.operators.reference import BODIES, Reference
+from gensor_gym.operators.reference import REFERENCES, Reference
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import register
 
@@ -31,7 +31,7 @@ def register_operator(reference: Reference | None = None, torch: TorchCall | Non
         name = factory.__name__
         register("operator", FACTORIES, name, factory, factory.__module__)
         if reference is not None:
-            BODIES[name] = reference
+            REFERENCES[name] = reference
         if torch is not None:
             TORCH[name] = torch
         return factory

@@ -102,8 +102,11 @@ def test_kernels(tmp_path: Path) -> None:
 def test_calls(tmp_path: Path) -> None:
     (row,) = _run("calls", tmp_path)
     assert row["operator"] == "gemv(m=32, k=24)" and row["measured"]["median"] > 0
-    assert row["added"]["low"] <= row["added"]["median"] <= row["added"]["high"]
-    assert row["added"]["median"] == pytest.approx(row["called"]["median"] - row["measured"]["median"], abs=1e-3)
+    for way in ("called", "into_out", "bound"):
+        added = row[f"{way}_adds"]
+        assert added["low"] <= added["median"] <= added["high"]
+        assert added["median"] == pytest.approx(row[way]["median"] - row["measured"]["median"], abs=1e-3)
+    assert row["torch"]["median"] > 0
 
 
 def test_measure(tmp_path: Path) -> None:

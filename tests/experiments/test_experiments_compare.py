@@ -23,7 +23,7 @@ from experiments.common.paired import against
 from experiments.common.settings import Settings, settings_of
 from experiments.common.trials import FIELDS, Results
 from experiments.comparison.compare import compare
-from experiments.comparison.wording import show
+from experiments.comparison.table import show
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.records.store import Store

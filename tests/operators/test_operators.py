@@ -301,3 +301,8 @@ def test_random_inputs_repeat_and_spread() -> None:
     assert (first.min(), first.max()) == (-128, 127)
     normal = operators.random_inputs(operators.gemv(200, 200), np.random.default_rng(3))[0]
     assert math.isclose(normal.std(), 1, rel_tol=0.02)
+
+
+def test_an_unknown_body_is_refused_when_the_operator_is_made() -> None:
+    with pytest.raises(ValueError, match="body 'min', expected one of multiply_add, sum, max, map"):
+        operators.reduce_sum(m=4, k=4).renamed(body="min")

@@ -10,9 +10,9 @@ from gensor_gym.measure.backend import register_backend
 
 
 @operators.register_operator()
-def gemm_nt(m: int, n: int, k: int, dtype: str = "float32") -> operators.Operator:
+def my_gemm(m: int, n: int, k: int, dtype: str = "float32") -> operators.Operator:
     """C[m, n] = sum over k of A[m, k] * B[n, k]."""
-    return operators.plain("gemm_nt", {"m": m, "n": n, "k": k}, dtype, {"A": "mk", "B": "nk"}, ("C", "mn"))
+    return operators.plain("my_gemm", {"m": m, "n": n, "k": k}, dtype, {"A": "mk", "B": "nk"}, ("C", "mn"))
 
 
 @hardware.register_machine

@@ -9,6 +9,9 @@ To add one: write its module and give it a place at the end of a row (`graph/lay
 modules by their places, and actions, tables, masks, texts and observations follow from it. A generator reads its value.
 The line of `docs/design.md` and the golden files are renewed. Where it limits a program, takes something of the hardware
 or changes what the model says, `graph/limits.py`, `graph/resources.py` and the model (`cost/`) call its functions.
+A knob more is a longer row, more actions and a longer observation: raise `LAYOUT_VERSION`, by which policies and files of
+before are refused, and train the shipped policies anew. The oracle of the tests (`tests/support/oracle.py`) says for itself
+which values an operator can use.
 
 Not a knob's own are what several knobs meet in: formulas of registers, shared memory and code (`graph/resources.py`); the
 terms of the model, whose layer is above this one; the default rule (`graph/defaults.py`), which chooses values together.

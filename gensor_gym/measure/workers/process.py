@@ -15,18 +15,8 @@ from typing import IO, Any
 
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
+from gensor_gym.measure.workers.deadlines import STAGE_SECONDS
 from gensor_gym.measure.workers.wire import DeadlinePassed, PipeClosed, receive, send
-
-STAGE_SECONDS = {
-    "start": 120.0,
-    "wait": 900.0,
-    "load": 30.0,
-    "reference": 300.0,
-    "verify": 10.0,
-    "time": 10.0,
-    "check": 10.0,
-}
-"""How long each stage may last before the worker counts as hanging. `wait` is for the machine's timing lock."""
 
 
 class WorkerLost(Exception):

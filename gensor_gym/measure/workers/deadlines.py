@@ -1,0 +1,14 @@
+"""How long a worker process may take, stage by stage."""
+
+from __future__ import annotations
+
+STAGE_SECONDS = {
+    "start": 120.0,
+    "wait": 900.0,
+    "load": 30.0,
+    "reference": 300.0,
+    "verify": 10.0,
+    "time": 10.0,
+    "check": 10.0,
+}
+"""How long each stage may last before the worker counts as hanging. `wait` is for the machine's timing lock."""
