@@ -23,7 +23,6 @@ from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_TENSORS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.tables import (
-    BODIES,
     BODY,
     BYTES,
     EXTENT,
