@@ -23,9 +23,12 @@ def readable(arguments: list[str]) -> list[str]:
     """Arguments as Hydra understands them.
 
     `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
-    such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well.
+    such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. ValueError for a strategy that there is not.
     """
     store_strategies(registered("strategy"))  # of plugins that were loaded since
+    for names in [argument.removeprefix("strategy=") for argument in arguments if argument.startswith("strategy=")]:
+        if unknown := sorted(set(re.findall(r"\w+", names)) - {*strategies_for(CONSTRUCTIONS), "null"}):
+            raise ValueError(f"no strategies {unknown}; strategies are {sorted(strategies_for(CONSTRUCTIONS))}")
     return [_one(argument) for argument in arguments]
 
 

@@ -33,7 +33,7 @@ class BuiltKernel(Kernel):
         It is an array of the first input's library, to whose memory nothing else refers; or `out`, the caller's own, filled in.
         ValueError for inputs of other number, shape, dtype or device, and for an `out` that overlaps one.
         """
-        return self.loaded(*inputs, out=out)
+        return self.loaded(*inputs) if out is None else self.loaded(*inputs, out=out)
 
     def bind(self, *arrays: Any) -> Bound:
         """The call of these inputs, and of the output if it is given after them, for `call()` without checks.

@@ -185,3 +185,9 @@ def test_default_operators_are_of_the_test_part() -> None:
     """Policies were trained on another part."""
     default = _plain(compose([]).operators)
     assert {operators.part_of(op) for op in operators.resolve(default)} == {"test"}
+
+
+def test_a_strategy_that_there_is_not_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"no strategies \['markow'\]; strategies are \['a2c'"):
+        readable(["strategy=[roller,markow],[random_walk]"])
+    assert readable(["strategy=[roller],[random_walk]"]) == ["strategy=[roller],[random_walk]"]

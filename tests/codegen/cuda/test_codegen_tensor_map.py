@@ -123,10 +123,11 @@ def test_kernels_called_directly_get_their_maps(monkeypatch: pytest.MonkeyPatch,
     module = types.ModuleType("cupy")
     module.asarray = lambda a: np.array(a).view(fake_cupy.Array)
     module.empty = lambda shape, dtype: np.empty(shape, dtype).view(fake_cupy.Array)
-    module.asnumpy = np.array
+    module.asnumpy, module.ndarray = np.array, fake_cupy.Array
+    module.cuda = types.SimpleNamespace(Device=fake_cupy.Device)
     monkeypatch.setattr(cuda_load, "_load_module", lambda *_: types.SimpleNamespace(get_function=lambda _: called))
     x = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)
-    np.testing.assert_array_equal(cuda_load.LoadedKernel(KERNEL, module)(x), x + 1)
+    np.testing.assert_array_equal(cuda_load.CudaKernel(KERNEL, module)(x), x + 1)
 
 
 def _refusal() -> int:
