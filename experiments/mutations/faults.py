@@ -80,7 +80,7 @@ MODEL = (
     Mutation("parts of a split read once", "model", "the second kernel of a split reduction is charged half its bytes",
              "# partial sums have 4 bytes whatever the output has\n    partial = 2.0",
              "# partial sums have 4 bytes whatever the output has\n    partial = 1.0",
-             ("test_cost_gpu::test_split_reductions_pay_for_their_second_kernel",
+             ("test_cost_gpu::test_the_second_kernel_writes_and_reads_every_part",
               "test_exact_optimum::test_the_floor_is_below_every_completion")),
     Mutation("traffic of one step", "model", "bytes asked of L2 are those of a single step of the reduction",
              "asked = per_step * steps * blocks", "asked = per_step * blocks",

@@ -11,13 +11,14 @@ from omegaconf import OmegaConf
 
 from experiments.tables.gpu_published import MMA, PUBLISHED, SIMT, WGMMA, WITHIN, Kernel, Published, make, ratio
 from gensor_gym import ConstructionGraph, hardware, operators
-from gensor_gym.cost.gpu import latency_gpu
+from gensor_gym.cost.gpu import latency_gpu, second_kernel
 from gensor_gym.cost.gpu_lanes import shared_wavefronts
 from gensor_gym.cost.gpu_memory import grid_blocks
 from gensor_gym.cost.gpu_simt import simt_step
 from gensor_gym.cost.gpu_tensor import narrow_share
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import LAUNCH_TERM, NUM_TERMS
+from gensor_gym.graph.layout import SPLIT_K
 from gensor_gym.graph.rules import fits
 from tests.support.cuda_schedules import make_schedule
 
@@ -174,6 +175,18 @@ def test_floors_count_tensor_cores_where_the_task_has_them() -> None:
         assert roofline_floor(op, machine) == pytest.approx(flops / rate, rel=0.01)
     for case in PUBLISHED:
         assert 2.0 * case.n**3 / (case.high * 1e12) > graph(case.n, case.dtype, case.hardware).floor
+
+
+@pytest.mark.parametrize(("parts", "split_k"), [(4, 2), (64, 6)])
+def test_the_second_kernel_writes_and_reads_every_part(parts: int, split_k: int) -> None:
+    """By hand: 4 bytes of each output element, once out and once in, for every part, at the rate of DRAM beyond L2."""
+    on, machine = graph(4096, "float32", "h100"), hardware.get("h100")
+    row = on.initial().row.copy()
+    row[SPLIT_K] = split_k
+    moved = 2 * 4 * 4096 * 4096 * parts
+    rate = next(level.bandwidth for level in machine.memory if level.name == "dram")
+    found = second_kernel(row, on.tables.ints, on.tables.floats)
+    assert found == pytest.approx(machine.launch_overhead + moved / rate)
 
 
 def test_split_reductions_pay_for_their_second_kernel() -> None:
