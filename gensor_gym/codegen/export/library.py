@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from gensor_gym.codegen.export import texts
 from gensor_gym.codegen.export.names import Exports
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.runtime.compile import TIMEOUT, CompileError
+from gensor_gym.codegen.runtime.compile import lanes_of, run_compiler
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.version import VERSION
 
@@ -60,7 +59,7 @@ def export(
     _write(exports, target, library, threads)
     lines = _lines(exports, library, compiler)
     for line in lines:
-        _run(line, target, compiler)
+        run_compiler(compiler, line, target)
     script = ["#!/bin/sh", "# For another processor: name it in -march.", "set -e", *(" ".join(line) for line in lines), ""]
     (target / "build.sh").write_text("\n".join(script), encoding="utf-8")
     for one in exports:
@@ -102,23 +101,12 @@ def _lines(exports: Sequence[Exports], library: str, compiler: Compiler) -> list
     """Command lines: each kernel for its processor, what is around them for any: the library can say that it lacks something."""
     hidden, lines = ["-fPIC", "-fvisibility=hidden", "-c"], []
     for one in exports:
-        lanes = max((int(width) for width in re.findall(r"\bvec(\d+)\b", one.kernel.source)), default=1)
-        flags = compiler.flags(one.kernel.arch, lanes, shared=False)
+        flags = compiler.flags(one.kernel.arch, lanes_of(one.kernel.source), shared=False)
         lines.append([*compiler.command, *flags, *hidden, f"{one.name}.c", "-o", f"{one.name}.o"])
     objects = [f"{one.name}.o" for one in exports]
     plain = ["-O2", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-shared"]
     together = [f"{library}.c", "runtime.c", *objects, "-o", f"lib{library}.so", "-lm", "-pthread"]
     return [*lines, [*compiler.command, *plain, *together]]
-
-
-def _run(line: Sequence[str], folder: Path, compiler: Compiler) -> None:
-    """One command line in the folder."""
-    try:
-        done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise CompileError(f"{compiler.name} took more than {TIMEOUT:g} s") from error
-    if done.returncode != 0:
-        raise CompileError(f"{compiler.name} failed with status {done.returncode}:\n{done.stderr.strip()}")
 
 
 def _note(

@@ -69,6 +69,23 @@ int {entry}_runs_here(void) {{
 """
 
 
+_WORKSPACE = """/* The calling thread's workspace of at least so many bytes; a null pointer where there is no memory. */
+static void *workspace_of(size_t bytes) {
+    static char none;
+    pthread_once(&once, start);
+    if (bytes == 0) return &none;
+    if (bytes > kept_bytes) {
+        free(kept);
+        kept_bytes = (bytes + 63) / 64 * 64;
+        kept = aligned_alloc(64, kept_bytes);
+        if (kept == NULL) kept_bytes = 0;
+        pthread_setspecific(key, kept);
+    }
+    return kept;
+}
+"""
+
+
 def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
     """The functions of the header."""
     functions = "\n".join(_defined(one, library) for one in exports)
@@ -98,21 +115,7 @@ static void start(void) {{
 
 API void {library}_set_threads(int threads) {{ gg_runtime_init(&team, threads); }}
 
-/* The calling thread's workspace of at least so many bytes; a null pointer where there is no memory. */
-static void *workspace_of(size_t bytes) {{
-    static char none;
-    pthread_once(&once, start);
-    if (bytes == 0) return &none;
-    if (bytes > kept_bytes) {{
-        free(kept);
-        kept_bytes = (bytes + 63) / 64 * 64;
-        kept = aligned_alloc(64, kept_bytes);
-        if (kept == NULL) kept_bytes = 0;
-        pthread_setspecific(key, kept);
-    }}
-    return kept;
-}}
-
+{_WORKSPACE}
 {functions}"""
 
 

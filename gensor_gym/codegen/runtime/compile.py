@@ -34,9 +34,8 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
 def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = TIMEOUT) -> Path:
     """The shared library of a C source for `arch`, a `-march` value; see `compile_c`."""
     compiler = compiler or find_compiler()
-    lanes = max((int(width) for width in re.findall(r"\bvec(\d+)\b", source)), default=1)
     libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
-    line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes, libraries=libraries)
+    line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes_of(source), libraries=libraries)
     # `native` means another thing on another machine that shares the cache folder.
     host = _host() if "native" in arch else ""
     text = "\0".join([source, *line, compiler.version, host])
@@ -56,14 +55,24 @@ def _host() -> str:
     return "\n".join(sorted(lines))
 
 
+def lanes_of(source: str) -> int:
+    """The widest vectors that a generated source uses, in elements."""
+    return max((int(width) for width in re.findall(r"\bvec(\d+)\b", source)), default=1)
+
+
+def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeout: float = TIMEOUT) -> None:
+    """One command line in a folder; CompileError with the compiler's words, or where it takes too long."""
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(f"{compiler.name} took more than {timeout:g} s") from error
+    if done.returncode != 0:
+        raise CompileError(f"{compiler.name} failed with status {done.returncode}:\n{done.stderr.strip()}")
+
+
 def _compile(source: str, compiler: Compiler, line: list[str], path: Path, timeout: float) -> None:
     """Compile in a folder of its own beside `path`, then rename: readers see a whole library or none."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as folder:
         (Path(folder) / "kernel.c").write_text(source, encoding="utf-8")
-        try:
-            done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)
-        except subprocess.TimeoutExpired as error:
-            raise CompileError(f"{compiler.name} took more than {timeout:g} s") from error
-        if done.returncode != 0:
-            raise CompileError(f"{compiler.name} failed with status {done.returncode}:\n{done.stderr.strip()}")
+        run_compiler(compiler, line, folder, timeout)
         os.replace(Path(folder) / "kernel.so", path)

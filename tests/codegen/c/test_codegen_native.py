@@ -157,6 +157,8 @@ def test_out_is_checked(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) ->
     for out, words in wrong:
         with pytest.raises(ValueError, match=words):
             kernel(a, b, out=out)
+    with pytest.raises(ValueError, match="out is a list, expected an array"):
+        kernel(a, b, out=own.tolist())
     with pytest.raises(ValueError, match="out overlaps input A"):
         kernel(inside, b, out=shared[: 24 * 32].reshape(24, 32))
 
