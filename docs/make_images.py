@@ -17,7 +17,7 @@ import numpy as np
 from agents import get_strategy
 from experiments.common import style
 from gensor_gym import ConstructionGraph, Schedule
-from gensor_gym.env.render import as_image
+from gensor_gym.env.pictures.render import as_image
 
 FOLDER = Path(__file__).resolve().parent / "images"
 HARDWARE = "h200"

@@ -20,12 +20,12 @@ from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.coordinates import Coordinates, columns_of, opened
 from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
-from gensor_gym.graph.filling import make_tables
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.knobs.knob import EVERY
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_LEVELS, ROW
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import HORIZON
+from gensor_gym.graph.tables.filling import make_tables
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_LEVELS, ROW
+from gensor_gym.graph.tables.tables import HORIZON
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 

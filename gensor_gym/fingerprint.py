@@ -36,10 +36,10 @@ from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.coordinates import moved_knobs, opened, usable_values
 from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import MAX_AXES, ROW
 from gensor_gym.graph.near_limits import DRAWS, near_limits
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
+from gensor_gym.graph.tables.layout import MAX_AXES, ROW
 from gensor_gym.hardware.cpu import CASCADE_LAKE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator

@@ -29,8 +29,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py"),
     "hydra": (
         "experiments/benches/bench.py",
-        "experiments/common/arguments.py",
-        "experiments/common/commands.py",
+        "experiments/commands/arguments.py",
+        "experiments/commands/command.py",
         "experiments/comparison/compare.py",
         "experiments/peers/tvm.py",
         "experiments/recording/record.py",
@@ -85,7 +85,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 
-hydra: programs of `experiments` that take a configuration are commands (`experiments.common.commands`) or decorated themselves.
+hydra: programs of `experiments` that take a configuration are commands (`experiments.commands.command`) or decorated themselves.
 torch, stable_baselines3, sb3_contrib: every way to learn is a file of its own, imported when it is chosen by name.
 """
 HEAVY = ("cupy", "torch", "stable_baselines3", "sb3_contrib", "hydra", "wandb", "xgboost", "cuda", "ray")

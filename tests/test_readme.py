@@ -17,7 +17,7 @@ from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.views import NUM_SUCCESSOR_FEATURES
 from gensor_gym.graph.actions import NUM_ACTIONS, SPACES
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.measure.backend import BACKENDS
 from gensor_gym.measure.measurement import Status
 

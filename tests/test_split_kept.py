@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from agents import get_strategy
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.common.settings import ROOT
 from experiments.tuning.tune import score, tasks_of
 from gensor_gym import operators

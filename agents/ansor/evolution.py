@@ -19,8 +19,8 @@ from agents.ansor.tile_moves import TileMoves, pick
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.coordinates import Column
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB
-from gensor_gym.graph.tables import IS_CPU, NUM_LEVELS
+from gensor_gym.graph.tables.layout import KNOB
+from gensor_gym.graph.tables.tables import IS_CPU, NUM_LEVELS
 
 TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
 WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}

@@ -13,8 +13,8 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.tables import EXTENT, IS_CPU, ITEM, LANES, NUM_READS, STAGED, STRIDE, VECTOR_SLOT
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.tables.tables import EXTENT, IS_CPU, ITEM, LANES, NUM_READS, STAGED, STRIDE, VECTOR_SLOT
 
 SERIAL, PARALLEL, UNROLLED, VECTORISED, BLOCK, VIRTUAL, THREAD = range(7)
 NO_AXIS = -1

@@ -18,8 +18,8 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.coordinates import Column, Coordinates, moved_knobs, usable_values
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.knobs.tensor_cores import fragment_length
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE
-from gensor_gym.graph.tables import COPIED, IS_CPU
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, TILE
+from gensor_gym.graph.tables.tables import COPIED, IS_CPU
 from gensor_gym.operators.types import Operator
 
 PARALLEL = 16

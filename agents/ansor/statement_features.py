@@ -15,8 +15,8 @@ import numpy as np
 from agents.ansor.loop_nests import BLOCK, PARALLEL, THREAD, UNROLLED, VECTORISED, VIRTUAL, Loop, Nest, Programs, nests_of
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS
-from gensor_gym.graph.tables import COEF, ITEM, NUM_DIMS, PADDED, STRIDE, VIEW
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, SPATIAL_SLOTS
+from gensor_gym.graph.tables.tables import COEF, ITEM, NUM_DIMS, PADDED, STRIDE, VIEW
 
 LINE = 64.0
 """Bytes of a cache line."""

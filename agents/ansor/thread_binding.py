@@ -10,7 +10,7 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 
 FEW_OUTPUTS = 2
 """Warps of outputs up to which a block may have fewer threads than a warp."""

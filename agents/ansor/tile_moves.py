@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gensor_gym.graph.compiled import compiled, lean
-from gensor_gym.graph.layout import MAX_LEVELS
+from gensor_gym.graph.tables.layout import MAX_LEVELS
 
 Groups = list[np.ndarray]
 """Chains [N, levels + 1] that one chain leads to, one array for every pair of levels that a factor may move between."""

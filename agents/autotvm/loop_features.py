@@ -21,8 +21,8 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_TENSORS, SPATIAL_SLOTS, TILE, VTHREAD
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_TENSORS, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.tables.tables import (
     BODY,
     BYTES,
     EXTENT,

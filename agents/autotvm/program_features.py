@@ -16,7 +16,7 @@ from agents.autotvm.loop_features import (
     loop_features,
 )
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import LEVEL, MAX_TENSORS, ROW
+from gensor_gym.graph.tables.layout import LEVEL, MAX_TENSORS, ROW
 
 FEATURES = ("loops", "curve", "knobs")
 SAMPLES = 20

@@ -14,9 +14,9 @@ import numpy as np
 from gensor_gym.graph.coordinates import Column
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.knobs.tensor_cores import fragment_length
-from gensor_gym.graph.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
 from gensor_gym.graph.structure import SWIZZLE_BYTES
-from gensor_gym.graph.tables import COLUMNS_FROM, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M
+from gensor_gym.graph.tables.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
+from gensor_gym.graph.tables.tables import COLUMNS_FROM, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M
 
 _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
 """The one stratum that a knob goes with: programs of the others keep its default."""

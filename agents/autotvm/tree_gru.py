@@ -31,7 +31,7 @@ from agents.autotvm.loop_features import (
     TOUCH_FIELDS,
     loop_blocks,
 )
-from gensor_gym.graph.layout import MAX_AXES, MAX_TENSORS
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_TENSORS
 
 LOOP_INPUTS = 2 + len(ANNOTATIONS) + 2 * MAX_TENSORS
 _EVERY, _CLIP = 10, 5.0

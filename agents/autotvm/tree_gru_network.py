@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from agents.autotvm.loop_features import KNOBS_AT, TASK_AT
-from gensor_gym.graph.layout import MAX_AXES, MAX_TENSORS
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_TENSORS
 
 
 class TreeGruNetwork(nn.Module):

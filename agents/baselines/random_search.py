@@ -14,7 +14,7 @@ from gensor_gym.measure.session import Session
 class RandomSearch:
     """Measure programs drawn uniformly without replacement, until the budget is spent or the space exhausted.
 
-    Its expectation has a closed form on a recorded table: `experiments.common.statistics.expected_best`.
+    Its expectation has a closed form on a recorded table: `experiments.statistics.statistics.expected_best`.
     """
 
     space: str = "extended"

@@ -19,12 +19,12 @@ import numpy as np
 from agents.core.ranking import Constructing, Construction
 from agents.gensor.benefits import occupied, traffic, waste
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.gpu import grid_blocks
+from gensor_gym.cost.gpu.gpu import grid_blocks
 from gensor_gym.graph import resources, rules
 from gensor_gym.graph.actions import VTHREAD_UP
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import ALLOWED, EXTENT, LANES, NUM_LEVELS, SIZE_START, THREADS_BLOCK, UNITS, VECTOR_SLOT
+from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.tables.tables import ALLOWED, EXTENT, LANES, NUM_LEVELS, SIZE_START, THREADS_BLOCK, UNITS, VECTOR_SLOT
 from gensor_gym.measure.session import Session
 
 REGISTER_SIZES = (1, 2, 4, 8, 16, 32)

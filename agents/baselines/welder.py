@@ -21,12 +21,12 @@ import numpy as np
 from agents.core.ranking import Constructing, Construction, diverse
 from agents.gensor.benefits import traffic
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.gpu import resident_blocks
+from gensor_gym.cost.gpu.gpu import resident_blocks
 from gensor_gym.graph.actions import CACHE, TILE_UP
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.resources import threads_of
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import EXTENT, IS_CPU, NUM_LEVELS, UNITS
+from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import EXTENT, IS_CPU, NUM_LEVELS, UNITS
 from gensor_gym.measure.session import Session
 
 BLOCKS = 4

@@ -15,8 +15,8 @@ from agents.core.programs import Programs
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.coordinates import Column, Coordinates
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
 
 SEES = 2
 """Version of what a policy observes, and of its network: raised whenever one of them changes, so that no old one is used."""

@@ -21,7 +21,7 @@ from agents.columns.feasible import Feasible
 from agents.core.ranking import Construction, ranked
 from agents.policies.learned import POLICY, Episodic, Learned, checked_card
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.tables.layout import ROW
 
 BLOCK, FEW = 256, 4
 """Programs drawn at a time; a block is idle with fewer than FEW new legal ones."""

@@ -11,8 +11,8 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import MAX_AXES, TILE
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import MAX_AXES, TILE
 from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))

@@ -10,12 +10,12 @@ ratio of the model's latencies. The exponents are configuration; how they were c
 
 from __future__ import annotations
 
-from gensor_gym.cost.gpu_lanes import shared_wavefronts
+from gensor_gym.cost.gpu.lanes import shared_wavefronts
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.geometry import footprint, fragment, reduce_product, spatial_product
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE
 from gensor_gym.graph.resources import tile_bytes
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.geometry import footprint, fragment, reduce_product, spatial_product
+from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, TILE
+from gensor_gym.graph.tables.tables import (
     DRAM_BW,
     DRAM_LATENCY,
     END_REDUCE,

@@ -22,10 +22,10 @@ from agents.gensor import walk
 from agents.gensor.descents import descended
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.starts import starts as starts_of
-from gensor_gym.graph.tables import ALLOWED
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
+from gensor_gym.graph.tables.tables import ALLOWED
 from gensor_gym.measure.session import Session
 
 Form = Literal["ratio", "difference"]

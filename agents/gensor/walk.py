@@ -15,9 +15,9 @@ from gensor_gym.cost.model import latency as model_latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.actions import CACHE, KNOB_UP, NUM_ACTIONS, TILE_UP, UNCACHE, VTHREAD_UP
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.layout import LEVEL, ROW
 from gensor_gym.graph.rules import apply, fill_mask
-from gensor_gym.graph.tables import NUM_LEVELS
+from gensor_gym.graph.tables.layout import LEVEL, ROW
+from gensor_gym.graph.tables.tables import NUM_LEVELS
 
 TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, DIFFERENCE = range(10)
 NUM_OPTIONS = 10

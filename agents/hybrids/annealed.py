@@ -21,7 +21,7 @@ from agents.gensor.markov import Markov
 from agents.hybrids.model_search import anneal
 from agents.policies.ppo import Ppo
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.tables.layout import ROW
 
 template_of = lru_cache(maxsize=4)(Template)
 """The template of a graph, which lists every column, kept for the next round."""

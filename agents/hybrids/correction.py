@@ -19,8 +19,8 @@ from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB
 
 ROUNDS = 120
 SETTINGS: dict[str, Any] = {

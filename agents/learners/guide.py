@@ -12,7 +12,7 @@ from gensor_gym.env import process
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
-from gensor_gym.graph.tables import HORIZON
+from gensor_gym.graph.tables.tables import HORIZON
 
 
 @dataclass(frozen=True)

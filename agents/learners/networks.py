@@ -11,7 +11,7 @@ from torch import nn
 
 from gensor_gym.env.observation import GROUPS, NUM_FEATURES, OFFSETS
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
-from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
 _MOVES = 6
 """Features of an axis in the group `operator` beside its extent: whether it moves each of three tensors, and contiguously."""

@@ -21,9 +21,9 @@ from gensor_gym.env.observation import LIMIT, NUM_FEATURES, OFFSETS, fill_resour
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.graph.actions import ACTIONS, CACHE, KNOB_UP, STOP, TILE_UP, UNCACHE, VTHREAD_UP, space_actions
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, ROW, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.rules import apply
-from gensor_gym.graph.tables import EXTENT, FLOOR
+from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, ROW, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.tables.tables import EXTENT, FLOOR
 
 _RESOURCES = OFFSETS["resources"]
 _LEGAL, _GAIN, _RATIO = 0, 1, 2

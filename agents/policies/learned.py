@@ -22,7 +22,7 @@ from agents.gensor.descents import descended
 from agents.learners.registry import Learner, get_learner
 from agents.policies.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import LAYOUT_VERSION
+from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 from gensor_gym.locate import ROOT, located
 from gensor_gym.measure.session import Session
 

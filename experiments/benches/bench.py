@@ -12,8 +12,8 @@ import hydra
 from omegaconf import DictConfig
 
 from experiments.benches.lines import Lines
-from experiments.common.arguments import CONF
-from experiments.common.commands import command_line
+from experiments.commands.arguments import CONF
+from experiments.commands.command import command_line
 from experiments.common.folders import make_folder
 
 SUITES = ("env", "construct", "kernels", "calls", "measure", "repeatability", "replay", "static", "model")

@@ -17,8 +17,8 @@ from agents import get_strategy
 from agents.core.ranking import Construction
 from experiments.benches.best_known import BestKnown, key_of, search
 from experiments.benches.lines import Lines, machine, spread
-from experiments.common import statistics
-from experiments.common.statistics import geometric_mean
+from experiments.statistics import statistics
+from experiments.statistics.statistics import geometric_mean
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.incumbent import incumbent

@@ -12,14 +12,14 @@ import numpy as np
 
 from experiments.benches.lines import Lines, calibration, spread
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.cpu_caches import WALK
+from gensor_gym.cost.cpu.caches import WALK
 from gensor_gym.cost.model import latency_in
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_FEATURES, fill_dynamic
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import fill_mask
+from gensor_gym.graph.tables.layout import ROW
 
 DEEP = 30
 """Legal actions from the start of an episode to the states that are looked at."""

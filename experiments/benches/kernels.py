@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches import kernels_prepacked
+from experiments.benches.kernel_sets import prepacked as kernels_prepacked
 from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine

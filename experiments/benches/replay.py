@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.benches.lines import Lines, empty_cache, machine
-from experiments.common.statistics import geometric_mean
+from experiments.statistics.statistics import geometric_mean
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend

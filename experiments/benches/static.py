@@ -17,10 +17,10 @@ from gensor_gym import operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.gpu import resident_blocks
-from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, slot_of
+from gensor_gym.cost.gpu.gpu import resident_blocks
 from gensor_gym.graph.resources import registers_of
 from gensor_gym.graph.schedule import Schedule, make_row
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, slot_of
 
 SPACE = "extended"
 SHOWN = ("FFMA", "HMMA", "IMMA", "HGMMA", "UTMALDG", "LDGSTS", "LDG", "LDS", "LDSM", "LDL", "STL", "BAR")

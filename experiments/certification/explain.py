@@ -23,9 +23,9 @@ from gensor_gym.exact.states import explore
 from gensor_gym.exact.values import Values, solve
 from gensor_gym.graph.actions import ACTIONS, STOP
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, TILE, VTHREAD, slot_of
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import NUM_LEVELS
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, TILE, VTHREAD, slot_of
+from gensor_gym.graph.tables.tables import NUM_LEVELS
 
 MOST_EXPLORED = 20_000
 """States up to which values are computed."""

@@ -16,8 +16,8 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from experiments.common.arguments import CONF
-from experiments.common.commands import command_line, refusals, say_where
+from experiments.commands.arguments import CONF
+from experiments.commands.command import command_line, refusals, say_where
 from experiments.common.jobs import DONE, Jobs, Outcome
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash

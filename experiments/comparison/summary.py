@@ -9,10 +9,10 @@ from collections import Counter
 import numpy as np
 
 from experiments.common.jobs import Outcome
-from experiments.common.paired import against
 from experiments.common.settings import Job, Settings
-from experiments.common.statistics import geometric_mean
 from experiments.comparison.retime import TORCH, Comparison
+from experiments.statistics.paired import against
+from experiments.statistics.statistics import geometric_mean
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import median_interval, ratio_interval

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from experiments.common.journal import read_rows
-from experiments.common.statistics import geometric_mean
 from experiments.device import headline_page
 from experiments.device.report import contest_lines
 from experiments.device.stages.headline import EXPERIMENT
@@ -20,6 +19,7 @@ from experiments.device.table import read_experiment
 from experiments.device.verdicts import verdicts
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.libraries import UNITS
+from experiments.statistics.statistics import geometric_mean
 from experiments.studies.search.report import table
 from gensor_gym import operators
 from gensor_gym.graph.schedule import Schedule

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.common.exit_code import exit_code
+from experiments.commands.exit_code import exit_code
 from experiments.common.journal import read_rows
 from gensor_gym.measure.measurement import Status
 

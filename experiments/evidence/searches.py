@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import statistics
 from experiments.common.jobs import DONE, Outcome
 from experiments.common.journal import read_rows
 from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.pack import write_rows
+from experiments.statistics import statistics
 from experiments.studies.search import figures as study_figures
 from experiments.studies.search import report as study_report
 from experiments.studies.search.report import table

@@ -18,8 +18,8 @@ from rich.console import Console
 from agents.columns.policy import ColumnWriter
 from agents.policies.learned import CARD, checked_card
 from agents.policies.training_tasks import is_current
+from experiments.commands.command import command
 from experiments.common.anytime import digest_of_policy
-from experiments.common.commands import command
 from experiments.common.folders import make_folder
 from experiments.common.journal import locked, read_rows
 from experiments.common.results import write_text

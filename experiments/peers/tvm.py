@@ -23,8 +23,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.benches.lines import machine
-from experiments.common.arguments import CONF
-from experiments.common.commands import command_line, refusals
+from experiments.commands.arguments import CONF
+from experiments.commands.command import command_line, refusals
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT, code_digest

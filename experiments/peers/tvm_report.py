@@ -12,11 +12,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from experiments.common.statistics import bootstrap, geometric_mean
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.comparison.summary import interval, ratio
 from experiments.comparison.table import BUSY, seconds_text, spread
 from experiments.peers.runs import Run
+from experiments.statistics.statistics import bootstrap, geometric_mean
 from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
 

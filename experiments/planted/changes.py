@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-_GPU, _SIMT, _MEMORY = (f"cost/{name}.py" for name in ("gpu", "gpu_simt", "gpu_memory"))
+_GPU, _SIMT, _MEMORY = (f"cost/gpu/{name}.py" for name in ("gpu", "simt", "memory"))
 _RESOURCES, _LIMITS, _STRUCTURE = "graph/resources.py", "graph/limits.py", "graph/structure.py"
 _NVIDIA, _LINEAR, _TEXT = "hardware/nvidia.py", "operators/kinds/linear.py", "operators/text.py"
 
@@ -90,7 +90,7 @@ NOTHING: tuple[Change, ...] = (
     _change("words of an error", _TEXT, "does not parse:", "cannot be read:"),
     _change("a new space", "graph/actions.py", '    "medium": frozenset(',
             '    "small": frozenset(_GROWING),\n    "medium": frozenset('),
-    _change("one integer more in the tables", "graph/filling.py", "NUM_INTS = ALLOWED + NUM_ACTIONS",
+    _change("one integer more in the tables", "graph/tables/filling.py", "NUM_INTS = ALLOWED + NUM_ACTIONS",
             "NUM_INTS = ALLOWED + NUM_ACTIONS + 1"),
     _change("a constant of the CPU model", "cost/cpu_constants.json", '"call_cycles": 0.4446', '"call_cycles": 0.5'),
     _change("a bound on what is held of a cache", "graph/ladder.py", "@lru_cache(maxsize=4096)\ndef sizes(",

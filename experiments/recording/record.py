@@ -18,8 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from experiments.common.arguments import CONF
-from experiments.common.commands import command_line, refusals
+from experiments.commands.arguments import CONF
+from experiments.commands.command import command_line, refusals
 from experiments.common.folders import make_folder
 from experiments.recording import record_table
 from experiments.recording.passes import Plan, Recording, backend_of

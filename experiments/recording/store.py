@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.common.exit_code import exit_code
+from experiments.commands.exit_code import exit_code
 from gensor_gym.measure.records.store import GROUPS, Added, Group, Selection, Store
 from gensor_gym.measure.records.tables import read_table, write_table
 

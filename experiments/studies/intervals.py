@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from experiments.common import statistics
+from experiments.statistics import statistics
 
 
 def iqm(values: np.ndarray) -> np.ndarray:

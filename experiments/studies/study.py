@@ -16,8 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from omegaconf import DictConfig
 from rich.console import Console
 
+from experiments.commands.command import command
 from experiments.common.anytime import run_search
-from experiments.common.commands import command
 from experiments.common.journal import Journal, locked
 from experiments.common.lines import Keyed, run_missing
 from experiments.common.results import write_summary, write_text

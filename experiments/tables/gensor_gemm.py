@@ -15,13 +15,13 @@ from experiments.tables.gensor.searches import MODEL, Contender, Searches, seeds
 from experiments.tables.table import Stamp, Table
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.gpu import resident_blocks
-from gensor_gym.cost.gpu_memory import grid_blocks, traffic_of, warp_sectors
-from gensor_gym.graph.geometry import power_value, reduce_steps, tensor_bytes
-from gensor_gym.graph.layout import SPLIT_K, TENSOR_CORE
+from gensor_gym.cost.gpu.gpu import resident_blocks
+from gensor_gym.cost.gpu.memory import grid_blocks, traffic_of, warp_sectors
 from gensor_gym.graph.resources import threads_of
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import EPILOGUE_BYTES, ITEM, NUM_READS, THREADS_UNIT
+from gensor_gym.graph.tables.geometry import power_value, reduce_steps, tensor_bytes
+from gensor_gym.graph.tables.layout import SPLIT_K, TENSOR_CORE
+from gensor_gym.graph.tables.tables import EPILOGUE_BYTES, ITEM, NUM_READS, THREADS_UNIT
 
 HARDWARE = "rtx4090"
 MODEL_TRIALS = 256

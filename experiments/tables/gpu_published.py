@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 
 from experiments.tables.table import Stamp, Table
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS
 from gensor_gym.graph.schedule import make_row
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS
 
 WITHIN = 0.2
 """How far a prediction may be off."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.benches.fitting.fit import Sample
 from experiments.benches.fitting.ranks import spearman
-from experiments.common.statistics import expected_best
+from experiments.statistics.statistics import expected_best
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

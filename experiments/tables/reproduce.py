@@ -14,7 +14,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.common.commands import command
+from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import code_digest

@@ -12,7 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from agents.policies.learned import CARD
-from experiments.common import statistics, style
+from experiments.common import style
+from experiments.statistics import statistics
 
 POINTS = 200
 """Steps at which the runs of a group are read off."""

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.hybrids.correction import Correction, features_of
-from experiments.common.commands import command
+from experiments.commands.command import command
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph

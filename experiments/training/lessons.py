@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from agents.learners.registry import get_learner
 from agents.policies.learned import CARD, POLICY, read_card
-from experiments.common.checks import check_whole
+from experiments.commands.checks import check_whole
 from experiments.common.results import whole, write_text
 from experiments.common.settings import digest_of_file, short_hash
 from experiments.training.watch import CURVE, last_episodes

@@ -16,7 +16,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.common.journal import read_rows
-from experiments.common.statistics import bootstrap
+from experiments.statistics.statistics import bootstrap
 from experiments.training.watch import CURVE
 
 _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")

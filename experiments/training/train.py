@@ -21,10 +21,10 @@ from rich.console import Console
 
 from agents.policies.learned import CARD, POLICY, read_card
 from agents.policies.training_tasks import bound, is_current
-from experiments.common.arguments import CONF
-from experiments.common.checks import check_whole
+from experiments.commands.arguments import CONF
+from experiments.commands.checks import check_whole
+from experiments.commands.parent import end_with_parent
 from experiments.common.journal import locked, read_rows
-from experiments.common.parent import end_with_parent
 from experiments.common.results import write_text
 from experiments.common.settings import WANDB_MODES
 from experiments.comparison.tracking import hint, track_training
@@ -33,7 +33,7 @@ from experiments.training.trainings import training_of
 from experiments.training.watch import CURVE, LAST, VALIDATION, identity
 from gensor_gym import hardware as machines
 from gensor_gym import operators
-from gensor_gym.graph.layout import LAYOUT_VERSION
+from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 EVALUATION = ("eval_operators", "eval_episodes")
 """Settings that scores depend on and the policy does not."""

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.common.commands import command
+from experiments.commands.command import command
 from experiments.common.journal import locked
 from experiments.training.lessons import Lesson, learn
 

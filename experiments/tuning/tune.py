@@ -23,7 +23,7 @@ from rich.progress import track
 
 from agents import get_strategy
 from experiments.benches.lines import machine
-from experiments.common.commands import command
+from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.journal import Journal
 from experiments.common.results import write_text

@@ -20,8 +20,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.benches.lines import machine
+from experiments.commands.command import command
 from experiments.common.anytime import Search
-from experiments.common.commands import command
 from experiments.common.folders import make_folder
 from experiments.common.journal import Journal
 from experiments.common.lines import run_missing

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS, slot_of
 from gensor_gym.graph.schedule import Schedule, make_row
 from gensor_gym.graph.structure import LEVELS
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, slot_of
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Access, Operator
 

@@ -7,8 +7,8 @@ import functools
 import numpy as np
 
 from gensor_gym.codegen.program import Program, row_of
-from gensor_gym.graph.filling import make_tables
 from gensor_gym.graph.resources import registers_of
+from gensor_gym.graph.tables.filling import make_tables
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gensor_gym.cost.cpu_caches import WALK
+from gensor_gym.cost.cpu.caches import WALK
 from gensor_gym.cost.model import latency_in
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.coordinates import Coordinates, set_column
-from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import fits
-from gensor_gym.graph.tables import Tables
+from gensor_gym.graph.tables.layout import ROW
+from gensor_gym.graph.tables.tables import Tables
 
 SEEN = 2 + NUM_TERMS
 """Numbers kept of a program that a descent evaluated: how many were tried before it, its seconds, the model's terms."""

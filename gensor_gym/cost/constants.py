@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from gensor_gym.graph.tables import CONSTANT, NUM_CONSTANTS
+from gensor_gym.graph.tables.tables import CONSTANT, NUM_CONSTANTS
 
 FILE = "cpu_constants.json"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.cost.cpu import latency_cpu
-from gensor_gym.cost.cpu_caches import WALK
-from gensor_gym.cost.gpu import latency_gpu
+from gensor_gym.cost.cpu.caches import WALK
+from gensor_gym.cost.cpu.cpu import latency_cpu
+from gensor_gym.cost.gpu.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.compiled import compiled, lean
-from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import fits
-from gensor_gym.graph.tables import IS_CPU
+from gensor_gym.graph.tables.layout import ROW
+from gensor_gym.graph.tables.tables import IS_CPU
 
 
 @compiled

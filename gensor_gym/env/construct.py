@@ -150,7 +150,7 @@ class ConstructEnv(TextSpec, gymnasium.Env):
         """`ansi`: the loop nest as text; `rgb_array`: tiles, resources and roofline as an image uint8 [H, W, 3]."""
         if self.render_mode is None:
             return None
-        from gensor_gym.env import render
+        from gensor_gym.env.pictures import render
 
         draw = render.as_text if self.render_mode == "ansi" else render.as_image
         return draw(self.graph, self.schedule)

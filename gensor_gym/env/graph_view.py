@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium.spaces import GraphInstance
 
 from gensor_gym.env.observation import GROUPS, LIMIT
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_LEVELS, slot_of
 from gensor_gym.graph.structure import is_staged
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, MAX_LEVELS, slot_of
 from gensor_gym.operators.types import Operator
 
 KINDS = ("axis", "tensor", "program")

@@ -12,11 +12,11 @@ import numpy as np
 
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import reduce_product, spatial_product
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD, slot_of
 from gensor_gym.graph.resources import accumulators_of, registers_of, shared_bytes_of, threads_of, tile_bytes, vectors_along
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.geometry import reduce_product, spatial_product
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, TILE, VTHREAD, slot_of
+from gensor_gym.graph.tables.tables import (
     FLOOR,
     HORIZON,
     IS_CPU,

@@ -10,16 +10,16 @@ import math
 
 import numpy as np
 
-from gensor_gym.cost.cpu_caches import WALK
+from gensor_gym.cost.cpu.caches import WALK
 from gensor_gym.cost.model import latency_in
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
 from gensor_gym.env.reward import final_reward, step_reward
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import compiled, lean
-from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import apply, fill_mask
-from gensor_gym.graph.tables import FLOOR, HORIZON
+from gensor_gym.graph.tables.layout import ROW
+from gensor_gym.graph.tables.tables import FLOOR, HORIZON
 
 LATENCY, START_LATENCY, REMAINING, STEPS, POTENTIAL = range(5)
 NUM_SCALARS = 5

@@ -21,8 +21,8 @@ from gensor_gym.env.settings import DEFAULT_OPERATOR, TextSpec
 from gensor_gym.env.streams import Streams
 from gensor_gym.env.tasks import OperatorSpec
 from gensor_gym.graph.actions import NUM_ACTIONS
-from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.hardware.types import Hardware
 
 ALL = slice(None)
@@ -313,7 +313,7 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         """Frame of every environment, as `ConstructEnv.render`; None without a render_mode."""
         if self.render_mode is None:
             return None
-        from gensor_gym.env import render
+        from gensor_gym.env.pictures import render
 
         draw = render.as_text if self.render_mode == "ansi" else render.as_image
         return tuple(draw(graph, schedule) for graph, schedule in zip(self.graphs, self.schedules, strict=True))

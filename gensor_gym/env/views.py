@@ -15,8 +15,8 @@ from gensor_gym.env.observation import GROUPS, LIMIT, OFFSETS, fill_resources, g
 from gensor_gym.env.settings import Settings
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.layout import LEVEL, ROW
 from gensor_gym.graph.rules import transition
+from gensor_gym.graph.tables.layout import LEVEL, ROW
 
 _PRIMITIVES = sorted({action.primitive for action in ACTIONS})
 _ONE_HOT = np.array([[a.primitive == p for p in _PRIMITIVES] for a in ACTIONS], dtype=np.float32)

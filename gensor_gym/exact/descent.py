@@ -11,14 +11,16 @@ import math
 
 import numpy as np
 
-from gensor_gym.cost.gpu import latency_gpu
-from gensor_gym.cost.gpu_lanes import lanes_along, run_axis
+from gensor_gym.cost.gpu.gpu import latency_gpu
+from gensor_gym.cost.gpu.lanes import lanes_along, run_axis
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.exact.floor import floor_seconds, most_padding
 from gensor_gym.graph.actions import VTHREAD_UP
 from gensor_gym.graph.compiled import compiled, lean
-from gensor_gym.graph.geometry import has_windows, power_value, reduce_product, spatial_product
-from gensor_gym.graph.layout import (
+from gensor_gym.graph.limits import fits_gpu
+from gensor_gym.graph.resources import CODE_LIMIT_GPU, registers_of, threads_of
+from gensor_gym.graph.tables.geometry import has_windows, power_value, reduce_product, spatial_product
+from gensor_gym.graph.tables.layout import (
     MAX_AXES,
     MAX_LEVELS,
     REDUCE_THREADS,
@@ -29,9 +31,7 @@ from gensor_gym.graph.layout import (
     UNROLL,
     VTHREAD,
 )
-from gensor_gym.graph.limits import fits_gpu
-from gensor_gym.graph.resources import CODE_LIMIT_GPU, registers_of, threads_of
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.tables import (
     ALLOWED,
     EXTENT,
     NUM_READS,

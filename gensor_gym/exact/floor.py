@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu import BARRIER, OVERLAP, blocks_per_unit, second_kernel, tile_bytes_out
-from gensor_gym.cost.gpu_lanes import contiguous_run, lanes_along, word_run
-from gensor_gym.cost.gpu_memory import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, sectors, wave_bytes
-from gensor_gym.cost.gpu_simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, stalls
+from gensor_gym.cost.gpu.gpu import BARRIER, OVERLAP, blocks_per_unit, second_kernel, tile_bytes_out
+from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along, word_run
+from gensor_gym.cost.gpu.memory import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, sectors, wave_bytes
+from gensor_gym.cost.gpu.simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, stalls
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import (
+from gensor_gym.graph.knobs.vector import widest_copy
+from gensor_gym.graph.resources import registers_of, shared_bytes_of, staged_elements, threads_of
+from gensor_gym.graph.tables.geometry import (
     box_length,
     box_width,
     footprint,
@@ -29,8 +31,7 @@ from gensor_gym.graph.geometry import (
     spatial_product,
     tensor_bytes,
 )
-from gensor_gym.graph.knobs.vector import widest_copy
-from gensor_gym.graph.layout import (
+from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     MAX_AXES,
     MAX_DIMS,
@@ -42,8 +43,7 @@ from gensor_gym.graph.layout import (
     STAGES,
     UNROLL,
 )
-from gensor_gym.graph.resources import registers_of, shared_bytes_of, staged_elements, threads_of
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.tables import (
     BLOCKS_UNIT,
     BYTES,
     CLOCK,

@@ -10,7 +10,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.column_descent import descend
 from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB
+from gensor_gym.graph.tables.layout import KNOB
 
 
 def incumbent(

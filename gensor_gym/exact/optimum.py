@@ -19,9 +19,9 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.coordinates import moved_knobs, opened, usable_values
 from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TENSOR_CORE
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TENSOR_CORE
+from gensor_gym.graph.tables.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
 
 ENUMERATED = 2_000_000
 """Spaces of at most so many candidates are enumerated."""

@@ -17,9 +17,9 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import STOP, TILE_DOWN, TILE_UP, VTHREAD_UP
 from gensor_gym.graph.coordinates import usable_values
 from gensor_gym.graph.ladder import divisors
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, NUM_KNOBS, TILE, VTHREAD
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import ALLOWED
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, NUM_KNOBS, TILE, VTHREAD
+from gensor_gym.graph.tables.tables import ALLOWED
 
 MOST_STATES = 50_000
 """States looked at after which the search gives up."""

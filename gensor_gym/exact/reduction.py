@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
-from gensor_gym.graph.layout import MAX_AXES, SPATIAL_SLOTS
 from gensor_gym.graph.resources import CODE_LIMIT_GPU
-from gensor_gym.graph.tables import Tables
+from gensor_gym.graph.tables.layout import MAX_AXES, SPATIAL_SLOTS
+from gensor_gym.graph.tables.tables import Tables
 
 
 def reduction_tiles(tables: Tables) -> tuple[np.ndarray, np.ndarray]:

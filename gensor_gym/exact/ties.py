@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.cost.gpu import latency_gpu
+from gensor_gym.cost.gpu.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.exact.descent import next_inner, next_vthreads
 from gensor_gym.graph.actions import VTHREAD_UP
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.layout import MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.limits import fits_gpu
-from gensor_gym.graph.tables import ALLOWED, EXTENT
+from gensor_gym.graph.tables.layout import MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.graph.tables.tables import ALLOWED, EXTENT
 
 
 @compiled

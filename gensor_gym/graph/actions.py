@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import MAX_AXES
+from gensor_gym.graph.tables.layout import MAX_AXES
 
 
 @dataclass(frozen=True)

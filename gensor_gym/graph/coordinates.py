@@ -18,8 +18,8 @@ from gensor_gym.graph.actions import KNOB_UP, VTHREAD_UP
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import divisors
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
 
 CHAIN = MAX_LEVELS + 1
 """Numbers in the chain of an axis: the tiles of every level and the virtual threads."""

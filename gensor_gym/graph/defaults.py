@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS
 from gensor_gym.graph.schedule import make_row
 from gensor_gym.graph.structure import needs_copy, vector_axis
-from gensor_gym.graph.tables import KNOB_BITS
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS
+from gensor_gym.graph.tables.tables import KNOB_BITS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.traits import is_convolution
 from gensor_gym.operators.types import Access, Operator

@@ -9,8 +9,8 @@ import numpy as np
 
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.coordinates import Coordinates, columns_of, set_column
-from gensor_gym.graph.layout import ROW
 from gensor_gym.graph.rules import fits
+from gensor_gym.graph.tables.layout import ROW
 
 
 def enumerate_rows(coordinates: Coordinates, ints: np.ndarray, batch: int) -> Iterator[np.ndarray]:

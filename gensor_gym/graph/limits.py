@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import power_value, reduce_product
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.knobs.knob import (
     CODE,
@@ -24,7 +23,6 @@ from gensor_gym.graph.knobs.lanes import are_warps_whole
 from gensor_gym.graph.knobs.packing import is_packed_for_algorithm
 from gensor_gym.graph.knobs.shares import blocks_have_steps, tasks_have_steps, threads_have_points
 from gensor_gym.graph.knobs.tensor_cores import is_whole_matrix
-from gensor_gym.graph.layout import TENSOR_CORE, UNROLL
 from gensor_gym.graph.resources import (
     CODE_LIMIT_CPU,
     CODE_LIMIT_GPU,
@@ -36,7 +34,9 @@ from gensor_gym.graph.resources import (
     tile_bytes,
     vectors_along,
 )
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.geometry import power_value, reduce_product
+from gensor_gym.graph.tables.layout import TENSOR_CORE, UNROLL
+from gensor_gym.graph.tables.tables import (
     L2_BYTES,
     L3_BYTES,
     REGS_THREAD,

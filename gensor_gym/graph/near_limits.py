@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.tables import NUM_LEVELS, SIZE_START
+from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
 ELEMENTS = 512
 """Register tiles have at most so many times the elements of the program that is begun with along spatial axes; of every

@@ -6,7 +6,8 @@ GPU: threads, registers, shared memory, code size. CPU: vector registers, cache 
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import (
+from gensor_gym.graph.knobs.vector import copied_length
+from gensor_gym.graph.tables.geometry import (
     box_length,
     columns_of,
     footprint,
@@ -19,8 +20,7 @@ from gensor_gym.graph.geometry import (
     spatial_product,
     workers_of,
 )
-from gensor_gym.graph.knobs.vector import copied_length
-from gensor_gym.graph.layout import (
+from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     MAX_AXES,
     REDUCE_THREADS,
@@ -32,7 +32,7 @@ from gensor_gym.graph.layout import (
     TILE,
     UNROLL,
 )
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
     FIRST_SPATIAL,
     INSTRUCTION_K,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import has_windows
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.knobs.knob import CODE, L1_TILE, MATRIX, REDUCE_SHARES, REGISTERS, SHARED, SPLIT, TASK_TILE, WARPS
-from gensor_gym.graph.layout import (
+from gensor_gym.graph.tables.geometry import has_windows
+from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     KNOB,
     LEVEL,
@@ -21,7 +21,7 @@ from gensor_gym.graph.layout import (
     VECTOR,
     WARP_TILE,
 )
-from gensor_gym.graph.tables import IS_CPU, VECTOR_SLOT, WIDE_AXES
+from gensor_gym.graph.tables.tables import IS_CPU, VECTOR_SLOT, WIDE_AXES
 
 _OF_RAISING, _OF_LOWERING = np.array([knob.raising for knob in KNOBS]), np.array([knob.lowering for knob in KNOBS])
 _WARP = 5

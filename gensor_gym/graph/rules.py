@@ -25,10 +25,21 @@ from gensor_gym.graph.actions import (
 from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.knobs.knob import EVERY
 from gensor_gym.graph.knobs.tensor_cores import fragment_length
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, NUM_KNOBS, ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE, VTHREAD
 from gensor_gym.graph.limits import fits_cpu, fits_gpu
 from gensor_gym.graph.risks import growth_risks, knob_risks, shrinking_risks
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.layout import (
+    KNOB,
+    LEVEL,
+    MAX_AXES,
+    MAX_LEVELS,
+    NUM_KNOBS,
+    ROW,
+    SPATIAL_SLOTS,
+    TENSOR_CORE,
+    TILE,
+    VTHREAD,
+)
+from gensor_gym.graph.tables.tables import (
     ALLOWED,
     END_REDUCE,
     EXTENT,

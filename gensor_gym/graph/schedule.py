@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, LAYOUT_VERSION, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+from gensor_gym.graph.tables.layout import KNOB, LAYOUT_VERSION, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
 
 
 class Schedule:
@@ -18,7 +18,7 @@ class Schedule:
     row: np.ndarray
 
     def __init__(self, row: np.ndarray) -> None:
-        """Copy `row`: ROW int32 values laid out as in `graph/layout.py`."""
+        """Copy `row`: ROW int32 values laid out as in `graph/tables/layout.py`."""
         row = np.array(row, dtype=np.int32)
         if row.shape != (ROW,):
             raise ValueError(f"a schedule is a row of {ROW} int32 values, got shape {row.shape}")

@@ -11,10 +11,10 @@ import numpy as np
 
 from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.rules import fits, is_well_formed
 from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import (
     ALLOWED,
     COLUMN_STEP,
     COLUMNS_FROM,

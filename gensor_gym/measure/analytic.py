@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import LEVEL
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.legality import graph_of
 from gensor_gym.measure.measurement import Measurement, Status

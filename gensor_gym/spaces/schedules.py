@@ -10,9 +10,9 @@ from typing import Any
 
 from gensor_gym import operators
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import slot_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import LEVELS
+from gensor_gym.graph.tables.layout import slot_of
 from gensor_gym.hardware.described import from_json
 from gensor_gym.measure.analytic import program_key
 from gensor_gym.measure.measurement import Measurement, Status

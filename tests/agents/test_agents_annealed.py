@@ -12,8 +12,8 @@ from agents.autotvm.template import Template
 from agents.core.ranking import REGISTER_TILE, Construction, best_of_each
 from agents.hybrids.annealed import annealed, template_of
 from gensor_gym import ConstructionGraph
-from gensor_gym.graph.layout import TENSOR_CORE
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import TENSOR_CORE
 
 OPERATOR = "conv2d(n=4, c=32, h=14, w=14, k=64, r=3, s=3, padding=1)"
 WALK = {"walkers": 2, "steps": 24, "refiners": 0, "descents": 1}

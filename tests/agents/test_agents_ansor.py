@@ -28,9 +28,9 @@ from agents.ansor.thread_binding import binds
 from agents.ansor.tile_moves import TileMoves
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB, MAX_LEVELS, TILE, VTHREAD
 from gensor_gym.graph.rules import fits, is_well_formed
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB, MAX_LEVELS, TILE, VTHREAD
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators import parse
 

@@ -37,8 +37,8 @@ from agents.autotvm.tree_gru import TreeGru
 from agents.autotvm.tree_model import Ensemble, TreeModel, average_recall
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_TENSORS, TILE
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_TENSORS, TILE
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.session import Budget, Session, Task
 

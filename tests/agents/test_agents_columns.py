@@ -19,7 +19,7 @@ from agents.columns.policy import BARREN, KNOWN, Columns, Memory, write  # noqa:
 from agents.hybrids.annealed import ColumnsAnnealing  # noqa: E402
 from agents.policies.training_tasks import bound  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
-from gensor_gym.graph.layout import KNOB, LAYOUT_VERSION  # noqa: E402
+from gensor_gym.graph.tables.layout import KNOB, LAYOUT_VERSION  # noqa: E402
 
 SETTINGS: dict[str, Any] = {
     "name": "columns", "width": 16, "tasks": 2, "programs": 16, "best": 0.25, "learning_rate": 0.01,

@@ -15,8 +15,8 @@ from experiments.training.learn_correction import learn, rank_correlation
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 
 UNROLL = KNOB + KNOB_INDEX["unroll"]
 MACHINE = "zen5_1c"

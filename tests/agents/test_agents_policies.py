@@ -22,7 +22,7 @@ from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, 
 from agents.learners.registry import LEARNERS, get_learner
 from agents.policies.learned import Learned, load_policy
 from agents.policies.visited import Visited
-from experiments.common.arguments import CONF, compose
+from experiments.commands.arguments import CONF, compose
 from experiments.training.train import settings_of, write_card
 from experiments.training.variants import with_variants
 from experiments.training.walk import make_env

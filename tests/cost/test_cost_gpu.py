@@ -11,15 +11,15 @@ from omegaconf import OmegaConf
 
 from experiments.tables.gpu_published import MMA, PUBLISHED, SIMT, WGMMA, WITHIN, Kernel, Published, make, ratio
 from gensor_gym import ConstructionGraph, hardware, operators
-from gensor_gym.cost.gpu import latency_gpu, second_kernel
-from gensor_gym.cost.gpu_lanes import shared_wavefronts
-from gensor_gym.cost.gpu_memory import grid_blocks
-from gensor_gym.cost.gpu_simt import simt_step
-from gensor_gym.cost.gpu_tensor import narrow_share
+from gensor_gym.cost.gpu.gpu import latency_gpu, second_kernel
+from gensor_gym.cost.gpu.lanes import shared_wavefronts
+from gensor_gym.cost.gpu.memory import grid_blocks
+from gensor_gym.cost.gpu.simt import simt_step
+from gensor_gym.cost.gpu.tensor import narrow_share
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import LAUNCH_TERM, NUM_TERMS
-from gensor_gym.graph.layout import SPLIT_K
 from gensor_gym.graph.rules import fits
+from gensor_gym.graph.tables.layout import SPLIT_K
 from tests.support.cuda_schedules import make_schedule
 
 

@@ -17,7 +17,7 @@ from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.graph_view import GraphObservation
 from gensor_gym.env.observation import GROUPS, LIMIT, NUM_FEATURES
 from gensor_gym.graph.actions import NUM_ACTIONS
-from gensor_gym.graph.layout import SPATIAL_SLOTS
+from gensor_gym.graph.tables.layout import SPATIAL_SLOTS
 from tests.support.graph_walks import MACHINES, OPERATORS, graph_of, walk
 from tests.support.thorough import thorough_but
 
@@ -155,7 +155,7 @@ def test_the_graph_view_does_without_groups() -> None:
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
 def test_text_names_the_task_its_loops_and_its_resources(operator: str, machine: str) -> None:
-    from gensor_gym.env.render import as_text
+    from gensor_gym.env.pictures.render import as_text
 
     graph = graph_of(operator, machine, "extended")
     for schedule in list(walk(graph, np.random.default_rng(1), 50))[::12]:
@@ -170,7 +170,7 @@ def test_text_names_the_task_its_loops_and_its_resources(operator: str, machine:
 
 
 def test_loops_of_a_gemm_by_hand() -> None:
-    from gensor_gym.env.render import as_text
+    from gensor_gym.env.pictures.render import as_text
     from gensor_gym.graph.schedule import Schedule
 
     graph = graph_of(GEMM, "h200", "extended")
@@ -217,7 +217,7 @@ def test_render_modes() -> None:
 @pytest.mark.parametrize("machine", ["t4", "cascade_lake"])
 def test_every_operator_can_be_drawn(operator: str, machine: str) -> None:
     pytest.importorskip("matplotlib")
-    from gensor_gym.env.render import as_image
+    from gensor_gym.env.pictures.render import as_image
 
     graph = graph_of(operator, machine, "extended")
     shapes = {
@@ -228,7 +228,7 @@ def test_every_operator_can_be_drawn(operator: str, machine: str) -> None:
 
 
 def test_an_illegal_schedule_can_be_looked_at() -> None:
-    from gensor_gym.env.render import as_text
+    from gensor_gym.env.pictures.render import as_text
     from gensor_gym.graph.schedule import Schedule
 
     graph = graph_of(GEMM, "h200", "extended")
@@ -236,7 +236,7 @@ def test_an_illegal_schedule_can_be_looked_at() -> None:
     row[:32] = np.tile([1, 1, 1, 64, 64, 1, 1, 1], 4)
     assert "not legal here" in as_text(graph, Schedule(row))
     pytest.importorskip("matplotlib")
-    from gensor_gym.env.render import as_image
+    from gensor_gym.env.pictures.render import as_image
 
     assert as_image(graph, Schedule(row)).ndim == 3
 
@@ -244,7 +244,7 @@ def test_an_illegal_schedule_can_be_looked_at() -> None:
 def test_drawing_needs_no_display_and_leaves_pyplot_alone() -> None:
     pytest.importorskip("matplotlib")
     text = (
-        "import sys, gensor_gym\nfrom gensor_gym.env.render import as_image\n"
+        "import sys, gensor_gym\nfrom gensor_gym.env.pictures.render import as_image\n"
         "assert 'matplotlib' not in sys.modules\n"
         "graph = gensor_gym.ConstructionGraph('gemv(m=8, k=8)', 't4')\nprint(as_image(graph, graph.initial()).shape)\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
@@ -257,7 +257,7 @@ def test_drawing_needs_no_display_and_leaves_pyplot_alone() -> None:
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gensor_gym.env.render import as_image
+    from gensor_gym.env.pictures.render import as_image
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     graph = graph_of(GEMM, "h200", "extended")

@@ -17,8 +17,8 @@ from gensor_gym.exact.reduction import reduction_tiles
 from gensor_gym.exact.sampling import sample_evenly
 from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, SPATIAL_SLOTS, TENSOR_CORE, TILE, UNROLL, VTHREAD
 from gensor_gym.graph.resources import CODE_LIMIT_GPU
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, SPATIAL_SLOTS, TENSOR_CORE, TILE, UNROLL, VTHREAD
 from tests.support.graph_walks import OPERATORS, graph_of
 from tests.support.oracle import Oracle
 

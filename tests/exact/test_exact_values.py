@@ -18,8 +18,8 @@ from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.exact import append_certificate, certify, shipped
 from gensor_gym.exact.states import explore
 from gensor_gym.exact.values import solve
-from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import LEVEL
 from tests.support.graph_walks import graph_of
 
 TASK = ("gemm(m=256, n=256, k=64)", "h200", "compact")

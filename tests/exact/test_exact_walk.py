@@ -11,7 +11,7 @@ from scipy import stats
 from agents.gensor import walk
 from agents.gensor.exact_walk import Chain, chain_of, expected_best
 from agents.gensor.markov import Markov
-from gensor_gym.graph.layout import ROW
+from gensor_gym.graph.tables.layout import ROW
 from tests.support.graph_walks import graph_of
 
 SHORT = Markov(steps=14)

@@ -14,7 +14,7 @@ from experiments.benches.bench import SUITES, bench
 from experiments.benches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.fitting.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
 from experiments.benches.fitting.ranks import spearman, top_k_regret
-from experiments.common.arguments import CONF, compose
+from experiments.commands.arguments import CONF, compose
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.common.commands import command_line, refusals, say_where
+from experiments.commands.command import command_line, refusals, say_where
 
 
 def test_a_refusal_is_said_and_ends_the_command_with_code_2() -> None:

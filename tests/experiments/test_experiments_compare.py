@@ -17,13 +17,13 @@ import pytest
 from rich.console import Console
 
 from agents.baselines.random_walk import RandomWalk
-from experiments.common.arguments import CONF, compose
+from experiments.commands.arguments import CONF, compose
 from experiments.common.jobs import Jobs
-from experiments.common.paired import against
 from experiments.common.settings import Settings, settings_of
 from experiments.common.trials import FIELDS, Results
 from experiments.comparison.compare import compare
 from experiments.comparison.table import show
+from experiments.statistics.paired import against
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.records.store import Store

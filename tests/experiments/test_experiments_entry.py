@@ -11,7 +11,7 @@ from importlib import import_module
 import pytest
 
 from experiments import entry
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.common.settings import ROOT
 
 

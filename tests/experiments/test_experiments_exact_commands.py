@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.certification import certify, check_certificates
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.common.settings import settings_of
 from experiments.recording import task_cards
 

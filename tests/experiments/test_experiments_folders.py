@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.benches.bench import bench
-from experiments.common.arguments import CONF, compose
+from experiments.commands.arguments import CONF, compose
 from experiments.common.folders import make_folder
 from experiments.common.jobs import Jobs
 from experiments.device import gpu

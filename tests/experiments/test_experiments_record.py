@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.common.schedules import schedules_of
 from experiments.recording import record, record_table
 from experiments.recording.passes import ATTEMPTS, Plan, Recording, backend_of

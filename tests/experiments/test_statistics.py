@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from experiments.common import statistics
+from experiments.statistics import statistics
 
 
 def test_best_so_far_keeps_the_last() -> None:

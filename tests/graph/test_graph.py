@@ -14,9 +14,9 @@ import pytest
 import gensor_gym
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
-from gensor_gym.graph.layout import KNOB, LEVEL, MAX_AXES, ROW, VTHREAD
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import HORIZON
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, ROW, VTHREAD
+from gensor_gym.graph.tables.tables import HORIZON
 from tests.support.graph_walks import MACHINES, OPERATORS, SPACES, graph_of, grown, walk
 from tests.support.oracle import Oracle
 

@@ -83,7 +83,7 @@ def test_the_package_works_where_nothing_can_be_written(tmp_path: Path) -> None:
     nowhere = str(copy / "__pycache__" / "home")
     text = (
         "import numpy as np, gensor_gym, gensor_gym.measure.backend\n"
-        "from gensor_gym.graph.geometry import power_value\n"
+        "from gensor_gym.graph.tables.geometry import power_value\n"
         "from gensor_gym.operators import elementwise, evaluate\n"
         "y = evaluate(elementwise('gelu', 3), [np.array([-1.0, 0.0, 1.0])])\n"
         "print(gensor_gym.__file__, power_value(3), *np.round(y, 6))\n"

@@ -9,7 +9,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.column_descent import descend
 from gensor_gym.graph.coordinates import Coordinates, opened
 from gensor_gym.graph.enumeration import count_schedules
-from gensor_gym.graph.layout import KNOB, LEVEL
+from gensor_gym.graph.tables.layout import KNOB, LEVEL
 
 SMALL = ("reduce_sum(m=4, k=64)", "h200", "extended")
 TASKS = [("gemm(m=48, n=40, k=24)", "h200", "gensor"), ("reduce_sum(m=64, k=400)", "cascade_lake", "extended")]

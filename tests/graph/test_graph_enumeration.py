@@ -14,8 +14,8 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, SPACES
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import COMPACT_STATES, cpu_sizes, ladders, sizes
-from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import LEVEL
 from tests.support import oracle
 from tests.support.graph_walks import OPERATORS, graph_of
 from tests.support.oracle import Oracle
@@ -143,7 +143,7 @@ def test_compact_ladders_are_the_oracles(op: operators.Operator, kind: str) -> N
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_usable_values_of_knobs(operator: str) -> None:
     """What the tables allow is what the oracle allows; every value named usable was declared available."""
-    from gensor_gym.graph.tables import KNOB_BITS
+    from gensor_gym.graph.tables.tables import KNOB_BITS
 
     for machine in ("h200", "cascade_lake"):
         graph = graph_of(operator, machine, "extended")

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gensor_gym.graph import knobs, layout
+from gensor_gym.graph import knobs
 from gensor_gym.graph.actions import ACTIONS, space_actions
-from gensor_gym.graph.geometry import power_value
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS, Knob
 from gensor_gym.graph.knobs.knob import EVERY, MATRIX
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.starts import starts
+from gensor_gym.graph.tables import layout
+from gensor_gym.graph.tables.geometry import power_value
 from tests.support.graph_walks import graph_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "design.md"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gensor_gym.cost.gpu import resident_blocks
+from gensor_gym.cost.gpu.gpu import resident_blocks
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW
 from gensor_gym.graph.schedule import Schedule, make_row
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW
 from gensor_gym.measure import Status, measure
 from tests.support.graph_walks import graph_of
 

@@ -9,10 +9,10 @@ from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.graph import resources
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import LEVEL, ROW
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
-from gensor_gym.graph.tables import KNOB_BITS
+from gensor_gym.graph.tables.layout import LEVEL, ROW
+from gensor_gym.graph.tables.tables import KNOB_BITS
 from tests.support.graph_walks import TENSOR, climbed, graph_of, moved, tensor_start, walk
 from tests.support.oracle import Oracle
 

@@ -17,8 +17,8 @@ from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.emulator.backend import EmulatedBackend, least_seconds

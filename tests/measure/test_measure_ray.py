@@ -95,7 +95,7 @@ def test_bad_arguments(cluster: None) -> None:
 
 
 def test_configuration_names_the_pool(cluster: None) -> None:
-    from experiments.common.arguments import compose
+    from experiments.commands.arguments import compose
     from experiments.common.settings import settings_of
     from gensor_gym.measure.workers.ray_pool import RayPool
 

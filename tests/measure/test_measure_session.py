@@ -13,8 +13,8 @@ import gensor_gym.measure
 from agents.optimize import run
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.layout import LEVEL
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import LEVEL
 from gensor_gym.measure import backend as backend_module
 from gensor_gym.measure.analytic import AnalyticBackend, program_digest
 from gensor_gym.measure.backend import BACKENDS, get_backend

@@ -14,7 +14,7 @@ from rich.console import Console
 from agents import tune
 from agents.recorded.other_devices import order
 from agents.recorded.tune import get_strategy_of_spaces
-from experiments.common.arguments import CONF, compose
+from experiments.commands.arguments import CONF, compose
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, Task, plan_of
 from experiments.studies.transfer_recorded.scores import Scores, roles
 from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets

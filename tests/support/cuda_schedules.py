@@ -11,9 +11,9 @@ from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import MAX_AXES, slot_of
 from gensor_gym.graph.schedule import Schedule, make_row
 from gensor_gym.graph.structure import has_async_copies
+from gensor_gym.graph.tables.layout import MAX_AXES, slot_of
 from gensor_gym.operators.types import Operator
 
 MAX_THREADS = 256

@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 
 from gensor_gym import ConstructionGraph
-from gensor_gym.graph.layout import slot_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import instruction_k, matrix_axes
+from gensor_gym.graph.tables.layout import slot_of
 
 OPERATORS = (
     "gemm(m=64, n=48, k=40)",

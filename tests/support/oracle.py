@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from gensor_gym.graph.actions import ACTIONS, SPACES
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.layout import MAX_AXES, MAX_LEVELS
 from gensor_gym.graph.schedule import Schedule, make_row
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Access, Operator
 from tests.support import oracle_matrix as matrix

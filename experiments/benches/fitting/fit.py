@@ -16,7 +16,7 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import TERMS
-from gensor_gym.graph.tables import COEFFICIENT, CONSTANT
+from gensor_gym.graph.tables.tables import COEFFICIENT, CONSTANT
 
 STEPS = (0.7, 0.35, 0.17, 0.08, 0.04)
 SCALE_WEIGHT = 0.1

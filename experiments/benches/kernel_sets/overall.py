@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from experiments.common.statistics import geometric_mean
+from experiments.statistics.statistics import geometric_mean
 from gensor_gym import operators
 from gensor_gym.operators.types import Operator
 

@@ -10,8 +10,8 @@ from experiments.device.work.makers import Programs, kernels
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 

@@ -11,10 +11,10 @@ from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
-from gensor_gym.graph.tables import END_REDUCE, SIZE_START
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import END_REDUCE, SIZE_START
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import make_kernel

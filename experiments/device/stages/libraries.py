@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from experiments.common.journal import read_rows
-from experiments.common.statistics import geometric_mean
 from experiments.device.card import gpu_state
 from experiments.device.context import Context, StageJournal
 from experiments.device.stages.candidates import made
@@ -25,6 +24,7 @@ from experiments.device.work.makers import open_makers
 from experiments.device.work.progress import Progress, say
 from experiments.device.work.trials import FINAL, SEARCH, device_backends, device_pipeline, summary_of, timed_beside_torch
 from experiments.device.work.turns import Entry, Turns
+from experiments.statistics.statistics import geometric_mean
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.cost.roofline import roofline_floor

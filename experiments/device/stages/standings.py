@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from experiments.common.journal import read_rows
-from experiments.common.paired import against
-from experiments.common.statistics import geometric_mean
 from experiments.device.work.trials import summary_of
+from experiments.statistics.paired import against
+from experiments.statistics.statistics import geometric_mean
 from gensor_gym.measure.stats.intervals import ratio_interval
 
 TORCH = "torch"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import statistics
+from experiments.statistics import statistics
 from experiments.studies.generalise.plan import Contender
 from experiments.studies.generalise.policies import Trained
 from experiments.studies.generalise.scores import Regrets

@@ -8,7 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.common import statistics, style
+from experiments.common import style
+from experiments.statistics import statistics
 from experiments.studies.generalise.scores import Regrets
 from experiments.studies.intervals import iqm
 from experiments.studies.search.figures import profile_axes, profile_thresholds, regret_figure

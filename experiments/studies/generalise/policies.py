@@ -16,7 +16,7 @@ from typing import Any
 
 from agents.policies.learned import CARD, POLICY, read_card
 from agents.policies.training_tasks import is_current
-from experiments.common.parent import PARENT
+from experiments.commands.parent import PARENT
 from experiments.common.pool import ONE_THREAD
 from experiments.common.settings import ROOT
 from experiments.training.trainings import training_of

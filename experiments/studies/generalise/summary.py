@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import paired
+from experiments.statistics import paired
 from experiments.studies.generalise.costs import break_even
 from experiments.studies.generalise.plan import Contender
 from experiments.studies.generalise.scores import Regrets, Task

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.common import statistics, style
+from experiments.common import style
+from experiments.statistics import statistics
 from experiments.studies.intervals import iqm
 from experiments.studies.search.scores import Curves, Scores
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import paired, statistics
 from experiments.common.jobs import DONE, Outcome
 from experiments.common.settings import Job, Settings
 from experiments.common.trials import Results
+from experiments.statistics import paired, statistics
 from experiments.studies.intervals import interval, iqm
 from experiments.studies.search.truth import BestKnown, Truth
 from experiments.studies.stamps import Stamp

@@ -17,7 +17,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.common.checks import check_whole
+from experiments.commands.checks import check_whole
 from experiments.common.jobs import DONE, Jobs
 from experiments.common.lines import with_bar
 from experiments.common.pool import made

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.statistics import best_so_far, expected_best
+from experiments.statistics.statistics import best_so_far, expected_best
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware

@@ -15,8 +15,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.common import paired
 from experiments.common.anytime import Search
+from experiments.statistics import paired
 from experiments.studies.generalise.generalise import certified
 from experiments.studies.generalise.plan import Contender, Plan, plan_of, searches, searches_of
 from experiments.studies.generalise.policies import Trained, train_missing

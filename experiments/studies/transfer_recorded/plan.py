@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.recorded.tune import get_strategy_of_spaces
 from agents.strategy import RECORDED, strategies_for
-from experiments.common.checks import check_list, check_whole
+from experiments.commands.checks import check_list, check_whole
 from experiments.studies.transfer_recorded.searches import RecordedSearch
 from experiments.training.lessons import Lesson, check_alike
 from gensor_gym.spaces import load_space

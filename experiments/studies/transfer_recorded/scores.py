@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import paired
+from experiments.statistics import paired
 from experiments.studies.intervals import interval, mean
 from experiments.studies.transfer_recorded.plan import (
     ANOTHER,

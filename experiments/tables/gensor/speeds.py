@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.common.statistics import bootstrap
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.comparison.summary import ratio
+from experiments.statistics.statistics import bootstrap
 from experiments.tables.gensor.searches import LIVE, Contender, Searches
 from gensor_gym.operators.types import Operator
 

@@ -17,10 +17,10 @@ from omegaconf import OmegaConf
 from agents import optimize_tasks
 from agents.ansor.ansor import Ansor
 from agents.ansor.task_scheduler import GradientScheduler, RoundRobin, geometric_speedup
-from experiments.common import statistics
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.common.results import write_text
 from experiments.common.settings import code_digest, short_hash
+from experiments.statistics import statistics
 from experiments.tables.searchers import studies_figure
 from experiments.tables.searchers.studies import RESAMPLES, with_interval
 from experiments.tables.table import Cell, Stamp, Table

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from experiments.common import statistics
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.common.texts import interval_text
+from experiments.statistics import statistics
 from experiments.studies.search.scores import Scores
 from experiments.studies.search.study import SearchStudy, plan_of
 from experiments.tables.table import Cell, Stamp

@@ -9,7 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.common import statistics, style
+from experiments.common import style
+from experiments.statistics import statistics
 
 POINTS = 40
 RESAMPLES = 300

@@ -5,7 +5,7 @@ which mean something for an operator, which limits moving it may break, and what
 functions of one knob stand beside it: its condition on a program (`graph/limits.py` lists the conditions) and what is its
 own in a resource. They call each other directly, never through Python.
 
-To add one: write its module and give it a place at the end of a row (`graph/layout.py`); the table is assembled from the
+To add one: write its module and give it a place at the end of a row (`graph/tables/layout.py`); the table is assembled from the
 modules by their places, and actions, tables, masks, texts and observations follow from it. A generator reads its value.
 The line of `docs/design.md` and the golden files are renewed. Where it limits a program, takes something of the hardware
 or changes what the model says, `graph/limits.py`, `graph/resources.py` and the model (`cost/`) call its functions.
@@ -26,7 +26,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from gensor_gym.graph.knobs.knob import Knob
-from gensor_gym.graph.layout import KNOB, ROW
+from gensor_gym.graph.tables.layout import KNOB, ROW
 
 __all__ = ["KNOBS", "KNOB_INDEX", "Knob"]
 

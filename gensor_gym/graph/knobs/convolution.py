@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gensor_gym.graph.knobs.knob import CODE, MATRIX, PACKING, REGISTERS, SHARED, SPLIT, Knob
-from gensor_gym.graph.layout import CONVOLUTION
 from gensor_gym.graph.structure import convolution_choices
+from gensor_gym.graph.tables.layout import CONVOLUTION
 
 KNOBS = (
     Knob(

@@ -22,7 +22,7 @@ class Knob:
     """One discrete choice: values in climbing order, at most 16, of which the first is the default."""
 
     place: int
-    """Where the index of its value stands in a row (`graph/layout.py`)."""
+    """Where the index of its value stands in a row (`graph/tables/layout.py`)."""
     name: str
     kind: Literal["gpu", "cpu", "both"]
     values: tuple[int, ...]

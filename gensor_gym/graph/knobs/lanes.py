@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.knob import MATRIX, WARPS, Knob
-from gensor_gym.graph.layout import LANE_MAP, MAX_AXES, REDUCE_THREADS, SPATIAL_SLOTS, TILE, WARP_TILE
 from gensor_gym.graph.structure import has_staged
+from gensor_gym.graph.tables.layout import LANE_MAP, MAX_AXES, REDUCE_THREADS, SPATIAL_SLOTS, TILE, WARP_TILE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.knob import PACKING, Knob
-from gensor_gym.graph.layout import CONVOLUTION, PACK_A, PACK_B
-from gensor_gym.graph.tables import COPIED
+from gensor_gym.graph.tables.layout import CONVOLUTION, PACK_A, PACK_B
+from gensor_gym.graph.tables.tables import COPIED
 
 KNOBS = (
     Knob(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.graph.knobs.knob import Knob
-from gensor_gym.graph.layout import RASTER
+from gensor_gym.graph.tables.layout import RASTER
 
 KNOBS = (
     Knob(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import power_value, reduce_product, reduce_steps
 from gensor_gym.graph.knobs.knob import MATRIX, REDUCE_SHARES, REGISTERS, SHARED, SPLIT, WARPS, Knob
-from gensor_gym.graph.layout import CONVOLUTION, REDUCE_THREADS, SPLIT_K, THREAD_SPLIT
 from gensor_gym.graph.structure import reduction_points
+from gensor_gym.graph.tables.geometry import power_value, reduce_product, reduce_steps
+from gensor_gym.graph.tables.layout import CONVOLUTION, REDUCE_THREADS, SPLIT_K, THREAD_SPLIT
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gensor_gym.graph.knobs.knob import MATRIX, REGISTERS, SHARED, Knob
-from gensor_gym.graph.layout import REGISTER_BUFFER, SHARED_LAYOUT, STAGES
 from gensor_gym.graph.structure import has_async_copies, has_staged, reduction_points
+from gensor_gym.graph.tables.layout import REGISTER_BUFFER, SHARED_LAYOUT, STAGES
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 

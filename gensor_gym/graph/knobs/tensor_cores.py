@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import columns_of, power_value, reduce_product, tiles_along
 from gensor_gym.graph.knobs.knob import CODE, MATRIX, REGISTERS, SHARED, Knob
-from gensor_gym.graph.layout import (
+from gensor_gym.graph.structure import WGMMA_ROWS, matrix_axes, tensor_core_choices
+from gensor_gym.graph.tables.geometry import columns_of, power_value, reduce_product, tiles_along
+from gensor_gym.graph.tables.layout import (
     CLUSTER,
     MAX_AXES,
     PERSISTENT,
@@ -14,8 +15,7 @@ from gensor_gym.graph.layout import (
     TILE,
     VTHREAD,
 )
-from gensor_gym.graph.structure import WGMMA_ROWS, matrix_axes, tensor_core_choices
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.tables import (
     COLUMN_STEP,
     COLUMNS_FROM,
     FIRST_SPATIAL,

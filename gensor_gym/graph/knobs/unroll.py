@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gensor_gym.graph.knobs.knob import CODE, REGISTERS, Knob
-from gensor_gym.graph.layout import UNROLL
 from gensor_gym.graph.structure import reduction_points
+from gensor_gym.graph.tables.layout import UNROLL
 
 KNOBS = (
     Knob(

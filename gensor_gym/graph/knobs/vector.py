@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import box_length, power_value
 from gensor_gym.graph.knobs.knob import SHARED, Knob
-from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, TILE, VECTOR
 from gensor_gym.graph.structure import load_width
-from gensor_gym.graph.tables import EXTENT, LOAD_WIDTH, NUM_DIMS, PADDED, PAIR_WIDTH, PAIRS, WINDOW
+from gensor_gym.graph.tables.geometry import box_length, power_value
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, TILE, VECTOR
+from gensor_gym.graph.tables.tables import EXTENT, LOAD_WIDTH, NUM_DIMS, PADDED, PAIR_WIDTH, PAIRS, WINDOW
 
 KNOBS = (
     Knob(

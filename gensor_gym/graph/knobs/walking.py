@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.graph.knobs.knob import Knob
-from gensor_gym.graph.layout import LOOP_ORDER, PREFETCH
+from gensor_gym.graph.tables.layout import LOOP_ORDER, PREFETCH
 
 KNOBS = (
     Knob(

@@ -13,9 +13,9 @@ from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.cuda.simt.copies import fewest_rounds
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.gpu import resident_blocks
-from gensor_gym.graph.geometry import spatial_product
+from gensor_gym.cost.gpu.gpu import resident_blocks
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
+from gensor_gym.graph.tables.geometry import spatial_product
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_cuda import check, needs_nvrtc

@@ -17,8 +17,8 @@ from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
-from gensor_gym.graph.geometry import columns_of
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
+from gensor_gym.graph.tables.geometry import columns_of
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator

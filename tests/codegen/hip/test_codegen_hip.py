@@ -20,7 +20,7 @@ from gensor_gym.codegen.targets.hip import HipUnavailableError
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.resources import shared_bytes_of
-from gensor_gym.graph.tables import KNOB_BITS
+from gensor_gym.graph.tables.tables import KNOB_BITS
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.emulator.emulator import EmulatorError
 from gensor_gym.measure.measurement import Status

@@ -30,7 +30,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import COEFFICIENT
+from gensor_gym.graph.tables.tables import COEFFICIENT
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.workers.requests import Built

@@ -14,7 +14,7 @@ import pytest
 from agents import Strategy, get_strategy
 from agents.policies.learned import Learned, read_card
 from agents.policies.training_tasks import is_current
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.common.journal import read_rows
 from experiments.common.settings import settings_of
 from experiments.device.context import Context

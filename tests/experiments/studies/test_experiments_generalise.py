@@ -15,11 +15,11 @@ from rich.console import Console
 from agents import get_strategy
 from agents.core.watched import Curve, WatchedGraph
 from agents.policies.training_tasks import bound
-from experiments.common import paired, statistics
+from experiments.commands.arguments import compose
 from experiments.common.anytime import Search, constructing, run_search, spend
-from experiments.common.arguments import compose
 from experiments.common.journal import read_rows
 from experiments.common.optima import optima
+from experiments.statistics import paired, statistics
 from experiments.studies import intervals
 from experiments.studies.generalise import costs as generalise_costs
 from experiments.studies.generalise import policies
@@ -35,7 +35,7 @@ from experiments.tuning.settings import distinct
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
-from gensor_gym.graph.layout import LAYOUT_VERSION
+from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import BudgetSpent
 from tests.support.in_process import search_here
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.common.arguments import CONF, compose
+from experiments.commands.arguments import CONF, compose
 from experiments.common.pool import attempts
 from experiments.common.settings import settings_of
 from experiments.studies.search import scores as study_scores

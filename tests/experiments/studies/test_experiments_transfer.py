@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from agents.policies.training_tasks import bound
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.studies.transfer.transfer import Transfer, column, plans_of
 from tests.experiments.studies.test_experiments_generalise import GEMM, GEMV, make_policy
 from tests.support.in_process import search_here

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.common.jobs import Jobs
 from experiments.common.settings import code_digest
 from experiments.tables import gensor_ablation, gensor_changing_shapes, gensor_over_time

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agents.ansor.sketches import derive_sketches
-from experiments.common.arguments import CONF, compose
+from experiments.commands.arguments import CONF, compose
 from experiments.studies.search.study import plan_of
 from experiments.studies.search.truth import BestKnown
 from experiments.tables.ansor import classes_of, normalised

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from agents.policies.learned import load_policy
-from experiments.common.arguments import compose
+from experiments.commands.arguments import compose
 from experiments.fine_tuning import fine_tune
 from experiments.fine_tuning import walk as fine_tune_walk
 from experiments.fine_tuning.measured_budget import CURVE, seconds_before

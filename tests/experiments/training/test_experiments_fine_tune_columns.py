@@ -21,7 +21,7 @@ from agents.columns.choices import Choices  # noqa: E402
 from agents.columns.given import Given  # noqa: E402
 from agents.columns.policy import load_columns  # noqa: E402
 from agents.core.feedback import Feedback  # noqa: E402
-from experiments.common.arguments import compose  # noqa: E402
+from experiments.commands.arguments import compose  # noqa: E402
 from experiments.common.journal import locked  # noqa: E402
 from experiments.fine_tuning import columns as fine_tune_columns  # noqa: E402
 from experiments.fine_tuning import fine_tune
@@ -29,9 +29,9 @@ from experiments.fine_tuning.measured_budget import CURVE, MeasuredBudget  # noq
 from experiments.fine_tuning.measured_columns import Judge, MeasuredLearner  # noqa: E402
 from experiments.fine_tuning.measured_reward import Timings  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
-from gensor_gym.graph.layout import LEVEL, MAX_AXES, TILE  # noqa: E402
 from gensor_gym.graph.schedule import Schedule  # noqa: E402
-from gensor_gym.graph.tables import NUM_LEVELS  # noqa: E402
+from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, TILE  # noqa: E402
+from gensor_gym.graph.tables.tables import NUM_LEVELS  # noqa: E402
 from gensor_gym.hardware.types import Hardware  # noqa: E402
 from gensor_gym.measure.measurement import Measurement, Status  # noqa: E402
 from gensor_gym.operators.types import Operator  # noqa: E402

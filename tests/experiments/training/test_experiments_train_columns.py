@@ -21,9 +21,9 @@ from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
 from agents.columns.learner import ColumnLearner  # noqa: E402
+from experiments.commands.parent import PARENT  # noqa: E402
 from experiments.common import jobs
 from experiments.common.journal import read_rows  # noqa: E402
-from experiments.common.parent import PARENT  # noqa: E402
 from experiments.training import columns as train_columns
 from experiments.training import (
     train,
@@ -120,7 +120,7 @@ def test_two_trainings_do_not_write_to_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    inner = "from experiments.common.parent import end_with_parent; end_with_parent(); import time; time.sleep(100)"
+    inner = "from experiments.commands.parent import end_with_parent; end_with_parent(); import time; time.sleep(100)"
     outer = (
         "import os, subprocess, sys, time\n"
         f"child = subprocess.Popen([sys.executable, '-c', {inner!r}], env={{**os.environ, {PARENT!r}: str(os.getpid())}})\n"

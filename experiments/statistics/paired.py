@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.common import statistics
+from experiments.statistics import statistics
 
 Line = dict[str, float]
 """mean, low, high: the paired difference and its interval. p of a sign-flip test on tasks, p_holm, and p_least, below which

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.gpu import grid_blocks, resident_blocks
+from gensor_gym.cost.gpu.gpu import grid_blocks, resident_blocks
 from gensor_gym.graph import resources as rules
-from gensor_gym.graph.geometry import reduce_product
-from gensor_gym.graph.layout import UNROLL
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables import L1_BYTES, L2_BYTES, REGS_THREAD, SHARED_BLOCK, THREADS_BLOCK, UNITS, VECTOR_REGS
+from gensor_gym.graph.tables.geometry import reduce_product
+from gensor_gym.graph.tables.layout import UNROLL
+from gensor_gym.graph.tables.tables import L1_BYTES, L2_BYTES, REGS_THREAD, SHARED_BLOCK, THREADS_BLOCK, UNITS, VECTOR_REGS
 
 LEVEL_NAMES = {"gpu": ("register tile", "block tile"), "cpu": ("register tile", "L1 tile", "task tile")}
 """Tiles from the inside out, by kind of hardware."""
@@ -91,7 +91,7 @@ def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
     if graph.hardware.kind == "gpu":
         blocks, resident = int(grid_blocks(row, ints)), int(resident_blocks(row, ints))
         return f"{blocks} blocks on {ints[UNITS]} multiprocessors, up to {resident} on each"
-    from gensor_gym.cost.cpu import tiles_of
+    from gensor_gym.cost.cpu.cpu import tiles_of
 
     tasks = int(tiles_of(row, 2, ints)) * schedule.knob("thread_split")
     return f"{tasks} tasks on {ints[UNITS]} cores"

@@ -1,4 +1,4 @@
-"""Fills the tables of a task (`graph/tables.py`) from its operator, hardware, space, and the model's data."""
+"""Fills the tables of a task (`graph/tables/tables.py`) from its operator, hardware, space, and the model's data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from gensor_gym.graph.actions import NUM_ACTIONS, space_actions
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import ladders
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, NUM_KNOBS, slot_of
 from gensor_gym.graph.structure import (
     LEVELS,
     column_step,
@@ -29,7 +28,8 @@ from gensor_gym.graph.structure import (
     vector_axis,
     wgmma_columns,
 )
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, NUM_KNOBS, slot_of
+from gensor_gym.graph.tables.tables import (
     ALLOWED,
     ASYNC,
     BANKS,

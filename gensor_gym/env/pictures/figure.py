@@ -13,7 +13,7 @@ import numpy as np
 from gensor_gym.codegen.program import lower
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import resident_bandwidth
-from gensor_gym.env.facts import LEVEL_NAMES, TERM_WORDS, bound, in_seconds, spread, uses
+from gensor_gym.env.pictures.facts import LEVEL_NAMES, TERM_WORDS, bound, in_seconds, spread, uses
 from gensor_gym.graph.schedule import Schedule
 
 WIDTH, HEIGHT, DPI = 12.0, 7.5, 100

@@ -13,7 +13,7 @@ import hydra
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.common.arguments import CONF, readable
+from experiments.commands.arguments import CONF, readable
 
 Run = Callable[[DictConfig, Console], Path | None]
 """What a command does with its configuration; the folder of the results, None where it says itself where they are."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gensor_gym.codegen.program import Program, lower
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env.facts import LEVEL_NAMES, bound, in_bytes, in_seconds, spread, uses
-from gensor_gym.env.figure import as_image
+from gensor_gym.env.pictures.facts import LEVEL_NAMES, bound, in_bytes, in_seconds, spread, uses
+from gensor_gym.env.pictures.figure import as_image
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import is_staged, vector_axis

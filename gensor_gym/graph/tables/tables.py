@@ -1,7 +1,7 @@
 """A task as three flat arrays, which is what the compiled rules and the compiled model read.
 
 `ints` holds structure and limits, `floats` rates and volumes, `sizes` the ladders one after the other. Offsets are module
-constants, so that Numba folds them; `graph/filling.py` fills the arrays. A batch over different tasks stacks them (see
+constants, so that Numba folds them; `graph/tables/filling.py` fills the arrays. A batch over different tasks stacks them (see
 `env/vector.py`).
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, NUM_KNOBS
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, MAX_TENSORS, NUM_KNOBS
 
 # ints: the hardware's kind and the operator's shape
 IS_CPU, NUM_LEVELS, NUM_READS, BODY = 0, 1, 2, 3

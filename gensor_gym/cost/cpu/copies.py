@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, PACK_CALL, PACK_LINE, PACK_ROWS
-from gensor_gym.cost.cpu_tiles import TASK, tiles_of
+from gensor_gym.cost.cpu.tiles import TASK, tiles_of
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import box_length, footprint, reduce_steps
-from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.geometry import box_length, footprint, reduce_steps
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import (
     COEF,
     COPIED,
     END_REDUCE,

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu_memory import grid_blocks, traffic_of
-from gensor_gym.cost.gpu_simt import simt_step
-from gensor_gym.cost.gpu_tensor import tensor_step
+from gensor_gym.cost.gpu.memory import grid_blocks, traffic_of
+from gensor_gym.cost.gpu.simt import simt_step
+from gensor_gym.cost.gpu.tensor import tensor_step
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import power_value, reduce_steps, spatial_product, tensor_bytes
-from gensor_gym.graph.layout import PERSISTENT, REGISTER_BUFFER, SPLIT_K, STAGES, TENSOR_CORE
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.geometry import power_value, reduce_steps, spatial_product, tensor_bytes
+from gensor_gym.graph.tables.layout import PERSISTENT, REGISTER_BUFFER, SPLIT_K, STAGES, TENSOR_CORE
+from gensor_gym.graph.tables.tables import (
     BLOCKS_UNIT,
     BYTES,
     CLOCK,

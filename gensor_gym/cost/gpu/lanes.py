@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import fragment
 from gensor_gym.graph.knobs.lanes import warp_rows
-from gensor_gym.graph.layout import (
+from gensor_gym.graph.resources import staged_row
+from gensor_gym.graph.tables.geometry import fragment
+from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     LANE_MAP,
     MAX_AXES,
@@ -19,8 +20,7 @@ from gensor_gym.graph.layout import (
     VTHREAD,
     WARP_TILE,
 )
-from gensor_gym.graph.resources import staged_row
-from gensor_gym.graph.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARED_INNER, STAGED, STRIDE
+from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARED_INNER, STAGED, STRIDE
 
 
 @lean

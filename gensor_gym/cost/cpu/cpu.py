@@ -1,7 +1,7 @@
 """Analytic latency of a program on a CPU.
 
 The micro-kernel is bound by FMA ports, load ports, decoding or the chain of dependent accumulators (register-tile balance
-as in oneDNN's brgemm blocking, `cpu_micro`); its data come from the cache that still holds them (`cpu_caches`); packing,
+as in oneDNN's brgemm blocking, `micro`); its data come from the cache that still holds them (`caches`); packing,
 calls, threads out of balance and fork-join are added. The combination is our own; its constants are data
 (`cost.constants`), and one coefficient per term calibrates it to a machine.
 """
@@ -22,16 +22,16 @@ from gensor_gym.cost.constants import (
     STORE_ROW,
     TASK_CYCLES,
 )
-from gensor_gym.cost.cpu_caches import cache_traffic
-from gensor_gym.cost.cpu_copies import pack_cycles, shares
-from gensor_gym.cost.cpu_micro import chain_cycles, fold_cycles, is_grouped, mean_vectors, point_cycles
-from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, fill_effective, pixel_pitch, tiles_of
+from gensor_gym.cost.cpu.caches import cache_traffic
+from gensor_gym.cost.cpu.copies import pack_cycles, shares
+from gensor_gym.cost.cpu.micro import chain_cycles, fold_cycles, is_grouped, mean_vectors, point_cycles
+from gensor_gym.cost.cpu.tiles import COLUMNS, ROWS, TASK, fill_effective, pixel_pitch, tiles_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import power_value, reduce_steps, tensor_bytes
-from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, SPATIAL_SLOTS, THREAD_SPLIT, TILE
 from gensor_gym.graph.resources import rows_of
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.geometry import power_value, reduce_steps, tensor_bytes
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, SPATIAL_SLOTS, THREAD_SPLIT, TILE
+from gensor_gym.graph.tables.tables import (
     BYTES,
     CLOCK,
     COEFFICIENT,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu_lanes import contiguous_run, lanes_along
+from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import (
+from gensor_gym.graph.knobs.vector import copy_width
+from gensor_gym.graph.resources import panel_bytes_of, threads_of
+from gensor_gym.graph.tables.geometry import (
     box_width,
     footprint,
     fragment,
@@ -16,8 +18,7 @@ from gensor_gym.graph.geometry import (
     tensor_bytes,
     tiles_along,
 )
-from gensor_gym.graph.knobs.vector import copy_width
-from gensor_gym.graph.layout import (
+from gensor_gym.graph.tables.layout import (
     CLUSTER,
     MAX_AXES,
     MAX_DIMS,
@@ -31,8 +32,7 @@ from gensor_gym.graph.layout import (
     VECTOR,
     VTHREAD,
 )
-from gensor_gym.graph.resources import panel_bytes_of, threads_of
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
     END_REDUCE,
     EXTENT,

@@ -19,13 +19,13 @@ from gensor_gym.cost.constants import (
     SPLIT_LOADS,
     UNGROUPED,
 )
-from gensor_gym.cost.cpu_copies import is_contiguous, is_packed
-from gensor_gym.cost.cpu_tiles import ROWS, TASK, moves_back
+from gensor_gym.cost.cpu.copies import is_contiguous, is_packed
+from gensor_gym.cost.cpu.tiles import ROWS, TASK, moves_back
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import power_value
-from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, PACK_B, PREFETCH, SPATIAL_SLOTS, TILE, UNROLL
 from gensor_gym.graph.resources import rows_of, vectors_along
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.geometry import power_value
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, PACK_B, PREFETCH, SPATIAL_SLOTS, TILE, UNROLL
+from gensor_gym.graph.tables.tables import (
     BODY,
     CLOCK,
     COEF,

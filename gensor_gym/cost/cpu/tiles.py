@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import power_value
-from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, PACK_A, PACK_B, ROW, SPATIAL_SLOTS, THREAD_SPLIT, TILE
 from gensor_gym.graph.resources import vectors_of
-from gensor_gym.graph.tables import COEF, COPIED, END_REDUCE, EXTENT, FIRST_SPATIAL, LANES, NUM_DIMS
+from gensor_gym.graph.tables.geometry import power_value
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, PACK_B, ROW, SPATIAL_SLOTS, THREAD_SPLIT, TILE
+from gensor_gym.graph.tables.tables import COEF, COPIED, END_REDUCE, EXTENT, FIRST_SPATIAL, LANES, NUM_DIMS
 
 TASK = 2
 """Level of the tile that one thread takes."""

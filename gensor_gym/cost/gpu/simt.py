@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu_lanes import shared_wavefronts, word_run
+from gensor_gym.cost.gpu.lanes import shared_wavefronts, word_run
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import box_width, fragment, power_value, reduce_product, spatial_product
 from gensor_gym.graph.knobs.vector import copy_width
-from gensor_gym.graph.layout import CONVOLUTION, MAX_AXES, REDUCE_THREADS, REGISTER_BUFFER, SHARED_LAYOUT, SPATIAL_SLOTS, UNROLL
 from gensor_gym.graph.resources import staged_elements, threads_of
-from gensor_gym.graph.tables import ITEM, LANES, NUM_DIMS, NUM_READS, PADDED, SHARED_INNER, STAGED, STRIDE
+from gensor_gym.graph.tables.geometry import box_width, fragment, power_value, reduce_product, spatial_product
+from gensor_gym.graph.tables.layout import (
+    CONVOLUTION,
+    MAX_AXES,
+    REDUCE_THREADS,
+    REGISTER_BUFFER,
+    SHARED_LAYOUT,
+    SPATIAL_SLOTS,
+    UNROLL,
+)
+from gensor_gym.graph.tables.tables import ITEM, LANES, NUM_DIMS, NUM_READS, PADDED, SHARED_INNER, STAGED, STRIDE
 
 SCHEDULERS = 4
 FMA_LATENCY = 4.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.geometry import (
+from gensor_gym.graph.resources import staged_elements, staged_row
+from gensor_gym.graph.tables.geometry import (
     columns_of,
     fragment,
     matrix_elements,
@@ -14,9 +15,8 @@ from gensor_gym.graph.geometry import (
     spatial_product,
     workers_of,
 )
-from gensor_gym.graph.layout import MAX_AXES, SHARED_LAYOUT, TENSOR_CORE, TILE, UNROLL
-from gensor_gym.graph.resources import staged_elements, staged_row
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.layout import MAX_AXES, SHARED_LAYOUT, TENSOR_CORE, TILE, UNROLL
+from gensor_gym.graph.tables.tables import (
     CLOCK,
     INSTRUCTION_K,
     ITEM,
@@ -33,7 +33,7 @@ SCHEDULERS = 4
 MMA_LATENCY = 33.0
 """Cycles of a dependent mma.sync m16n8k16 (arXiv 2402.13499: about 32 on Hopper and Ampere, recalled)."""
 LOOP, STEP, COPY = 30.0, 20.0, 6.0
-"""Instructions of a turn of the loop, of a step, of a copy of 16 bytes: as counted on CUDA cores (`cost/gpu_simt.py`)."""
+"""Instructions of a turn of the loop, of a step, of a copy of 16 bytes: as counted on CUDA cores (`cost/gpu/simt.py`)."""
 
 
 @lean

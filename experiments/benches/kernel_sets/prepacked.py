@@ -17,8 +17,8 @@ from experiments.comparison.summary import interval, ratio
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.knobs import KNOB_INDEX
-from gensor_gym.graph.layout import KNOB
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 
 from gensor_gym.cost.constants import RUN_BYTES
-from gensor_gym.cost.cpu_copies import is_packed
-from gensor_gym.cost.cpu_tiles import COLUMNS, ROWS, TASK, pixel_pitch
+from gensor_gym.cost.cpu.copies import is_packed
+from gensor_gym.cost.cpu.tiles import COLUMNS, ROWS, TASK, pixel_pitch
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import CONVOLUTION, LOOP_ORDER, MAX_AXES, MAX_DIMS, MAX_TENSORS, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.layout import CONVOLUTION, LOOP_ORDER, MAX_AXES, MAX_DIMS, MAX_TENSORS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import (
     BYTES,
     COEF,
     COPIED,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TENSOR_CORE, TILE
-from gensor_gym.graph.tables import (
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TENSOR_CORE, TILE
+from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
     END_REDUCE,
     EXTENT,

@@ -1,0 +1,1 @@
+"""What commands share: their arguments, errors, ends."""

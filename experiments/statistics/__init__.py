@@ -1,0 +1,1 @@
+"""Statistics over searches: rates, intervals, paired differences."""

@@ -1,0 +1,1 @@
+"""The analytic model of a CPU: tiles, copies, caches, the register tile."""

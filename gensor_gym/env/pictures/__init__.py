@@ -1,0 +1,1 @@
+"""Programs for people: as text and as figures."""
