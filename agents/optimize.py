@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.core.playoff import playoff
 from agents.strategy import CONSTRUCTIONS, Search, Searched, Strategy, resolve
 from gensor_gym import codegen
 from gensor_gym.codegen.build import BuiltKernel
@@ -68,6 +69,8 @@ def optimize(
 ) -> Result:
     """Search with a budget of measured trials and return the best program.
 
+    Which that is, of those that were nearly the fastest, is decided by timing them again in turns (`agents.core.playoff`).
+
     With `reuse` the search is left out where one was made before: the fastest program in the store (by default the one of this
     user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is the result, with an empty trace.
 
@@ -84,12 +87,11 @@ def optimize(
             return Result(*found, (), task)
     session = Session(task, Budget(trials=trials), store)
     run(search, session, seed)
-    if session.best is None:
+    if (final := playoff(session)) is None:
         statuses = [row.status for row in session.trace]
         why = f"; the first: {session.first_error}" if session.first_error else ""
         raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
-    schedule, measurement = session.best
-    return Result(schedule, measurement, tuple(session.trace), task)
+    return Result(*final, tuple(session.trace), task)
 
 
 def run(strategy: Search[Searched], session: Searched, seed: int) -> None:

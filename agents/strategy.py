@@ -90,6 +90,7 @@ STRATEGIES: dict[str, Entry] = {
     "model_annealing": Entry("agents.hybrids.model_search:ModelAnnealing"),
     "model_evolution": Entry("agents.hybrids.model_search:ModelEvolution"),
     "model_descent": Entry("agents.hybrids.model_descent:ModelDescent"),
+    "model_descent_ext": Entry("agents.hybrids.model_descent:ModelDescentExtended"),
     "policy_annealing": Entry("agents.hybrids.annealed:PolicyAnnealing"),
     "markov_annealing": Entry("agents.hybrids.annealed:MarkovAnnealing"),
     "columns": Entry("agents.columns.policy:Columns"),

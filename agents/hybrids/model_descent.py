@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agents.core.feedback import measure_with_feedback
 from agents.core.programs import Programs
 from agents.core.ranking import Construction, ranked
 from agents.hybrids.model_search import ModelSearch
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.session import Session
 
 
 @dataclass(frozen=True)
@@ -33,3 +35,17 @@ class ModelDescent(ModelSearch):
             seconds = np.concatenate([[best for _, best in ends], *(found for _, found in around)])
             made = graph.evaluations - before
             yield Construction(*ranked(rows, seconds, graph), len(rows), made, time.perf_counter() - begin)
+
+
+@dataclass(frozen=True)
+class ModelDescentExtended(ModelDescent):
+    """The same in the extended space, with the model corrected by what was measured, structure by structure."""
+
+    space: str = "extended"
+    restarts: int = 24
+    near: float = 1.3
+    """Programs predicted to take up to so many times the best are near enough to be measured for their register tile."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Descend, then measure what is predicted to be best, which what was measured corrects (`agents.core.feedback`)."""
+        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)

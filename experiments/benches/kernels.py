@@ -1,7 +1,10 @@
 """Kernels against torch: what a search finds, timed in interleaved rounds with torch's own, one operator after the other.
 
+Every kernel has two times. Isolated: in a loop of C in a worker, its output a buffer that is there, torch's freed memory kept.
+Called: from Python in this process, both sides with a fresh output (`kernel_sets.called`).
+
 The strategy and, where asked for, reference searches of more trials find a kernel each; all of them and torch are timed
-together. Torch is given every thread count up to ours and is counted at its best. The register-resident multiply-add loop
+together. Torch is given one thread and as many as ours and is counted at its best. The register-resident multiply-add loop
 of `hardware/probe.c` runs just before and after each operator, so that a share of it is of the same minute.
 GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed beside its float32 twin as well.
 """
@@ -14,7 +17,8 @@ from typing import Any, cast
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches.kernel_sets import prepacked as kernels_prepacked
+from agents.core.playoff import playoff
+from experiments.benches.kernel_sets import called, prepacked
 from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
@@ -56,7 +60,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     rows = []
     for op in dict.fromkeys(operators.resolve(shapes)):
         if settings.prepacked:
-            emit(kind="prepacked", **kernels_prepacked.shape(op, settings, config.seed, store, cast(NativeBackend, backend), hw))
+            emit(kind="prepacked", **prepacked.shape(op, settings, config.seed, store, cast(NativeBackend, backend), hw))
             continue
         rows.append(_shape(op, settings, config.seed, store, retimers))
         emit(kind="shape", **rows[-1])
@@ -85,6 +89,7 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
     if missing:
         return {**row, "error": str(missing)}
     row |= _ratios(op, retimer.hardware, compared, max(loop), found)
+    row["called"] = called.compared(op, schedule, retimer.hardware, settings.rounds, seed)
     return row | _twin(op, schedule, settings, seed, store, retimer) if op.dtype == "int8" else row
 
 
@@ -107,11 +112,12 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
     row["fma_bound_s"] = op.flops / hw.peak_of(op.dtype) if op.body == "multiply_add" else None
     for label, name, trials in wanted:
         session = searched(op, hw, retimer.backend, name, trials, seed, store)
-        if session.best is not None:
-            found[label] = (session.best[0], session.best[1].seconds)
+        final = playoff(session)
+        if final is not None:
+            found[label] = (final[0], final[1].seconds)
         if label == KERNEL:
             row |= {"trials": session.trials, "failed": sum(trial.status != "OK" for trial in session.trace)}
-            if session.best is None:
+            if final is None:
                 row["error"] = f"no kernel ran well: {[trial.status for trial in session.trace]}"
     return found, row
 

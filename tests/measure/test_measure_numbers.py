@@ -7,7 +7,7 @@ import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.measure.answers.expectation import ExpectationCache, decode, make_draws
-from gensor_gym.measure.devices.buffers import ALIGN, GuardedBuffer
+from gensor_gym.measure.devices.buffers import ALIGN, AS_NUMPY, GuardedBuffer
 from gensor_gym.measure.stats.floor import warm_floor
 from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
 from gensor_gym.measure.stats.timing import TimingRules, calls_per_sample, take_samples
@@ -87,10 +87,11 @@ def test_bad_rules_are_refused(change: dict[str, float]) -> None:
         TimingRules(**change)
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, 16, 1000, 1024, 1040, 100_000, 3 << 20])
-def test_buffer_guards(size: int) -> None:
-    buffer = GuardedBuffer((size,), np.float32)
-    assert buffer.address % ALIGN == 0
+@pytest.mark.parametrize("past", [0, AS_NUMPY])
+@pytest.mark.parametrize("size", [0, 1, 3, 16, 1000, 1004, 1008, 1012, 1024, 1040, 100_000, 3 << 20])
+def test_buffer_guards(size: int, past: int) -> None:
+    buffer = GuardedBuffer((size,), np.float32, past)
+    assert buffer.address % ALIGN == past
     assert buffer.array.ctypes.data == buffer.address or size == 0
     buffer.array[:] = 1.0
     assert buffer.intact()
@@ -101,7 +102,7 @@ def test_buffer_guards(size: int) -> None:
     assert not buffer.intact()
     buffer.guard()
     assert buffer.intact()
-    if size % 16:
+    if (past // 4 + size) % 16:
         buffer._bytes[buffer._start + 4 * size] = 0
         assert not buffer.intact()
 

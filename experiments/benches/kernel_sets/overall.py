@@ -33,6 +33,8 @@ def overall(timed: list[Row]) -> dict[str, object]:
         **_summary(timed, "over_torch"),
         "verdicts": Counter(row["verdict"] for row in timed),
     }
+    if called := [{"operator": row["operator"], **row["called"]} for row in timed if "called" in row]:
+        line |= {"called": _summary(called, "over_torch") | {"verdicts": Counter(row["verdict"] for row in called)}}
     if all("over_float32" in row for row in timed):
         line |= {"over_float32": _mean(timed, "over_float32"), "least_over_float32": _least(timed, "over_float32")}
     if all("best_over_torch" in row for row in timed):

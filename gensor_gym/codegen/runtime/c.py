@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
 from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.codegen.runtime.outputs import Outputs, aligned
 from gensor_gym.codegen.runtime.threads import GgRuntime, pointers, runtime
+from gensor_gym.hardware.cpuinfo import usable_cores
 
 _LOADED: dict[tuple[str, int], NativeKernel] = {}
 
@@ -22,19 +22,14 @@ _LOADED: dict[tuple[str, int], NativeKernel] = {}
 def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
     """The kernel as a function of the operator's inputs.
 
-    It runs on `threads` threads, by default as many as this process may use. Loaded once per digest and number of threads.
+    It runs on `threads` threads, by default as many as kernels are measured on. Loaded once per digest and number of threads.
     """
     if threads is None:
-        threads = usable_threads()
+        threads = usable_cores()
     key = (kernel.digest, threads)
     if key not in _LOADED:
         _LOADED[key] = NativeKernel(kernel, threads)
     return _LOADED[key]
-
-
-def usable_threads() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def load_entry(kernel: Kernel) -> Callable[..., None]:

@@ -2,7 +2,9 @@
 
 Layout of one buffer, addresses growing to the right:
 
-    [unmapped page][guard words ... ][data, 64-byte aligned][guard words, < 64 bytes][unmapped page]
+    [unmapped page][guard words ... ][data][guard words, < 64 bytes][unmapped page]
+
+Data begin at a cache line, as outputs and workspaces of called kernels do, or so many bytes past one, as arrays of NumPy do.
 
 A write within the guard words is found by `intact`; one further out (more than 63 bytes behind the end, at most a page
 before the start) is a segmentation fault of the worker. So is a read: what lies there belongs to nobody.
@@ -19,6 +21,8 @@ from typing import Protocol
 import numpy as np
 
 ALIGN = 64
+AS_NUMPY = 16
+"""Bytes past a cache line at which NumPy's larger arrays begin: behind the header of glibc's malloc."""
 _PAGE = mmap.PAGESIZE
 _GUARD = 0xA5
 _HUGE = 4 << 20
@@ -50,12 +54,13 @@ def written_outside(output: Guarded, workspace: Guarded, inputs: Sequence[Guarde
 class GuardedBuffer:
     """`nbytes` bytes of memory between guards; `array` views them as `shape` of `dtype`."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype | type | str) -> None:
-        """Map the pages and write the guard words; OSError when memory runs out."""
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype | type | str, past: int = 0) -> None:
+        """Map the pages and write the guard words; data begin `past` bytes after a cache line. OSError when memory runs out."""
         dtype = np.dtype(dtype)
         self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        self._pages = -(-max(self.nbytes, 1) // _PAGE)
-        if self._pages * _PAGE - (-(-self.nbytes // ALIGN) * ALIGN) < ALIGN:
+        lines = -(-(past + self.nbytes) // ALIGN) * ALIGN
+        self._pages = -(-max(lines, 1) // _PAGE)
+        if self._pages * _PAGE - lines < ALIGN:
             self._pages += 1  # the data would begin at the unmapped page: leave room for guard words in front
         length = (self._pages + 2) * _PAGE
         self._map = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -66,7 +71,7 @@ class GuardedBuffer:
         if self.nbytes >= _HUGE:
             _libc.madvise(base + _PAGE, length - 2 * _PAGE, _MADV_HUGEPAGE)  # advice only: refusal changes nothing
         self._front = _PAGE
-        self._start = length - _PAGE - -(-self.nbytes // ALIGN) * ALIGN
+        self._start = length - _PAGE - lines + past
         self._bytes = np.frombuffer(self._map, dtype=np.uint8)
         self._end = length - _PAGE
         self.address = base + self._start

@@ -15,8 +15,8 @@ from gensor_gym.measure.workers.requests import CompareRequest
 from gensor_gym.measure.workers.trial import BaselineKind, Device, check, opened
 from gensor_gym.operators.types import Operator
 
-_PAUSE = 5e-3
-"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp spins for milliseconds).
+_PAUSE = 8e-3
+"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp was seen to spin for 5.6 ms).
 Where everything runs on one thread there is none."""
 
 ANCHOR = "anchor"

@@ -1,0 +1,69 @@
+"""A kernel as its user calls it beside torch's function as its user calls that: from Python, each with a fresh output.
+
+Both run in this process, in turns, with the process's own defaults for freed memory. Torch is given one thread and as many
+as ours; it is counted at its best. A turn begins with calls that are not counted: the other library's threads may still be
+waiting for work in a loop, and caches hold its data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments.comparison.summary import interval, ratio
+from gensor_gym import codegen, operators
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.baselines.torch import tensors_of, torch_function
+from gensor_gym.measure.stats.verdict import verdict
+from gensor_gym.operators.types import Operator
+
+SETTLE = 40e-3
+"""Seconds of calls, at least, before those of a turn are counted."""
+TURN = 20e-3
+"""Seconds of a turn, at least, and at least one call."""
+KERNEL = "kernel"
+
+
+def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
+    """Seconds of a call, ours and torch's at its best number of threads, their ratio and the verdict.
+
+    A thread that torch keeps waiting takes a core from nobody here: turns are apart. ValueError where torch has no function.
+    """
+    import torch
+
+    inputs = operators.random_inputs(op, np.random.default_rng(seed))
+    kernel, theirs = codegen.build(op, schedule, hw), torch_function(op, tensors_of(op, inputs))
+    before = torch.get_num_threads()
+    samples: dict[Any, list[float]] = {KERNEL: []} | {threads: [] for threads in sorted({hw.units, 1})}
+    try:
+        with torch.inference_mode():
+            for _ in range(rounds):
+                for name, found in samples.items():
+                    if name != KERNEL:
+                        torch.set_num_threads(name)
+                    found.append(seconds((lambda: kernel(*inputs)) if name == KERNEL else theirs))
+    finally:
+        torch.set_num_threads(before)
+    ours = samples.pop(KERNEL)
+    best = min(samples, key=lambda threads: float(np.median(samples[threads])))
+    return {
+        "kernel": interval(ours), "torch": interval(samples[best]), "torch_threads": best,
+        "over_torch": ratio(samples[best], ours), "verdict": verdict(ours, samples[best]),
+    }  # fmt: skip
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Seconds of a call, in the mean over one turn."""
+    begin, settled = time.perf_counter(), 0
+    while settled == 0 or time.perf_counter() - begin < SETTLE:
+        call()
+        settled += 1
+    calls = max(1, int(TURN * settled / (time.perf_counter() - begin)))
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - begin) / calls
