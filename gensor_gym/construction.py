@@ -57,7 +57,7 @@ class ConstructionGraph:
         self.space = space
         fit = coefficients_of(self.hardware) if calibrated else ()
         self.floor = roofline_floor(self.operator, self.hardware)
-        self.tables = make_tables(self.operator, self.hardware, space, self.floor, fit, constant_values())
+        self.tables = make_tables(self.operator, self.hardware, space, self.floor, fit, constant_values(self.hardware.name))
         self._initial = Schedule(initial_row(self.operator, self.hardware, self.tables.ints))
         self.evaluations = 0
 

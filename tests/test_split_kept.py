@@ -18,6 +18,7 @@ from experiments.tuning.tune import score, tasks_of
 from gensor_gym import operators
 from gensor_gym.cost.calibration import shipped_fits
 from gensor_gym.cost.constants import CPU_CONSTANTS, constant_values, shipped_constants
+from gensor_gym.operators.inputs import ARRAY_OFFSET
 
 TUNED = ("markov", "markov_ext")
 POLICIES = sorted((ROOT / "agents" / "data" / "policies").glob("*/card.json"))
@@ -36,8 +37,9 @@ def test_constants_of_the_cpu_model_come_from_the_train_part() -> None:
     shipped: Any = shipped_constants()
     assert len(shipped["operators"]) >= 40 and _parts(shipped["operators"]) == {"train"}
     assert shipped["device"] and shipped["date"] and shipped["schedules"] >= 1000
-    assert constant_values() == tuple(shipped["values"][constant.name] for constant in CPU_CONSTANTS)
-    assert all(c.low <= v <= c.high for c, v in zip(CPU_CONSTANTS, constant_values(), strict=True))
+    values = tuple(shipped["values"][constant.name] for constant in CPU_CONSTANTS)
+    assert constant_values("cascade_lake") == (*values, 0.0) and constant_values("host") == (*values, ARRAY_OFFSET)
+    assert all(c.low <= v <= c.high for c, v in zip(CPU_CONSTANTS, values, strict=True))
 
 
 def test_fits_of_machines_name_operators_of_train_and_validation() -> None:

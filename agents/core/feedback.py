@@ -67,25 +67,30 @@ def measure_with_feedback(
     rng: np.random.Generator,
     per_register_tile: int,
     near: float,
+    explored: float = 0.0,
 ) -> None:
     """Construct and measure, again and again, until the budget is spent or nothing new comes."""
-    trials = Trials(session, rng, per_register_tile, near)
+    trials = Trials(session, rng, per_register_tile, near, explored)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 
 
 class Trials:
     """Which program to measure next: from the ranking, or, every other time, beside the best one measured.
 
+    First comes the best of every structure that the model calls no slower than `explored` times the best of all: of a
+    structure that was never measured the feedback knows nothing.
     Of the programs of the ranking whose prediction is within `near` times the best's, those come first of whose register
     tile fewer than `per_register_tile` were measured; when there are none, the bound on a register tile grows by as many.
     A neighbour differs in one column (`agents.core.programs`); it is drawn from those that the model calls no slower than SLACK.
     """
 
-    def __init__(self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float) -> None:
+    def __init__(
+        self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float, explored: float = 0.0
+    ) -> None:
         """Nothing is measured yet. ValueError where no program could ever be chosen."""
         if per_register_tile < 1 or not near >= 1.0:
             raise ValueError(f"per_register_tile={per_register_tile}, near={near}: expected 1 or more for both")
-        self.session, self.rng, self.per_tile, self.near = session, rng, per_register_tile, near
+        self.session, self.rng, self.per_tile, self.near, self.explored = session, rng, per_register_tile, near, explored
         self.feedback = Feedback()
         self.programs = Programs(session.graph)
         self.bound = per_register_tile
@@ -95,12 +100,23 @@ class Trials:
     def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
         """Measure every new program of a construction, whose seconds are the model's, neighbours among them."""
         left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.measured}
+        for schedule in self._unknown(left):
+            self._try(schedule, left.pop(schedule))
         while left:
             chosen = self._from_ranking(left)
             self._try(chosen, left.pop(chosen))
             if len(self.measured) % 2 == 0 and (found := self._neighbour()):
                 left.pop(found[0], None)
                 self._try(*found)
+
+    def _unknown(self, left: dict[Schedule, float]) -> list[Schedule]:
+        """The best of every structure that is to be explored and of which nothing was measured, fastest first."""
+        limit, firsts = self.explored * min(left.values(), default=0.0), dict[bytes, Schedule]()
+        for schedule in sorted(left, key=left.__getitem__):
+            if left[schedule] > limit:
+                break
+            firsts.setdefault(structure_of(schedule), schedule)
+        return [schedule for structure, schedule in firsts.items() if structure not in self.feedback.counts]
 
     def _from_ranking(self, left: dict[Schedule, float]) -> Schedule:
         """See the class."""

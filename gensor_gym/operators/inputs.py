@@ -6,6 +6,9 @@ import numpy as np
 
 from gensor_gym.operators.loops import Loops
 
+ARRAY_OFFSET = 16
+"""Bytes past a cache line at which NumPy's larger arrays begin: behind the header of glibc's malloc."""
+
 
 def random_inputs(op: Loops, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """One array for each of `op.inputs`: standard normal cast to the dtype, or integers uniform in -128..127.

@@ -160,3 +160,21 @@ def test_columns_change_whole_columns_and_keep_what_they_are_told_to(graph: Cons
     assert reached == pytest.approx(graph.latency(Schedule(row))) and reached < graph.latency(start)
     assert structure_of(Schedule(row)) == structure_of(start) and evaluations > len(rows)
     assert programs.descend(row)[1] == reached
+
+
+def test_structures_near_the_best_are_measured_once_first(graph: ConstructionGraph) -> None:
+    """Each by its best program, fastest first; then what was measured decides."""
+    left, machine = ranking(graph), Machine(graph, 1.0)
+    explored = 1.5
+    limit = explored * min(left.values())
+    best: dict[bytes, float] = {}
+    for schedule, seconds in left.items():
+        key = structure_of(schedule)
+        best[key] = min(seconds, best.get(key, math.inf))
+    wanted = sorted(seconds for seconds in best.values() if seconds <= limit)
+    assert 1 < len(wanted) < len(left)
+    trials = Trials(machine, np.random.default_rng(0), 2, 1.3, explored)  # type: ignore[arg-type]
+    trials.measure(list(left), list(left.values()))
+    first = [schedule for schedule, _ in machine.tried[: len(wanted)]]
+    assert [left[schedule] for schedule in first] == wanted
+    assert len({structure_of(schedule) for schedule in first}) == len(wanted)

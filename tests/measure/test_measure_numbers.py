@@ -7,11 +7,11 @@ import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.measure.answers.expectation import ExpectationCache, decode, make_draws
-from gensor_gym.measure.devices.buffers import ALIGN, AS_NUMPY, GuardedBuffer
+from gensor_gym.measure.devices.buffers import ALIGN, GuardedBuffer
 from gensor_gym.measure.stats.floor import warm_floor
 from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
 from gensor_gym.measure.stats.timing import TimingRules, calls_per_sample, take_samples
-from gensor_gym.operators.inputs import to_bfloat16
+from gensor_gym.operators.inputs import ARRAY_OFFSET, to_bfloat16
 from gensor_gym.operators.types import ARRAY_DTYPE
 
 
@@ -87,7 +87,7 @@ def test_bad_rules_are_refused(change: dict[str, float]) -> None:
         TimingRules(**change)
 
 
-@pytest.mark.parametrize("past", [0, AS_NUMPY])
+@pytest.mark.parametrize("past", [0, ARRAY_OFFSET])
 @pytest.mark.parametrize("size", [0, 1, 3, 16, 1000, 1004, 1008, 1012, 1024, 1040, 100_000, 3 << 20])
 def test_buffer_guards(size: int, past: int) -> None:
     buffer = GuardedBuffer((size,), np.float32, past)

@@ -12,14 +12,14 @@ from experiments.comparison.figures import ratio_axis
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> str:
-    """Write the figure; `rows` are lines of shapes that were timed."""
-    rows = sorted(rows, key=lambda row: row["over_torch"]["median"])
+    """Write the figure; `rows` are lines of shapes that were timed. Dots are called kernels, rings isolated ones."""
+    rows = sorted(rows, key=lambda row: row["called"]["over_torch"]["median"])
     with plt.rc_context(style.RC):
         figure, (left, right) = plt.subplots(
             1, 2, figsize=(10.5, 0.9 + 0.27 * len(rows)), sharey=True, layout="constrained", width_ratios=(3, 2)
         )
         for y, row in enumerate(rows):
-            value = row["over_torch"]
+            value = row["called"]["over_torch"]
             colour = (
                 style.PALETTE[2] if value["low"] > 1 else style.PALETTE[1] if value["high"] < 1 else style.PALETTE[7]
             )
@@ -27,6 +27,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> str:
                 [value["low"], value["high"]], [y, y], color=colour, linewidth=2.4, alpha=0.5, solid_capstyle="round"
             )
             left.plot(value["median"], y, "o", color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.6)
+            left.plot(row["over_torch"]["median"], y, "o", markersize=5, markerfacecolor="none", markeredgecolor=style.INK)
             left.annotate(
                 style.number(value["median"]), (value["high"], y), xytext=(6, 0), textcoords="offset points",
                 va="center", fontsize=7, color="#555555",
@@ -38,7 +39,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> str:
         left.grid(visible=False, axis="y")
         right.grid(visible=False, axis="y")
         right.tick_params(axis="y", length=0)
-        ratio_axis(left, "speed-up over torch, with 95 % interval")
+        ratio_axis(left, "speed-up over torch: called, with 95 % interval (dot); isolated (ring)")
         right.set_xlabel("percent of the roofline (bar), torch (tick)")
         right.set_xlim(0, max(100.0, right.get_xlim()[1]))
         left.set_ylim(-0.7, len(rows) - 0.3)

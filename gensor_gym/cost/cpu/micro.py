@@ -15,6 +15,7 @@ from gensor_gym.cost.constants import (
     LOOP_OVERHEAD,
     MASKED,
     PAIR_LOADS,
+    PAST_LINE,
     PREFETCHES,
     SPLIT_LOADS,
     UNGROUPED,
@@ -146,7 +147,7 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
     if stride == 0:
         return 1.0
     if is_contiguous(row, tensor, slot, ints):
-        return vectors * (1.0 + floats[SPLIT_LOADS] * split_share(row, tensor, slot, ints))
+        return vectors * (1.0 + floats[SPLIT_LOADS] * split_share(row, tensor, slot, ints, floats))
     width = row[TILE + slot]
     if stride != 2 or ints[ITEM + tensor] != 4:
         return width * floats[GATHER_LANE]
@@ -156,7 +157,7 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
 
 
 @lean
-def split_share(row, tensor, slot, ints):  # noqa: ANN001, ANN201
+def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
     """Share of the vectors of a contiguous read that lie in two cache lines: what starts at no multiple of a line."""
     item = ints[ITEM + tensor]
     if row[TILE + slot] * item < LINE:
@@ -166,6 +167,7 @@ def split_share(row, tensor, slot, ints):  # noqa: ANN001, ANN201
         grain = item
     elif not (is_packed(row, tensor) and slot < SPATIAL_SLOTS):
         grain |= ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1] * item
+        grain |= int(floats[PAST_LINE])
         if slides(tensor, ints):
             grain |= item
     grain &= -grain

@@ -21,8 +21,6 @@ from typing import Protocol
 import numpy as np
 
 ALIGN = 64
-AS_NUMPY = 16
-"""Bytes past a cache line at which NumPy's larger arrays begin: behind the header of glibc's malloc."""
 _PAGE = mmap.PAGESIZE
 _GUARD = 0xA5
 _HUGE = 4 << 20

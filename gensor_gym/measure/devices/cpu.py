@@ -14,11 +14,11 @@ import numpy as np
 from gensor_gym.codegen.runtime.threads import load_runtime, runtime
 from gensor_gym.measure.answers.expectation import Expected, make_draws
 from gensor_gym.measure.devices.anchor import Anchor, cpu_anchor
-from gensor_gym.measure.devices.buffers import AS_NUMPY, GuardedBuffer, written_outside
+from gensor_gym.measure.devices.buffers import GuardedBuffer, written_outside
 from gensor_gym.measure.workers.affinity import pinned
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import Baseline, BaselineKind, LaunchError
-from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.inputs import ARRAY_OFFSET, decode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 _MOST_DRAWS = 1 << 30
@@ -48,7 +48,7 @@ class CpuDevice:
         """Load a shared library; LaunchError when the loader refuses it or it lacks its entry."""
         op = built.kernel.operator
         if op != self._operator:
-            self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype], AS_NUMPY) for t in op.inputs]
+            self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype], ARRAY_OFFSET) for t in op.inputs]
             self._operator = op
         return LoadedC(built, threads, self._inputs)
 

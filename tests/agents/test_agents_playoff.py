@@ -1,0 +1,106 @@
+"""The best of a search timed again in turns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from agents.core import playoff as module
+from agents.core.playoff import FINALISTS, WITHIN, playoff
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.operators.types import Operator
+
+OPERATOR, HARDWARE = "gemm(m=64, n=48, k=40)", "cascade_lake"
+
+
+class Turns(NativeBackend):
+    """Trials take what they are said to; in turns the slowest of the finalists is the fastest."""
+
+    name = "cpu"
+
+    def __init__(self, seconds: list[float], fault: Exception | None = None) -> None:
+        """Nothing runs here: no worker is started."""
+        self.seconds, self.fault, self.compared = list(seconds), fault, 0
+
+    def device(self, hw: Hardware) -> str:
+        """A name."""
+        return "none"
+
+    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+        """Every schedule is a kernel of its own."""
+        return str(schedule)
+
+    def measure(self, op: Operator, schedules: list[Schedule], hw: Hardware) -> list[Measurement]:  # type: ignore[override]
+        """The next times; infinite ones are failures."""
+        times = [self.seconds.pop(0) for _ in schedules]
+        return [Measurement(Status.OK, (t,)) if math.isfinite(t) else Measurement(Status.TIMEOUT) for t in times]
+
+    def stream(self, op: Operator, schedules: list[Schedule], hw: Hardware):  # type: ignore[no-untyped-def, override]
+        """One after the other."""
+        for schedule in schedules:
+            yield self.measure(op, [schedule], hw)[0]
+
+    def compare(self, kernels, hw, rounds=20, *_, **__):  # type: ignore[no-untyped-def, override]
+        """Samples in the reverse of the order of trials."""
+        if self.fault is not None:
+            raise self.fault
+        self.compared = len(kernels)
+        return {name: [1.0 / (1 + place)] * rounds for place, name in enumerate(kernels)}
+
+
+def searched(seconds: list[float], monkeypatch: pytest.MonkeyPatch, fault: Exception | None = None) -> Session:
+    """A session whose trials took so long."""
+    backend = Turns(seconds, fault)
+    monkeypatch.setattr("gensor_gym.measure.session.get_backend", lambda *_: backend)
+    session = Session(Task.of(OPERATOR, HARDWARE, "cpu", "extended"), Budget(trials=len(seconds)))
+    graph, rng = ConstructionGraph(OPERATOR, HARDWARE, "extended"), np.random.default_rng(0)
+    schedules: dict[str, Schedule] = {}
+    while len(schedules) < len(seconds):
+        schedule = graph.random_schedule(rng)
+        kernel = module.make_kernel(session.task.operator, schedule, session.task.hardware)
+        schedules.setdefault(getattr(kernel, "source", ""), schedule)
+    session.measure(list(schedules.values()))
+    return session
+
+
+def test_what_is_fastest_in_turns_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among the finalists only: not one that was clearly slower, not one that failed."""
+    session = searched([1.0, math.inf, 1.05, 2.0, 1.02], monkeypatch)
+    final = playoff(session)
+    assert final is not None
+    assert str(final[0]) == session.trace[2].schedule and final[1].seconds == 1.05
+    assert session.backend.compared == 3 and session.trials == 5  # type: ignore[attr-defined]
+
+
+def test_no_more_finalists_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = searched([1.0 + 0.001 * n for n in range(FINALISTS + 3)], monkeypatch)
+    final = playoff(session)
+    assert final is not None and final[1].seconds == 1.0 + 0.001 * (FINALISTS - 1)
+
+
+@pytest.mark.parametrize("seconds", [[1.0], [1.0, 1.0 + 2.0 * (WITHIN - 1.0)]])
+def test_one_finalist_is_not_timed_again(seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    session = searched(seconds, monkeypatch)
+    assert playoff(session) == session.best and session.backend.compared == 0  # type: ignore[attr-defined]
+
+
+def test_the_search_s_own_best_stands_where_turns_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = searched([1.0, 1.01], monkeypatch, RuntimeError("wrong answer"))
+    assert playoff(session) == session.best is not None
+
+
+def test_nothing_ran_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert playoff(searched([math.inf], monkeypatch)) is None
+
+
+def test_a_model_has_no_turns() -> None:
+    session = Session(Task.of(OPERATOR, HARDWARE, "analytic", "extended"), Budget(trials=3))
+    session.measure([session.graph.random_schedule(np.random.default_rng(n)) for n in range(3)])
+    assert playoff(session) == session.best is not None
