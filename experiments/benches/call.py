@@ -1,8 +1,9 @@
 """Calling a kernel as README does, `optimize(..).kernel(a, b)`, next to its time as measured: what the call adds.
 
 In every round the kernel is measured anew by the backend, in its worker, and then called so many times in this process,
-from Python, in each of several ways; so is torch's function on the same inputs, which returns a fresh output as well. Inputs begin
-at a multiple of 64 bytes, as those that are measured and torch's do; `bound_numpy` says what a kernel takes where NumPy's do.
+from Python, in each of several ways; so is torch's function on the same inputs, which returns a fresh output as well. Inputs
+begin at a multiple of 64 bytes, as those that are measured and torch's do; `bound_numpy` says what a kernel takes where NumPy's
+do.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.baselines.torch import torch_function
 from gensor_gym.measure.measurement import Status
 
-
 NUMPY_SHIFT = 16
-"""Bytes after a multiple of 64 at which NumPy's arrays of more than 128 KiB begin (those of glibc's mmap: a page and its head)."""
+"""Bytes after a multiple of 64 at which NumPy's arrays of more than 128 KiB begin: a page and the head of malloc."""
+
+SAMPLES = 10
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -81,9 +83,11 @@ def _placed(array: np.ndarray, shift: int) -> np.ndarray:
 
 
 def _seconds(call: Callable[[], object], calls: int) -> float:
-    """Seconds of a call, in the mean over `calls` of them, after one that is not counted."""
-    call()
-    begin = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - begin) / calls
+    """Seconds of a call, the median over `SAMPLES` of so many each, as that of a measurement is; one more warms up."""
+    samples = []
+    for _ in range(1 + SAMPLES):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        samples.append((time.perf_counter() - begin) / calls)
+    return float(np.median(samples[1:]))

@@ -78,7 +78,7 @@ def build(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> BuiltKe
         raise ValueError(f"schedule {schedule!r}: expected a Schedule; Schedule.parse reads its text")
     op = operators.resolve_one(op)
     machine = hardware.get(hw)
-    if not ConstructionGraph(op, machine, "extended").is_legal(schedule):
+    if not ConstructionGraph(op, machine, "extended").is_legal_once(schedule):
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")
     kernel = generate(op, schedule, machine)
     targets.get(kernel.language).prepare(kernel)

@@ -23,7 +23,7 @@ _pointer_at = ctypes.c_void_p.from_address
 def address_of(array: np.ndarray) -> int:
     """Where the elements of an array begin, in a seventh of the microsecond that `array.ctypes.data` takes.
 
-    The pointer is the first field of an array after the head of every object, which extensions compiled against any NumPy rely on.
+    The pointer is the first field after the head that every object has: extensions that were compiled against NumPy rely on it.
     """
     return _pointer_at(id(array) + object.__basicsize__).value or 0
 
