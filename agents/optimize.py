@@ -18,6 +18,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.records.tuned import fastest, tuned_path
+from gensor_gym.measure.records.verified import verified
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 from gensor_gym.operators.types import Operator
 
@@ -91,6 +92,8 @@ def optimize(
         statuses = [row.status for row in session.trace]
         why = f"; the first: {session.first_error}" if session.first_error else ""
         raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
+    if reuse and session.backend.stored and not verified(task.operator, final[0], task.hardware):
+        raise RuntimeError(f"{task.operator}: the store has times of {final[0]}, whose kernel is wrong here: prune them")
     return Result(*final, tuple(session.trace), task)
 
 

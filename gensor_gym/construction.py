@@ -16,7 +16,7 @@ from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import compiled, interpreted
 from gensor_gym.graph.coordinates import Coordinates, columns_of, opened
 from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
@@ -85,6 +85,12 @@ class ConstructionGraph:
     def is_legal(self, schedule: Schedule) -> bool:
         """Whether the schedule is a node of this graph within the hardware's limits."""
         return self._is_well_formed(schedule) and bool(rules.fits(schedule.row, self.tables.ints))
+
+    def is_legal_once(self, schedule: Schedule) -> bool:
+        """`is_legal` for a process that asks little else: some milliseconds of plain Python, and no compiled code is loaded."""
+        row, ints, sizes = (array.astype(np.int64) for array in (schedule.row, self.tables.ints, self.tables.sizes))
+        well_formed, fits = interpreted(rules.is_well_formed), interpreted(rules.fits)
+        return bool(well_formed(row, ints, sizes)) and bool(fits(row, ints))
 
     def _is_well_formed(self, schedule: Schedule) -> bool:
         """Whether it is a row that the compiled rules may be given; they check no bounds."""

@@ -66,7 +66,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/learners/networks.py",
         "agents/autotvm/tree_gru.py",
         "agents/autotvm/tree_gru_network.py",
-        "experiments/benches/calls.py",
+        "experiments/benches/call.py",
         "experiments/benches/learning.py",
         "experiments/training/checkpoints.py",
         "experiments/device/stages/fine_tuning.py",

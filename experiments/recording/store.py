@@ -1,7 +1,8 @@
 """Stores of trials: `python -m experiments.store list|export|import|merge|prune STORE ...`.
 
 A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel,
-device and timing protocol; where two stores have the same, the newer one is kept.
+device and timing protocol; where two stores have the same, the newer one is kept. What comes from others is schedules and times,
+each checked before any is taken; a program is built and verified here before it is first used.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.commands.exit_code import exit_code
+from gensor_gym.measure.records.imported import checked
 from gensor_gym.measure.records.store import GROUPS, Added, Group, Selection, Store
 from gensor_gym.measure.records.tables import read_table, write_table
 
@@ -44,7 +46,7 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
     """Add the trials of files."""
-    tables = [(path, read_table(path).records) for path in args.file]  # all of them read before the first is added
+    tables = [(path, checked(read_table(path).records, path)) for path in args.file]  # all of them read before the first is added
     for path, records in tables:
         print(f"{path}: {_words(Store(args.store).add(records))}")
 
@@ -52,8 +54,9 @@ def _import(args: argparse.Namespace) -> None:
 def _merge(args: argparse.Namespace) -> None:
     """Add the trials of other stores, of every protocol."""
     stores = [_existing(path) for path in args.other]
-    for store in stores:
-        print(f"{store.path}: {_words(Store(args.store).add(store.records(Selection())))}")
+    taken = [(store, checked(store.records(Selection()), str(store.path))) for store in stores]
+    for store, records in taken:
+        print(f"{store.path}: {_words(Store(args.store).add(records))}")
 
 
 def _prune(args: argparse.Namespace) -> None:

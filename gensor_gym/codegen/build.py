@@ -43,14 +43,21 @@ class BuiltKernel(Kernel):
         return self.loaded.bind(*arrays)
 
     def as_torch(self) -> Callable[..., Any]:
-        """The kernel as an operator of torch, for torch.compile and torch.export; see `runtime.torch_operator`."""
-        from gensor_gym.codegen.runtime.torch_operator import torch_operator
+        """The kernel as an operator of torch, for torch.compile and torch.export; see `runtime.torch_operator`.
 
-        return torch_operator(self, self.loaded)
+        RuntimeError where it is asked for the first time within compiled code.
+        """
+        from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
+
+        if getattr(self, "_in_torch", None) is None:
+            refuse_compiling()
+            self.__dict__["_in_torch"] = torch_operator(self, self.loaded)
+        made: Callable[..., Any] = self.__dict__["_in_torch"]
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process, which loads the kernel itself."""
-        return {name: value for name, value in self.__dict__.items() if name != "loaded"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "_in_torch")}
 
 
 def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware, prepacked: bool = False) -> Kernel:
@@ -78,7 +85,7 @@ def build(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> BuiltKe
         raise ValueError(f"schedule {schedule!r}: expected a Schedule; Schedule.parse reads its text")
     op = operators.resolve_one(op)
     machine = hardware.get(hw)
-    if not ConstructionGraph(op, machine, "extended").is_legal(schedule):
+    if not ConstructionGraph(op, machine, "extended").is_legal_once(schedule):
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")
     kernel = generate(op, schedule, machine)
     targets.get(kernel.language).prepare(kernel)

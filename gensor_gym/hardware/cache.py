@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "GENSOR_GYM_CACHE"
+PRIVATE = 0o700
+"""Mode of folders and libraries that processes of this user load from."""
+_OTHERS_WRITE = 0o022
 
 
 def cache_dir() -> Path:
@@ -24,13 +27,33 @@ def cache_dir() -> Path:
 
 
 def make_cache_dir(name: str) -> Path:
-    """The folder `name` in `cache_dir()`, made where there is none; ValueError names what cannot be made."""
+    """The folder `name` in `cache_dir()`, for this user alone, made where there is none; ValueError names what cannot be made.
+
+    Where it belongs to another user it stays as it is: ask `is_private` before anything in it is run.
+    """
     folder = cache_dir() / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        cache_dir().mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        folder.mkdir(mode=PRIVATE, exist_ok=True)
+        if folder.stat().st_uid == os.geteuid():
+            folder.chmod(PRIVATE)
     except OSError as error:
         raise ValueError(f"cannot make {folder}: {error}; set ${VARIABLE} to a folder that can be written") from error
     return folder
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file or folder, or what it links to, is this user's and none other may write to it."""
+    try:
+        known = path.stat()
+    except OSError:
+        return False
+    return known.st_uid == os.geteuid() and not known.st_mode & _OTHERS_WRITE
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file is this user's alone to write, and so is its folder: nothing else is loaded into a process, or believed."""
+    return not path.is_symlink() and is_private(path) and is_private(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -45,7 +68,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON file so that a reader sees all of it or none; warns when the folder cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2)

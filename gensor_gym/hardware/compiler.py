@@ -13,8 +13,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gensor_gym.hardware.cache import cache_dir, read_json, write_json
+
 VARIABLE = "GENSOR_GYM_CC"
 _CANDIDATES = ("gcc", "clang", "cc")
+_KEPT = "compilers.json"
+"""File of versions, in the cache: asking takes a process, and every program that was found before is looked up by them."""
 _HELP = "install gcc or clang, or `pip install ziglang`, or name a compiler in $" + VARIABLE
 
 
@@ -88,14 +92,43 @@ def _find(forced: str, path: str) -> Compiler:
 
 
 def _ask(command: tuple[str, ...]) -> Compiler | None:
-    """The compiler behind a command, or None when it does not answer as one."""
+    """The compiler behind a command, or None when it does not answer as one. What an unchanged file said before is believed."""
+    file = _file(command)
+    kept = read_json(cache_dir() / _KEPT) if file else None
+    version = (kept or {}).get(file)
+    if isinstance(version, str) and version:
+        return Compiler(command, _family(command, version), version)
+    version = _version(command)
+    if not version:
+        return None
+    if file:
+        write_json(cache_dir() / _KEPT, {**(kept or {}), file: version})
+    return Compiler(command, _family(command, version), version)
+
+
+def _file(command: tuple[str, ...]) -> str:
+    """Place, size and time of the program behind a command that is one; empty for another.
+
+    Scripts, and what passes the question on to a compiler elsewhere (ccache, zig), are asked every time.
+    """
+    found = shutil.which(command[0]) if len(command) == 1 else None
+    path = Path(found).resolve() if found else None
+    if path is None or not re.search("gcc|clang", path.name) or not os.access(path, os.R_OK):
+        return ""
+    with path.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return ""
+    known = path.stat()
+    return f"{path} {known.st_size} {known.st_mtime_ns}"
+
+
+def _version(command: tuple[str, ...]) -> str:
+    """The first line of what a command says to --version; empty when it does not answer."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode != 0 or not done.stdout.strip():
-        return None
-    return Compiler(command, _family(command, done.stdout), done.stdout.strip().splitlines()[0])
+        return ""
+    return done.stdout.strip().partition("\n")[0].strip() if done.returncode == 0 else ""
 
 
 def _family(command: tuple[str, ...], version: str) -> str:

@@ -56,3 +56,33 @@ def test_a_gradient_is_refused(kernel: BuiltKernel, tensors: tuple[torch.Tensor,
     a = tensors[0].clone().requires_grad_()
     with pytest.raises(RuntimeError, match=r"gensor_gym|autograd|does not require grad"):
         kernel.as_torch()(a, tensors[1]).sum().backward()
+
+
+def test_nothing_breaks_the_graph(kernel: BuiltKernel, tensors: tuple[torch.Tensor, ...]) -> None:
+    found = torch._dynamo.explain(Layer(kernel))(*tensors)
+    assert (found.graph_count, found.graph_break_count) == (1, 0)
+
+
+@pytest.mark.thorough
+def test_inductor_compiles_it(kernel: BuiltKernel, tensors: tuple[torch.Tensor, ...]) -> None:
+    compiled = torch.compile(Layer(kernel), fullgraph=True)
+    assert torch.allclose(compiled(*tensors), expected(*tensors), atol=1e-4)
+
+
+class Within(torch.nn.Module):
+    def __init__(self, kernel: BuiltKernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.kernel.as_torch()(a + 1, b)) * 2
+
+
+def test_in_compiled_code_it_must_have_been_made_before(tensors: tuple[torch.Tensor, ...]) -> None:
+    kernel = build(OP, ConstructionGraph(OP, "host", "extended").random_schedule(np.random.default_rng(8)), "host")
+    with pytest.raises(Exception, match=r"as_torch\(\) is called for the first time in compiled code: call it before"):
+        torch.compile(Within(kernel), fullgraph=True, backend="aot_eager")(*tensors)
+    torch._dynamo.reset()
+    kernel.as_torch()
+    compiled = torch.compile(Within(kernel), fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(*tensors), expected(*tensors), atol=1e-4)

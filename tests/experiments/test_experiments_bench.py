@@ -30,7 +30,7 @@ TINY = {
     ],  # fmt: skip
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
-    "calls": ["calls.operators=[gemv(m=32, k=24)]", "calls.trials=2", "calls.rounds=3", "calls.calls=5"],
+    "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3", "call.calls=5"],
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.compile.operators=[gemv(m=64, k=48)]",
@@ -99,10 +99,10 @@ def test_kernels(tmp_path: Path) -> None:
     assert (tmp_path / "kernels.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_calls(tmp_path: Path) -> None:
-    (row,) = _run("calls", tmp_path)
+def test_call(tmp_path: Path) -> None:
+    (row,) = _run("call", tmp_path)
     assert row["operator"] == "gemv(m=32, k=24)" and row["measured"]["median"] > 0
-    for way in ("called", "into_out", "bound"):
+    for way in ("called", "into_out", "bound", "bound_numpy"):
         added = row[f"{way}_adds"]
         assert added["low"] <= added["median"] <= added["high"]
         assert added["median"] == pytest.approx(row[way]["median"] - row["measured"]["median"], abs=1e-3)

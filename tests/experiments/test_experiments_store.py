@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from experiments.recording.store import main
+from gensor_gym import ConstructionGraph
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import Added, Record, Selection, Store
 from gensor_gym.measure.records.tables import read_table
 from gensor_gym.measure.stats.timing import PROTOCOL
 
 DAY = 86400.0
+SCHEDULE = str(ConstructionGraph("gemm(m=8, n=8, k=8)", "h200").initial())
 
 
 def record(digest: str, status: Status = Status.OK, age: float = 0.0, **other: object) -> Record:
@@ -24,7 +26,7 @@ def record(digest: str, status: Status = Status.OK, age: float = 0.0, **other: o
     samples = (3e-6, 1e-6, 2e-6) if status is Status.OK else ()
     m = Measurement(status, samples, {"passes": [1, 1, 2], "compile_seconds": 0.5, "threads": 2}, "", digest)
     fields = {"device": "cpu x2", "operator": "gemm(m=8, n=8, k=8)", "protocol": PROTOCOL} | other
-    return Record(schedule=f"schedule of {digest}", measurement=m, created=time.time() - age * DAY, **fields)  # type: ignore
+    return Record(schedule=SCHEDULE, measurement=m, created=time.time() - age * DAY, **fields)  # type: ignore
 
 
 @pytest.fixture
@@ -65,7 +67,8 @@ def test_what_is_exported_comes_back_whole(path: Path, tmp_path: Path, ending: s
 def test_bad_files_change_nothing(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "good.jsonl").write_text("")
     (tmp_path / "bad.jsonl").write_text('{"operator": "x"}\n')
-    (tmp_path / "none.jsonl").write_text('{"operator": "x", "schedule": "s", "status": "OK", "samples": [1.0]}\n')
+    row = {"operator": "gemm(m=8, n=8, k=8)", "schedule": SCHEDULE, "status": "OK", "samples": [1.0]}
+    (tmp_path / "none.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "bad.parquet").write_text("no such thing")
     for file, words in (
         ("bad.jsonl", "line 1: not a record"), ("none.jsonl", "no digest"), ("bad.parquet", "no Parquet file"),

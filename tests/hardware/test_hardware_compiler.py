@@ -100,3 +100,23 @@ def test_no_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("GENSOR_GYM_CC", "no_such_compiler")
     with pytest.raises(RuntimeError, match="no_such_compiler"):
         compiler.find_compiler()
+
+
+def test_an_unchanged_compiler_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    asked: list[list[str]] = []
+    plain = subprocess.run
+    monkeypatch.setattr(compiler.subprocess, "run", lambda line, **options: (asked.append(line), plain(line, **options))[1])
+    program = tmp_path / "gcc-99"
+    shutil.copy(shutil.which("echo"), program)  # a program that answers
+    first = compiler._ask(("gcc-99",))
+    assert first is not None and compiler._ask(("gcc-99",)) == first and len(asked) == 1
+    with program.open("ab") as file:
+        file.write(b"\0")  # another version
+    compiler._ask(("gcc-99",))
+    assert len(asked) == 2
+    for other in (_fake(tmp_path, "gcc-wrapped", "gcc 3"), shutil.copy(shutil.which("echo"), tmp_path / "ccache")):
+        before = len(asked)
+        assert compiler._ask((str(other),)) == compiler._ask((str(other),)) is not None
+        assert len(asked) == before + 2, f"{other} passes the question on"

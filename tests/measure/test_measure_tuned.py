@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,20 +12,26 @@ import pytest
 
 import gensor_gym
 from agents import optimize
-from gensor_gym import Schedule, operators
+from gensor_gym import ConstructionGraph, Schedule, operators
+from gensor_gym.codegen.build import BuiltKernel
+from gensor_gym.hardware.cache import cache_dir
+from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.backend import get_backend
-from gensor_gym.measure.measurement import Measurement
-from gensor_gym.measure.records import tuned as module
-from gensor_gym.measure.records.store import Store
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records import verified
+from gensor_gym.measure.records.imported import checked
+from gensor_gym.measure.records.store import Record, Store
 
 OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(module, "tuned_path", lambda: tmp_path / "trials.sqlite")
-    monkeypatch.setattr(sys.modules["agents.optimize"], "tuned_path", lambda: tmp_path / "trials.sqlite")
-    return tmp_path
+    """A cache of its own, which knows this machine."""
+    for known in cache_dir().glob("host-*.json"):
+        shutil.copy(known, tmp_path)
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path))
+    return tmp_path / "tuned"
 
 
 def search() -> object:
@@ -60,10 +68,87 @@ def test_records_of_something_else_are_passed_over(cache: Path) -> None:
     wide = Schedule(row)
     put("not legal", device, 1e-9, str(wide))
     assert search().seconds == found.seconds
-    put("faster", device, 1e-9)
-    assert search().seconds == 1e-9
+    put("below the floor", device, 1e-9)
+    assert search().seconds == found.seconds
+    put("faster", device, 0.9 * found.seconds)
+    assert search().seconds == 0.9 * found.seconds
 
 
 def test_a_model_has_nothing_to_reuse(cache: Path) -> None:
     for _ in range(2):
         assert len(optimize(OP, hardware="h200", backend="analytic", strategy="random_walk", trials=3, reuse=True).trace) == 3
+
+
+def test_a_program_of_another_is_checked_once_before_it_is_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, asked = ConstructionGraph(OP, "host", "extended"), []
+    store, device = Store(cache / "trials.sqlite"), get_backend("cpu", graph.hardware).device(graph.hardware)
+    conditions = {"compiler": find_compiler().version}
+    for number in range(2):
+        schedule = str(graph.random_schedule(np.random.default_rng(number)))
+        m = Measurement(Status.OK, (1e-3 * (1 + number),), conditions, "", str(number))
+        store.add(checked([Record(device, str(OP), schedule, m, 1.0)], "another's"))
+    plain = verified.fault_of
+    monkeypatch.setattr(verified, "fault_of", lambda kernel: (asked.append(kernel.digest), plain(kernel))[1])
+    first = gensor_gym.tuned(OP)
+    assert optimize(OP, trials=1, reuse=True).seconds == 1e-3 and asked == [first.digest]
+    (cache / "verified.json").chmod(0o666)  # which anybody could have written
+    gensor_gym.tuned(OP)
+    assert asked == [first.digest] * 2
+    (cache / "verified.json").unlink()
+    monkeypatch.setattr(verified, "fault_of", lambda kernel: "of no use" if kernel.digest == first.digest else plain(kernel))
+    with pytest.warns(RuntimeWarning, match="left out, its kernel is wrong: of no use"):
+        assert gensor_gym.tuned(OP).digest != first.digest
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_a_wrong_kernel_is_found(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = gensor_gym.build(OP, ConstructionGraph(OP, "host").initial(), "host")
+    assert verified.fault_of(kernel) == ""
+
+    def spoilt(self: BuiltKernel, *inputs: np.ndarray, out: np.ndarray) -> np.ndarray:
+        self.loaded(*inputs, out=out)
+        out[3, 3] = value
+        return out
+
+    monkeypatch.setattr(BuiltKernel, "__call__", spoilt)
+    assert verified.fault_of(kernel)
+
+
+CALL = """
+import numpy as np
+op = gensor_gym.operators.resolve_one(sys.argv[1])
+a, b = gensor_gym.operators.random_inputs(op, np.random.default_rng(0))
+assert np.allclose(found.kernel(a, b), a @ b, atol=1e-4)
+"""
+FIRST = """
+import sys
+import gensor_gym
+from agents import optimize
+found = optimize(sys.argv[1], strategy="random_walk", trials=1, reuse=True)
+""" + CALL
+SECOND = """
+import subprocess, sys, time
+import gensor_gym
+from agents import optimize
+from gensor_gym.measure.session import Session
+from numba.core.dispatcher import Dispatcher
+
+def refuse(self, *arguments, **options):
+    raise AssertionError(f"{type(self)}: not to be asked for")
+
+Dispatcher._compile_for_args = Session.__init__ = subprocess.Popen.__init__ = refuse
+subprocess.Popen.__del__ = lambda self: None
+begin = time.process_time()
+found = optimize(sys.argv[1], trials=5, reuse=True)
+first, begin = time.process_time() - begin, time.process_time()
+kernel = gensor_gym.tuned(sys.argv[1])
+print(first, time.process_time() - begin)
+assert found.trace == () and kernel.digest == found.kernel.digest
+""" + CALL
+
+
+def test_a_new_process_compiles_starts_and_measures_nothing() -> None:
+    for script in (FIRST, SECOND):
+        done = subprocess.run([sys.executable, "-c", script, str(OP)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert max(map(float, done.stdout.split())) < 0.25, "seconds of processor time, imports of the package left out"

@@ -47,7 +47,7 @@ class Pointer:
 
 
 class Array(np.ndarray):
-    """NumPy array with CuPy's `set` and `data`."""
+    """NumPy array with CuPy's `set`, `data` and `device`."""
 
     def set(self, values: np.ndarray) -> None:
         self[...] = values
@@ -55,6 +55,10 @@ class Array(np.ndarray):
     @property
     def data(self) -> Pointer:
         return Pointer(self.view(np.ndarray))
+
+    @property
+    def device(self) -> Device:
+        return Device()
 
 
 class Clock:

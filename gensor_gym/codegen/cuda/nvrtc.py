@@ -13,7 +13,7 @@ from types import ModuleType
 
 from gensor_gym.codegen.cuda.bytes import raw_words
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.hardware.cache import cache_dir
+from gensor_gym.hardware.cache import PRIVATE, cache_dir, is_own
 
 PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
 _OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
@@ -155,8 +155,10 @@ def parse_log(log: str) -> tuple[int, int, int]:
 
 
 def _read(key: str) -> CompiledKernel | None:
-    """A cubin of the cache, None if there is none or it is not whole."""
+    """A cubin of the cache, None if there is none, or it is not whole, or not this user's alone to write."""
     path = cache_folder() / f"{key}.json"
+    if not (is_own(path) and is_own(path.with_suffix(".cubin"))):
+        return None
     try:
         about = json.loads(path.read_text())
         cubin = path.with_suffix(".cubin").read_bytes()
@@ -174,7 +176,7 @@ def _write(key: str, compiled: CompiledKernel) -> None:
     about["sha256"] = hashlib.sha256(cubin).hexdigest()
     folder = cache_folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         for suffix, data in ((".cubin", cubin), (".json", json.dumps(about).encode())):
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
                 file.write(data)

@@ -17,6 +17,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Operator, Tensor
 
 HOST_DEVICES = (1, 3)
 """DLPack's device types that lie in the memory of the host: kDLCPU, kDLCUDAHost (the header of DLPack)."""
+_DTYPES = {name: np.dtype(array) for name, array in ARRAY_DTYPE.items()}
 
 
 class LoadedKernel(Protocol):
@@ -49,8 +50,10 @@ class Signature:
     def __init__(self, op: Operator) -> None:
         """The operator's inputs in their order, and its output."""
         self.op = op
-        self._inputs = [(tensor, tensor.shape, np.dtype(ARRAY_DTYPE[tensor.dtype])) for tensor in op.inputs]
-        self.shape, self.dtype = op.output.shape, np.dtype(ARRAY_DTYPE[op.output.dtype])
+        self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype]) for tensor in op.inputs]
+        self._tensors = op.inputs  # which the operator makes anew whenever it is asked
+        self._output = op.output
+        self.shape, self.dtype = op.output.shape, _DTYPES[op.output.dtype]
 
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[np.ndarray]:
         """The inputs as dense, aligned arrays of the host; ValueError unless number, shapes, types and device are right.
@@ -69,7 +72,7 @@ class Signature:
 
     def input(self, place: int, value: Any) -> np.ndarray:
         """One of the inputs, as of `inputs`."""
-        tensor = self.op.inputs[place]
+        tensor = self._tensors[place]
         return self.checked(self._of_host(value, f"input {tensor.name}"), tensor, f"input {tensor.name}")
 
     def output(self, value: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
@@ -79,7 +82,7 @@ class Signature:
         """
         if not (isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")):  # `asarray` might fill in a copy
             raise ValueError(f"{self.op}: out is a {type(value).__qualname__}, expected an array of NumPy or of DLPack")
-        array = self.checked(self._of_host(value, "out"), self.op.output, "out")
+        array = self.checked(self._of_host(value, "out"), self._output, "out")
         if not array.flags.carray:
             why = _fault(array) if array.flags.writeable else "read-only"
             raise ValueError(f"{self.op}: out is {why}, expected a writable array, dense in row-major order and aligned")
@@ -94,13 +97,13 @@ class Signature:
 
     def checked(self, array: Any, tensor: Tensor, name: str) -> Any:
         """An array of any device; ValueError unless shape and type are the tensor's."""
-        if array.shape != tensor.shape or array.dtype != np.dtype(ARRAY_DTYPE[tensor.dtype]):
+        if array.shape != tensor.shape or array.dtype != _DTYPES[tensor.dtype]:
             raise self._mismatch(array, tensor, name)
         return array
 
     def check_apart(self, output: Any, inputs: Sequence[Any], may_share: Callable[[Any, Any], bool]) -> None:
         """ValueError where an output lies in the memory of one of `inputs`, which may be none; all are dense: bounds decide."""
-        for tensor, given in zip(self.op.inputs, inputs, strict=False):
+        for tensor, given in zip(self._tensors, inputs, strict=False):
             if may_share(output, given):
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
 

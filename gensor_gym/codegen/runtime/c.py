@@ -12,8 +12,8 @@ import numpy as np
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
 from gensor_gym.codegen.runtime.compile import compile_c
-from gensor_gym.codegen.runtime.outputs import Outputs, aligned
-from gensor_gym.codegen.runtime.threads import GgRuntime, pointers, runtime
+from gensor_gym.codegen.runtime.outputs import Outputs, address_of, aligned
+from gensor_gym.codegen.runtime.threads import GgCall, GgRuntime, caller, pointers, runtime
 from gensor_gym.hardware.cpuinfo import usable_cores
 
 _LOADED: dict[tuple[str, int], NativeKernel] = {}
@@ -51,7 +51,8 @@ class NativeKernel:
         """Compile, where that was not done, and load; CompileError with the compiler's message."""
         self.kernel = kernel
         self.signature = Signature(kernel.operator)
-        self._entry, self._team = load_entry(kernel), ctypes.byref(runtime(threads))
+        self._entry, self._team = load_entry(kernel), runtime(threads)
+        self._runtime = ctypes.byref(self._team)
         self._outputs = Outputs(self.signature.shape, self.signature.dtype)
         self._workspaces = threading.local()
         self._given = ctypes.c_void_p * len(kernel.operator.inputs)
@@ -66,12 +67,12 @@ class NativeKernel:
         ValueError names what has the wrong number, shape, type or device, and an `out` that overlaps an input.
         """
         arrays = self.signature.inputs(inputs)
-        given = self._given(*[array.ctypes.data for array in arrays])
+        given = self._given(*map(address_of, arrays))
         if out is not None:
-            self._entry(given, self.signature.output(out, arrays).ctypes.data, self._workspace(), self._team)
+            self._entry(given, address_of(self.signature.output(out, arrays)), self._workspace(), self._runtime)
             return out
         output, address = self._outputs.take()
-        self._entry(given, address, self._workspace(), self._team)
+        self._entry(given, address, self._workspace(), self._runtime)
         first = inputs[0]
         return output if type(first) is np.ndarray else in_library_of(first, output)
 
@@ -92,7 +93,7 @@ class NativeKernel:
             return self._workspaces.address
         except AttributeError:
             self._workspaces.array = aligned((self.kernel.workspace_bytes,), np.dtype(np.uint8))
-            self._workspaces.address = self._workspaces.array.ctypes.data
+            self._workspaces.address = address_of(self._workspaces.array)
             return self._workspaces.address
 
 
@@ -100,16 +101,16 @@ class BoundNative:
     """A kernel with its arrays: a call reads what they hold at that time. From one thread at a time."""
 
     def __init__(
-        self, entry: Any, inputs: Sequence[np.ndarray], output: np.ndarray, workspace_bytes: int, team: Any, out: Any
+        self, entry: Any, inputs: Sequence[np.ndarray], output: np.ndarray, workspace_bytes: int, team: GgRuntime, out: Any
     ) -> None:
         """`out` is what a call returns, on the memory of `output`."""
         self.out = out
-        self._entry, self._team = entry, team
-        self._kept = (inputs, output, aligned((workspace_bytes,), np.dtype(np.uint8)))
-        self._addresses = (pointers(inputs), output.ctypes.data, self._kept[2].ctypes.data)
+        workspace, addresses = aligned((workspace_bytes,), np.dtype(np.uint8)), pointers(inputs)
+        self._kept = (inputs, output, workspace, addresses, team)
+        where = ctypes.addressof(addresses), address_of(output), address_of(workspace), ctypes.addressof(team)
+        self._compute, self._call = caller(), ctypes.byref(GgCall(ctypes.cast(entry, ctypes.c_void_p), *where))
 
     def __call__(self) -> Any:
         """Compute, and return the output."""
-        inputs, output, workspace = self._addresses
-        self._entry(inputs, output, workspace, self._team)
+        self._compute(self._call)
         return self.out

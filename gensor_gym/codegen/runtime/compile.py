@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.hardware.cache import make_cache_dir
+from gensor_gym.hardware.cache import PRIVATE, is_own, is_private, make_cache_dir
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 
 TIMEOUT = 60.0
@@ -39,10 +43,35 @@ def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeo
     # `native` means another thing on another machine that shares the cache folder.
     host = _host() if "native" in arch else ""
     text = "\0".join([source, *line, compiler.version, host])
-    path = make_cache_dir("kernels") / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
+    path = _folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
+    if path.exists() and not is_own(path):
+        _warn(f"{path} belongs to another user or can be written by others: it is not loaded, but compiled anew")
+        path.unlink()
     if not path.exists():
         _compile(source, compiler, line, path, timeout)
     return path
+
+
+def _folder() -> Path:
+    """Where libraries are kept: the cache's folder, or one of this process where others could put something into that."""
+    folder = make_cache_dir("kernels")
+    if is_private(folder):
+        return folder
+    _warn(f"{folder} belongs to another user or can be written by others: this process compiles into a folder of its own")
+    return _own_folder()
+
+
+@functools.cache
+def _own_folder() -> Path:
+    """A folder for this process, which goes with it."""
+    folder = tempfile.mkdtemp(prefix="gensor-gym-kernels-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _warn(text: str) -> None:
+    """Say it where a kernel is compiled."""
+    warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def _host() -> str:
@@ -75,4 +104,5 @@ def _compile(source: str, compiler: Compiler, line: list[str], path: Path, timeo
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as folder:
         (Path(folder) / "kernel.c").write_text(source, encoding="utf-8")
         run_compiler(compiler, line, folder, timeout)
+        (Path(folder) / "kernel.so").chmod(PRIVATE)
         os.replace(Path(folder) / "kernel.so", path)

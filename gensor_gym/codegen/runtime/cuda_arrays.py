@@ -13,6 +13,8 @@ from gensor_gym.operators.types import Operator, Tensor
 
 DEVICES = (2, 13)
 """DLPack's device types of CUDA's memory: kDLCUDA, kDLCUDAManaged (the header of DLPack)."""
+ALIGNMENT = 16
+"""Bytes that every array begins at a multiple of: the widest load, and what tensor maps ask for."""
 
 
 def lies_on_device(value: Any) -> bool:
@@ -45,6 +47,8 @@ class DeviceArrays:
         Without `copy` also where one lies on the host, or is not dense.
         """
         self.signature.check_number(values)
+        if (current := int(self._cupy.cuda.Device().id)) != self._device:
+            raise ValueError(f"{self._op}: GPU {current} is the current device, this kernel is on GPU {self._device}")
         return [self._input(place, value, copy) for place, value in enumerate(values)]
 
     def output(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> Any:
@@ -54,8 +58,8 @@ class DeviceArrays:
                 self.signature.output(value, ())
             return self._cupy.empty(self.signature.shape, dtype=self.signature.dtype)
         array = self._viewed(value, self._op.output, "out")
-        if not array.flags.c_contiguous:
-            raise ValueError(f"{self._op}: out is not dense in row-major order")
+        if not _is_readable(array):
+            raise ValueError(f"{self._op}: out is not dense in row-major order, or begins at no multiple of {ALIGNMENT} bytes")
         self.signature.check_apart(array, inputs, self._cupy.may_share_memory)
         return array
 
@@ -76,7 +80,7 @@ class DeviceArrays:
         tensor = self._op.inputs[place]
         if lies_on_device(value):
             array = self._viewed(value, tensor, f"input {tensor.name}")
-            return array if array.flags.c_contiguous else self.signature.copied(array, tensor, copy)
+            return array if _is_readable(array) else self.signature.copied(array, tensor, copy)
         if not copy:
             raise ValueError(f"{self._op}: input {tensor.name} lies on the host, and a bound call copies nothing")
         return self._cupy.asarray(self.signature.input(place, value))
@@ -85,13 +89,25 @@ class DeviceArrays:
         """An array of the device as one of CuPy's, on the same memory."""
         if _is_torch_bfloat16(value):
             value = value.view(sys.modules["torch"].uint16)  # which CuPy has no type for
-        elif isinstance(value, self._cupy.ndarray):
-            return self.signature.checked(value, tensor, name)
-        if hasattr(value, "__dlpack_device__"):
-            if (number := int(value.__dlpack_device__()[1])) != self._device:
-                raise ValueError(f"{self._op}: {name} lies on GPU {number}, this kernel is on GPU {self._device}")
-            return self.signature.checked(self._cupy.from_dlpack(value), tensor, name)
-        return self.signature.checked(self._cupy.asarray(value), tensor, name)
+        if isinstance(value, self._cupy.ndarray):
+            array = value
+        elif hasattr(value, "__dlpack_device__"):
+            self._check_gpu(int(value.__dlpack_device__()[1]), name)
+            array = self._cupy.from_dlpack(value)
+        else:
+            array = self._cupy.asarray(value)
+        self._check_gpu(int(array.device.id), name)
+        return self.signature.checked(array, tensor, name)
+
+    def _check_gpu(self, number: int, name: str) -> None:
+        """ValueError for an array of another GPU, whose memory this one may not reach."""
+        if number != self._device:
+            raise ValueError(f"{self._op}: {name} lies on GPU {number}, this kernel is on GPU {self._device}")
+
+
+def _is_readable(array: Any) -> bool:
+    """Whether kernels can read an array where it lies. A wide load of a view that begins between vectors faults."""
+    return bool(array.flags.c_contiguous) and array.data.ptr % ALIGNMENT == 0
 
 
 def _library(value: Any) -> str:

@@ -227,6 +227,16 @@ void gg_runtime_init(struct gg_runtime *runtime, int threads) {
 
 typedef void gg_entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime);
 
+/* A call with its arguments in place: another language converts one pointer sooner than four. */
+struct gg_call {
+    gg_entry *entry;
+    const void *const *inputs;
+    void *output, *workspace;
+    const struct gg_runtime *runtime;
+};
+
+void gg_call(const struct gg_call *call) { call->entry(call->inputs, call->output, call->workspace, call->runtime); }
+
 /* Seconds that `calls` calls of a kernel take together. */
 double gg_time(gg_entry *entry, const void *const *inputs, void *output, void *workspace,
                const struct gg_runtime *runtime, long calls) {

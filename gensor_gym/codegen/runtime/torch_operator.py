@@ -16,6 +16,14 @@ NAMESPACE = "gensor_gym"
 _MADE: dict[str, Callable[..., Any]] = {}
 
 
+def refuse_compiling() -> None:
+    """RuntimeError in compiled code: torch cannot trace what registers an operator."""
+    import torch
+
+    if torch.compiler.is_compiling():
+        raise RuntimeError("as_torch() is called for the first time in compiled code: call it before, in __init__ of a module")
+
+
 def torch_operator(kernel: Kernel, loaded: LoadedKernel) -> Callable[..., torch.Tensor]:
     """`torch.ops.gensor_gym.NAME_DIGEST`: the operator's inputs as tensors, dense or made so, give a new tensor.
 

@@ -220,6 +220,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{path} is no store of trials: {error}") from error
     connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA trusted_schema=OFF")  # the file may be another's
     connection.create_function("median_of", 2, _median_of)
     if _schema_of(connection, path) != SCHEMA_VERSION:
         with _transaction(connection):

@@ -11,9 +11,12 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.cache import make_cache_dir
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
-from gensor_gym.measure.legality import is_legal
+from gensor_gym.measure.legality import graph_of
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.imported import fault, fault_of_numbers
 from gensor_gym.measure.records.store import Selection, Store
+from gensor_gym.measure.records.verified import verified
+from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.operators.types import Operator
 
@@ -26,15 +29,20 @@ def tuned_path() -> Path:
 def fastest(op: Operator, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Schedule, Measurement] | None:
     """The fastest program of an operator that the store holds for this device; None where it holds none.
 
-    What another compiler, protocol or machine timed does not count, nor a program that is legal no longer, nor a kernel that
-    reads weights packed before.
+    What another compiler, protocol or machine timed does not count, nor a time that no kernel can have, nor a program that is
+    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
     compiler = target_of(hw).compiler()
-    for record in sorted(kept.records(selection), key=lambda record: record.measurement.seconds):
-        conditions, schedule = record.measurement.conditions, Schedule.parse(record.schedule)
-        if conditions.get("compiler") == compiler and not conditions.get("prepacked") and is_legal(op, schedule, hw):
+    least = MARGIN * warm_floor(op, hw)
+    timed = [record for record in kept.records(selection) if not fault_of_numbers(record)]
+    for record in sorted(timed, key=lambda record: record.measurement.seconds):
+        conditions, seconds = record.measurement.conditions, record.measurement.seconds
+        if conditions.get("compiler") != compiler or conditions.get("prepacked") or not seconds >= least or fault(record, False):
+            continue
+        schedule = Schedule.parse(record.schedule)
+        if graph_of(op, hw).is_legal_once(schedule) and verified(op, schedule, hw):
             return schedule, record.measurement
     return None
 

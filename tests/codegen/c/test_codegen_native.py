@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import os
 import resource
 import threading
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,8 @@ from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.runtime.arrays import CopyWarning
 from gensor_gym.codegen.runtime.c import NativeKernel
-from gensor_gym.codegen.runtime.outputs import ALIGNMENT, KEPT
+from gensor_gym.codegen.runtime.outputs import ALIGNMENT, KEPT, address_of
+from tests.support.thorough import thorough_but
 
 torch = pytest.importorskip("torch")
 OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
@@ -214,12 +218,79 @@ def test_a_fork_between_calls(kernel: NativeKernel, arrays: tuple[np.ndarray, ..
     assert right(held, *arrays) and right(kernel(*arrays), *arrays)
 
 
-def test_nothing_leaks(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
-    def calls() -> int:
-        for _ in range(20_000):
-            kernel(*arrays)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def resident() -> int:
+    """Bytes of this process in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
-    calls()
-    before = calls()
-    assert calls() - before < 512, "KiB"
+
+WAYS = ("dropped", "kept", "bound", "into out")
+
+
+@pytest.mark.parametrize(
+    ("way", "calls"), thorough_but(itertools.product(WAYS, (20_000, 1_000_000)), *((way, 20_000) for way in WAYS))
+)
+def test_nothing_leaks(way: str, calls: int, kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    own = np.empty((24, 32), np.float32)
+    bound = kernel.bind(*arrays, own)
+    kept: collections.deque[Any] = collections.deque(maxlen=3 * KEPT)
+    call = {
+        "dropped": lambda: kernel(*arrays), "kept": lambda: kept.append(kernel(*arrays)), "bound": bound,
+        "into out": lambda: kernel(*arrays, out=own),
+    }[way]  # fmt: skip
+    for _ in range(5000):
+        call()
+    before = resident()
+    for _ in range(calls):
+        call()
+    assert resident() - before < 1 << 20
+
+
+@pytest.mark.thorough
+def test_two_threads_call_one_kernel_a_million_times(kernel: NativeKernel) -> None:
+    faults: list[str] = []
+
+    def call(seed: int) -> None:
+        given = operators.random_inputs(OP, np.random.default_rng(seed))
+        expected = (given[0].astype(np.float64) @ given[1]).astype(np.float32)
+        first = kernel(*given).copy()
+        assert np.allclose(first, expected, atol=1e-4)
+        for number in range(500_000):
+            if kernel(*given).tobytes() != first.tobytes():
+                faults.append(f"thread {seed}, call {number}")
+                return
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+def test_addresses_are_those_of_numpy() -> None:
+    whole = np.zeros((6, 8), np.float32)
+    for array in (whole, whole[2:, 3:], whole.T, whole[::-1], np.frombuffer(bytes(8), np.int8), np.zeros((), np.float16)):
+        assert address_of(array) == array.ctypes.data
+
+
+def test_a_bound_call_in_a_fork(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    out = np.zeros((24, 32), np.float32)
+    call = kernel.bind(*arrays, out)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if right(call(), *arrays) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not out.any() and right(call(), *arrays)
+
+
+def test_views_that_lie_as_kernels_read_them_are_not_copied(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    a, b = arrays
+    larger = np.zeros((30, 16), np.float32)
+    larger[3:27] = a
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert right(kernel(larger[3:27], b), a, b) and right(kernel.bind(larger[3:27], b)(), a, b)

@@ -14,6 +14,7 @@ from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime import cuda as cuda_load
+from gensor_gym.codegen.runtime.arrays import CopyWarning
 from gensor_gym.codegen.runtime.cuda import CudaUnavailableError, load
 from tests.support.cuda_schedules import make_kernel, make_schedule, random_inputs
 
@@ -65,6 +66,18 @@ def stand_in(calls: list[tuple], capability: str = "90", devices: int = 1) -> Mo
 
 class OnDevice(np.ndarray):
     """An array that says it lies on GPU 0."""
+
+    number = 0
+
+    @property
+    def device(self) -> SimpleNamespace:
+        """As CuPy's."""
+        return SimpleNamespace(id=self.number)
+
+    @property
+    def data(self) -> SimpleNamespace:
+        """As CuPy's."""
+        return SimpleNamespace(ptr=self.ctypes.data)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, 0
@@ -152,6 +165,54 @@ def test_arrays_of_another_gpu_are_refused(loaded: cuda_load.CudaKernel) -> None
 
     with pytest.raises(ValueError, match="input B lies on GPU 1, this kernel is on GPU 0"):
         loaded(on_device(a), Foreign())
+    theirs = on_device(b)
+    theirs.number = 1
+    with pytest.raises(ValueError, match="input B lies on GPU 1, this kernel is on GPU 0"):
+        loaded(on_device(a), theirs)
+
+
+def test_another_current_device_is_refused(loaded: cuda_load.CudaKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the output would be made on that one."""
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "Device", lambda: SimpleNamespace(id=1))
+    with pytest.raises(ValueError, match="GPU 1 is the current device, this kernel is on GPU 0"):
+        loaded(*map(on_device, random_inputs(OP, np.random.default_rng(0))))
+
+
+class OnlyInterface:
+    """An array of the device that has `__cuda_array_interface__` alone, as Numba's had."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        """Of these elements."""
+        self.array = array
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        """As the stand-in reads it."""
+        return {"data": (self.array.ctypes.data, False)}
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
+        """What the stand-in's `asarray` takes."""
+        return self.array
+
+
+def test_an_array_with_the_interface_alone_is_read(loaded: cuda_load.CudaKernel) -> None:
+    """Where it lies."""
+    a, b = random_inputs(OP, np.random.default_rng(0))
+    assert np.may_share_memory(loaded.arrays.inputs([OnlyInterface(a), on_device(b)])[0], a)
+
+
+def test_a_view_that_begins_between_vectors_is_copied(loaded: cuda_load.CudaKernel) -> None:
+    """It is dense, but a load of 16 bytes would fault."""
+    a, b = random_inputs(OP, np.random.default_rng(0))
+    shifted = empty((a.size + 1,), "float32")[1:].reshape(a.shape)
+    shifted[...] = a
+    with pytest.warns(CopyWarning, match="input A is misaligned"):
+        assert isinstance(loaded(shifted, on_device(b)), OnDevice)
+    with pytest.raises(ValueError, match="a bound call copies nothing"):
+        loaded.bind(shifted, on_device(b))
+    out = empty((128 * 128 + 1,), "float32")[1:].reshape(128, 128)
+    with pytest.raises(ValueError, match="out is not dense .*, or begins at no multiple of 16 bytes"):
+        loaded(on_device(a), on_device(b), out=out)
 
 
 def test_a_bound_launch_checks_nothing_and_copies_nothing(loaded: cuda_load.CudaKernel) -> None:

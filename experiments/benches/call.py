@@ -1,7 +1,9 @@
 """Calling a kernel as README does, `optimize(..).kernel(a, b)`, next to its time as measured: what the call adds.
 
 In every round the kernel is measured anew by the backend, in its worker, and then called so many times in this process,
-from Python, in each of several ways; so is torch's function on the same inputs, which returns a fresh output as well.
+from Python, in each of several ways; so is torch's function on the same inputs, which returns a fresh output as well. Inputs
+begin at a multiple of 64 bytes, as those that are measured and torch's do; `bound_numpy` says what a kernel takes where NumPy's
+do.
 """
 
 from __future__ import annotations
@@ -17,19 +19,25 @@ from agents import optimize
 from agents.optimize import Result
 from experiments.benches.lines import Lines, Steal, machine, spread
 from gensor_gym import hardware, operators
+from gensor_gym.codegen.runtime.outputs import aligned
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.baselines.torch import torch_function
 from gensor_gym.measure.measurement import Status
 
+NUMPY_SHIFT = 16
+"""Bytes after a multiple of 64 at which NumPy's arrays of more than 128 KiB begin: a page and the head of malloc."""
+
+SAMPLES = 10
+
 
 def run(config: DictConfig, emit: Lines) -> None:
     """A line for each operator."""
-    settings, hw = config.calls, hardware.get("host")
+    settings, hw = config.call, hardware.get("host")
     emit(kind="machine", threads=hw.units, **machine())
     for op in dict.fromkeys(operators.resolve(list(settings.operators))):
         found = optimize(op, hw, settings.strategy, settings.trials, config.seed)
-        emit(kind="calls", operator=str(op), schedule=str(found.schedule), **_compared(found, settings, config.seed, hw))
+        emit(kind="call", operator=str(op), schedule=str(found.schedule), **_compared(found, settings, config.seed, hw))
 
 
 def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> dict[str, Any]:
@@ -53,8 +61,9 @@ def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> d
     return {name: spread([one[name] for one in rounds]) for name in rounds[0]} | added | {"stolen": steal.share()}
 
 
-def _ways(found: Result, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:
+def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:
     """Calls of the same inputs: as README does, into an output of the caller's, bound, and torch's with a fresh output."""
+    inputs, numpys = ([_placed(array, shift) for array in drawn] for shift in (0, NUMPY_SHIFT))
     import torch
 
     torch.set_num_threads(found.task.hardware.units)
@@ -62,14 +71,23 @@ def _ways(found: Result, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[
     theirs = torch_function(found.task.operator, [torch.from_numpy(array) for array in inputs])
     return {
         "called": lambda: kernel(*inputs), "into_out": lambda: kernel(*inputs, out=own), "bound": kernel.bind(*inputs, own),
-        "torch": theirs,
+        "bound_numpy": kernel.bind(*numpys, own), "torch": theirs,
     }  # fmt: skip
 
 
+def _placed(array: np.ndarray, shift: int) -> np.ndarray:
+    """A copy that begins so many bytes after a multiple of `ALIGNMENT`."""
+    placed = aligned((shift + array.nbytes,), np.dtype(np.uint8))[shift:].view(array.dtype).reshape(array.shape)
+    placed[...] = array
+    return placed
+
+
 def _seconds(call: Callable[[], object], calls: int) -> float:
-    """Seconds of a call, in the mean over `calls` of them, after one that is not counted."""
-    call()
-    begin = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - begin) / calls
+    """Seconds of a call, the median over `SAMPLES` of so many each, as that of a measurement is; one more warms up."""
+    samples = []
+    for _ in range(1 + SAMPLES):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        samples.append((time.perf_counter() - begin) / calls)
+    return float(np.median(samples[1:]))

@@ -1,0 +1,100 @@
+"""Records of others: what must hold of one before it is put into a store or believed.
+
+A record is data and nothing else: no code, no file. What it says is bounded, of the right types, and of this version's operators
+and schedules; whether the program is right is found out when it is first used (`verified`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from gensor_gym import hardware, operators
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.legality import is_legal
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.records.store import Record
+
+LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
+"""Characters of each text."""
+CONDITIONS = 200_000
+"""Characters of the conditions as JSON: the passes of ten thousand samples are some."""
+SAMPLES = 100_000
+AHEAD = 86_400.0
+"""Seconds by which another's clock may be fast. A date of the future would win against every trial to come."""
+
+
+def checked(records: Iterable[Record], source: str) -> list[Record]:
+    """The records; ValueError says which of a source is not to be taken, and why."""
+    taken = list(records)
+    for number, record in enumerate(taken, 1):
+        if found := fault(record):
+            raise ValueError(f"{source}, record {number}: {found}")
+    return taken
+
+
+def fault(record: Record, legality: bool = True) -> str:
+    """Why a record is not to be believed; empty where nothing speaks against it. Without `legality` that is left to be asked."""
+    return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality)
+
+
+def _fault_of_texts(record: Record) -> str:
+    """Types and lengths."""
+    m = record.measurement
+    texts = {"operator": record.operator, "schedule": record.schedule, "device": record.device}
+    for name, text in (texts | {"digest": m.digest, "error": m.error}).items():
+        if not isinstance(text, str):
+            return f"its {name} is {type(text).__name__}, expected a text"
+        if len(text) > LONGEST[name]:
+            return f"its {name} has {len(text)} characters, expected at most {LONGEST[name]}"
+    if not isinstance(m.conditions, dict) or not all(isinstance(name, str) for name in m.conditions):
+        return "its conditions are no object"
+    length = len(json.dumps(m.conditions, default=str))
+    return f"its conditions have {length} characters, expected at most {CONDITIONS}" if length > CONDITIONS else ""
+
+
+def fault_of_numbers(record: Record) -> str:
+    """What speaks against a record's times, protocol or date."""
+    m = record.measurement
+    if len(m.samples) > SAMPLES or (m.status is Status.OK and not m.samples):
+        return f"it has {len(m.samples)} samples, expected at most {SAMPLES}, and one at least where it is OK"
+    wrong = next((value for value in m.samples if not (_is_number(value) and 0 < value < math.inf)), None)
+    if wrong is not None:
+        return f"a sample is {wrong!r}, expected seconds above 0"
+    if not isinstance(record.protocol, int) or isinstance(record.protocol, bool) or record.protocol < 0:
+        return f"its protocol is {record.protocol!r}, expected a number from 0 on"
+    if not (_is_number(record.created) and 0 <= record.created <= time.time() + AHEAD):
+        return f"its date is {record.created!r}, expected seconds since 1970 that are not to come"
+    return ""
+
+
+def _fault_of_program(record: Record, legality: bool) -> str:
+    """Operator and schedule are of this version; the schedule is legal on this machine where it was timed on such a one."""
+    try:
+        op = operators.resolve_one(record.operator)
+        schedule = Schedule.parse(record.schedule)
+    except (OverflowError, ValueError) as error:
+        return str(error)
+    if str(op) != record.operator:
+        return f"its operator is {record.operator!r}, expected it written as {str(op)!r}"
+    if schedule.row.min() < 0 or schedule.tile.min() < 1 or schedule.vthread.min() < 1:
+        return f"its schedule has a tile below 1: {record.schedule}"
+    legality = legality and record.measurement.status is Status.OK and record.device == _device()
+    if legality and not is_legal(op, schedule, hardware.get("host")):
+        return f"its schedule is not legal here: {record.schedule}"
+    return ""
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number, and not a truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _device() -> str:
+    """This machine's name in records."""
+    from gensor_gym.measure.devices.cpu import processor_name
+
+    return f"{processor_name()} x{hardware.get('host').units}"

@@ -1,0 +1,68 @@
+"""Programs whose kernels were checked here: what a store says of a program may be another's word.
+
+A kernel is checked on this machine before `reuse` or `tuned` give it out for the first time. That it was is noted beside the
+user's own store and not in the store itself, which may have come from anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from gensor_gym.codegen.build import BuiltKernel, build
+from gensor_gym.codegen.runtime.compile import CompileError
+from gensor_gym.codegen.targets import target_of
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.cache import is_own, make_cache_dir, read_json, write_json
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.types import ARRAY_DTYPE, Operator
+
+SEED = 0
+_NAN_BYTE = 0xFF
+
+
+def verified(op: Operator, schedule: Schedule, hw: Hardware) -> bool:
+    """Whether the kernel of a legal program answers as the operator's reference does: looked up, or built and called now.
+
+    Where it does not, or cannot be built, a RuntimeWarning says so.
+    """
+    try:
+        kernel = build(op, schedule, hw)
+    except (CompileError, ValueError) as error:
+        return _left_out(op, schedule, f"not built: {error}")
+    path, key = _notes(), f"{kernel.digest} {target_of(hw).compiler()}"
+    noted = (read_json(path) if is_own(path) else None) or {}
+    if key in noted:
+        return True
+    if fault := fault_of(kernel):
+        return _left_out(op, schedule, f"wrong: {fault}")
+    write_json(path, {**noted, key: time.time()})
+    return True
+
+
+def fault_of(kernel: BuiltKernel) -> str:
+    """What is wrong with a kernel's outputs for three draws, by the bounds of a measurement; empty when nothing."""
+    from gensor_gym.measure.answers.expectation import make_draws
+
+    output = kernel.operator.output
+    for draw in make_draws(kernel.operator, SEED):
+        given = np.empty(output.shape, ARRAY_DTYPE[output.dtype])
+        given.view(np.uint8)[...] = _NAN_BYTE  # what is not written is no number
+        if fault := draw.fault(decode(kernel(*draw.inputs, out=given), output.dtype)):
+            return fault
+    return ""
+
+
+def _left_out(op: Operator, schedule: Schedule, why: str) -> bool:
+    """Say what became of a program."""
+    warnings.warn(f"{op}: {schedule} of the store is left out, its kernel is {why}", RuntimeWarning, stacklevel=3)
+    return False
+
+
+def _notes() -> Path:
+    """The file of those checked, each with the compiler and when."""
+    return make_cache_dir("tuned") / "verified.json"
