@@ -134,7 +134,7 @@ class Tiling:
     def copies_by_itself(self, read: Access) -> bool:
         """Whether the GPU can copy a read to shared memory asynchronously: what it fills in for elements outside is 0."""
         outside = [d for d in range(len(read.view)) if any(reach(self, read, d))]
-        fills = [self.op.pad_value if is_padded_along(self.op, read, d) else float(self.op.body == "max") for d in outside]
+        fills = [self.op.pad_value if is_padded_along(self.op, read, d) else self.op.reduction.identity for d in outside]
         return has_async_copies(self.program.hardware) and not any(fills)
 
 
