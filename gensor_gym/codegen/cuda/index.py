@@ -152,7 +152,7 @@ def neutral(plan: BlockPlan) -> str:
 
 
 def _outside(plan: BlockPlan, padded: bool) -> str:
-    """What stands in memory for an element outside: the operator's pad value, or elsewhere what contributes nothing."""
+    """What stands in memory for an element outside: the operator's pad value, or else what contributes nothing."""
     value = plan.op.pad_value if padded else limited(plan.op.reduction.identity, plan.op.dtype)
     dtype = plan.op.reads[0].tensor.dtype
     if dtype == "int8":
@@ -179,7 +179,7 @@ def fill_of(plan: BlockPlan, access: Access) -> str | None:
 
 
 def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
-    """`load` where every index is inside, else the pad value inside padding and the neutral elsewhere.
+    """`load` where every index is inside, else the pad value inside padding and the neutral outside the reduction.
 
     `indices` are the access's indices along its dimensions; `cast` wraps a fill value (for vectors).
     """
