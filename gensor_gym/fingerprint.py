@@ -10,8 +10,8 @@ comment, another machine, a new operator or a faster way to compute the same. Ea
   that coordinate descents try on their way from the fastest of them.
 
 Integers count exactly, seconds to six digits (a part in 2^20): other processors, compilers and orders of summation differ
-in the last bits. Descents pass over gains that small, since a tie broken the other way would lead to another program. It is no proof:
-a change that touches only programs which none of these meets does not show.
+in the last bits. Descents pass over gains that small, since a tie broken the other way would lead to another
+program. It is no proof: a change that touches only programs which none of these meets does not show.
 """
 
 from __future__ import annotations
