@@ -10,8 +10,8 @@ comment, another machine, a new operator or a faster way to compute the same. Ea
   that coordinate descents try on their way from the fastest of them.
 
 Integers count exactly, seconds to six digits (a part in 2^20): other processors, compilers and orders of summation differ
-in the last bits. Descents pass over gains that small, since a tie broken the other way would lead elsewhere. It is no proof:
-a change that touches only programs which none of these meets does not show.
+in the last bits. Descents pass over gains that small, since a tie broken the other way would lead to another
+program. It is no proof: a change that touches only programs which none of these meets does not show.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 
 from gensor_gym import hardware as machines
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.column_descent import SEEN, descend
+from gensor_gym.cost.column_descent import TRACED, descend
 from gensor_gym.cost.model import fill_terms
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.cost.terms import NUM_TERMS
@@ -169,12 +169,12 @@ def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """What descents from the fastest of `rows` [B, ROW] evaluate on their way, float64 [N, SEEN]; to six digits the fastest."""
-    parts = [np.empty((0, SEEN))]
+    """What descents from the fastest of `rows` [B, ROW] evaluate on their way, float64 [N, TRACED]; to six digits the fastest."""
+    parts = [np.empty((0, TRACED))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
-        seen = np.empty((EVALUATED, SEEN))
-        found = descend(opened(row, graph.tables.ints), graph.coordinates, graph.tables, gain=GAIN, seen=seen)
-        parts.append(seen[: found.evaluated])
+        trace = np.empty((EVALUATED, TRACED))
+        found = descend(opened(row, graph.tables.ints), graph.coordinates, graph.tables, gain=GAIN, trace=trace)
+        parts.append(trace[: found.evaluated])
     return np.concatenate(parts)
 
 

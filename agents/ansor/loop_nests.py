@@ -15,6 +15,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.tables.tables import EXTENT, IS_CPU, ITEM, LANES, NUM_READS, STAGED, STRIDE, VECTOR_SLOT
+from gensor_gym.operators.traits import is_product
 
 SERIAL, PARALLEL, UNROLLED, VECTORISED, BLOCK, VIRTUAL, THREAD = range(7)
 NO_AXIS = -1
@@ -78,10 +79,12 @@ def nests_of(programs: Programs) -> list[Nest]:
     op = programs.graph.operator
     loops = _cpu_loops(programs) if programs.cpu else _gpu_loops(programs)
     write, ones = int(programs.ints[NUM_READS]), np.ones(len(programs.rows), dtype=bool)
-    body = {"multiply_add": "mad", "sum": "add", "max": "cmp", "map": "math" if op.function in ("exp", "gelu") else "other"}
+    body = "mad" if is_product(op) else "add" if op.reduction.infix else "cmp"
+    if op.body == "map":
+        body = "math" if op.function in ("exp", "gelu") else "other"
     reads = [(t, "r") for t in range(write)]
     shares = programs.knob("thread_split") * programs.knob("split_k") * programs.knob("reduce_threads")
-    nests = [Nest("update", ones, loops, [*reads, (write, "rw" if op.reduce else "w")], {body[op.body]: 1.0})]
+    nests = [Nest("update", ones, loops, [*reads, (write, "rw" if op.reduce else "w")], {body: 1.0})]
     if op.reduce:
         spatial = [loop for loop in loops if 0 <= loop.axis < SPATIAL_SLOTS]
         functions = {"math": float(sum(s.name == "gelu" for s in op.epilogue)), "other": float(len(op.epilogue))}

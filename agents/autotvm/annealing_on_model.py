@@ -60,7 +60,7 @@ class AnnealingOnModel:
     def _keep(
         self, heap: dict[bytes, float], points: np.ndarray, scores: np.ndarray, count: int, tried: set[bytes]
     ) -> bool:
-        """Hold the `count` best configurations seen that were not tried; whether these changed."""
+        """Hold the `count` best configurations visited that were not tried; whether these changed."""
         worst = min(heap.values()) if len(heap) >= count else -np.inf
         close = np.flatnonzero(scores > worst)
         changed = False

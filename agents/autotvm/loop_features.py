@@ -38,7 +38,7 @@ from gensor_gym.graph.tables.tables import (
     VECTOR_SLOT,
     VIEW,
 )
-from gensor_gym.operators.loops import BODIES
+from gensor_gym.operators.bodies import OBSERVED
 
 STAGES = 4
 """Loops over one axis, outside in. GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register
@@ -54,7 +54,7 @@ BLOCK_WIDTH = len(LOOP_FIELDS) + MAX_TENSORS * len(TOUCH_FIELDS)
 """Columns of a loop."""
 KNOBS_AT = LOOPS * BLOCK_WIDTH
 TASK_AT = KNOBS_AT + len(KNOBS)
-TASK_FIELDS = (*(f"extent{a}" for a in range(MAX_AXES)), "flops", "bytes", "units", "item", "cpu", *BODIES)
+TASK_FIELDS = (*(f"extent{a}" for a in range(MAX_AXES)), "flops", "bytes", "units", "item", "cpu", *OBSERVED)
 WIDTH = TASK_AT + len(TASK_FIELDS)
 """F, the number of columns."""
 _CONVOLUTION, _LOOP_ORDER = KNOB + KNOB_INDEX["convolution"], KNOB + KNOB_INDEX["loop_order"]
@@ -76,7 +76,7 @@ def task_features(graph: ConstructionGraph) -> np.ndarray:
     """The columns that all programs of a task share, float32 [len(TASK_FIELDS)]."""
     ints, floats = graph.tables.ints, graph.tables.floats
     sizes = [*ints[EXTENT : EXTENT + MAX_AXES], floats[FLOPS], floats[BYTES], ints[UNITS], ints[ITEM]]
-    kind = [float(ints[IS_CPU]), *(float(ints[BODY] == body) for body in range(len(BODIES)))]
+    kind = [float(ints[IS_CPU]), *(float(ints[BODY] == body) for body in range(len(OBSERVED)))]
     return np.concatenate([np.log2(np.array(sizes, dtype=np.float64) + 1.0), kind]).astype(np.float32)
 
 

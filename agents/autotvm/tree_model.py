@@ -1,6 +1,6 @@
 """Gradient-boosted trees as a cost model, with the settings of AutoTVM's authors.
 
-Labels are throughput over the best seen, 0 for what failed. Objective `rank` compares pairs, since the search only takes the
+Labels are throughput over the best observed, 0 for what failed. Objective `rank` compares pairs, since the search only takes the
 top; `regression` fits the label (Chen et al., NeurIPS 2018, section 3.2; numbers from the released tuner). Boosting ends when
 the average recall of the top programs, on the training data, has not grown for 20 rounds.
 """

@@ -20,7 +20,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Mcts(Constructing):
-    """Simulations from the unscheduled program; all programs seen are ranked by the model, and measured in that order.
+    """Simulations from the unscheduled program; all programs visited are ranked by the model, and measured in that order.
 
     A simulation descends by upper confidence bounds, adds a child, walks at random from there and then to the best
     neighbour while that gains. Its value is the log of the best latency on the way, on a scale from 0 (the unscheduled
@@ -29,7 +29,7 @@ class Mcts(Constructing):
 
     space: str = "extended"
     simulations: int = 400
-    """Before anything is measured, and again when all that was seen is measured."""
+    """Before anything is measured, and again when all that was visited is measured."""
     exploration: float = 0.5
     """Weight of the confidence bound."""
     widening: float = 2.0
@@ -43,17 +43,17 @@ class Mcts(Constructing):
     """Programs of one register tile that are measured before others."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Simulate, measure, again until the budget is spent or nothing new is seen."""
+        """Simulate, measure, again until the budget is spent or nothing new is visited."""
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """All programs seen in a tree of its own, by the model."""
+        """All programs visited in a tree of its own, by the model."""
         begin, before = time.perf_counter(), graph.evaluations
         search = Search(self, graph, rng)
         for _ in range(self.simulations):
             search.simulate()
-        rows = np.frombuffer(b"".join(search.seen), dtype=np.int32).reshape(len(search.seen), -1)
-        schedules, latencies = ranked(rows, np.fromiter(search.seen.values(), float), graph)
+        rows = np.frombuffer(b"".join(search.visited), dtype=np.int32).reshape(len(search.visited), -1)
+        schedules, latencies = ranked(rows, np.fromiter(search.visited.values(), float), graph)
         return Construction(schedules, latencies, len(rows), graph.evaluations - before, time.perf_counter() - begin)
 
 
@@ -78,7 +78,7 @@ class Search:
     def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
         """A root."""
         self.settings, self.graph, self.rng = settings, graph, rng
-        self.seen: dict[bytes, float] = {}
+        self.visited: dict[bytes, float] = {}
         """Seconds by row."""
         self.root = Node(graph.initial().row)
         self.tree = {self.root.row.tobytes()}
@@ -152,5 +152,5 @@ class Search:
     def _latencies(self, rows: np.ndarray) -> np.ndarray:
         """Model seconds [B], remembered."""
         seconds = self.graph.latencies(rows)
-        self.seen.update(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
+        self.visited.update(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
         return seconds

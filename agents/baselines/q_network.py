@@ -1,4 +1,4 @@
-"""A small network of Q-values: from features of a program to the value of every move, trained on transitions seen.
+"""A small network of Q-values: from features of a program to the value of every move, trained on observed transitions.
 
 Four fully connected layers with ReLU between them and Adam, in NumPy, so that a search needs no torch.
 """

@@ -26,6 +26,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.tables.tables import ALLOWED, EXTENT, LANES, NUM_LEVELS, SIZE_START, THREADS_BLOCK, UNITS, VECTOR_SLOT
 from gensor_gym.measure.session import Session
+from gensor_gym.operators.traits import is_product
 
 REGISTER_SIZES = (1, 2, 4, 8, 16, 32)
 LARGEST_MULTIPLE = 32
@@ -229,7 +230,7 @@ class _Search:
             return length % lanes == 0 or extent < lanes
         if tile[LEVEL] == 0:
             return True
-        multiple = self.rules.block_multiple if self.graph.operator.body == "multiply_add" else 32
+        multiple = self.rules.block_multiple if is_product(self.graph.operator) else 32
         return resources.threads_of(tile, ints) % multiple == 0
 
     def _is_intensive(self, tile: np.ndarray) -> bool:

@@ -1,7 +1,7 @@
 """The legal programs of a graph as vectors of choices, one choice for each column (see `gensor_gym.graph.coordinates`).
 
 A choice of an axis is its whole chain of tiles and virtual threads; a *place* of a column is one number in it. Neighbours
-along a place are found by the logarithm of sizes: the choice that has another number there and changes least elsewhere.
+along a place are found by the logarithm of sizes: the choice that has another number there and changes least at other places.
 """
 
 from __future__ import annotations

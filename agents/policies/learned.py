@@ -90,7 +90,7 @@ class LearnedWalk(Learned):
     """A search with a policy that walks on the construction graph, step by step, and remembers what it saw."""
 
     retain: int = 4
-    """Fastest programs kept of each episode, or of what is seen from each program asked about."""
+    """Fastest programs kept of each episode, or of what is visited from each program asked about."""
     descents: int = 0
     """Best programs, of different register tiles, from which descents by the model go on, as the traverser's do."""
 

@@ -35,6 +35,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.stats.verdict import verdict
+from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
 Winners = dict[str, tuple[Schedule, float]]
@@ -109,7 +110,7 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
     wanted += [(f"{name}@{settings.reference.trials}", name, settings.reference.trials) for name in settings.reference.strategies]
     found: Winners = {}
     row: dict[str, Any] = {"operator": str(op), "roofline_s": roofline_floor(op, hw)}
-    row["fma_bound_s"] = op.flops / hw.peak_of(op.dtype) if op.body == "multiply_add" else None
+    row["fma_bound_s"] = op.flops / hw.peak_of(op.dtype) if is_product(op) else None
     for label, name, trials in wanted:
         session = searched(op, hw, retimer.backend, name, trials, seed, store)
         final = playoff(session)
@@ -133,7 +134,7 @@ def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: f
         "verdict": verdict(ours, torch),
         "of_roofline": floor / float(np.median(ours)), "flops_per_second": op.flops / float(np.median(ours)),
     }  # fmt: skip
-    if op.body == "multiply_add" and op.dtype == "float32":
+    if is_product(op) and op.dtype == "float32":
         quiet = {name: float(np.quantile(samples[name], QUIET)) for name in dict.fromkeys((KERNEL, fastest, TORCH))}
         row["quiet_share_of_fma_loop"] = {name: op.flops / seconds / loop for name, seconds in quiet.items()}
     if len(found) > 1:

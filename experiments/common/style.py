@@ -14,7 +14,7 @@ from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: E402
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#8C8C8C", "#5D4037")
-"""Okabe and Ito's colours, told apart with any kind of colour vision; then three more."""
+"""Okabe and Ito's colours, distinguished with any kind of colour vision; then three more."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h", "<")
 FIXED = ("markov", "markov_ext", "roller", "ppo", "random_walk", "exhaustive", "local_search")
 """Strategies that have the same colour in every figure."""

@@ -9,7 +9,7 @@ import numpy as np
 from agents import get_strategy
 from agents.policies.learned import Learned
 from experiments.device.context import Context
-from experiments.device.stages import correctness, libraries, policies, recording, refit, strategies
+from experiments.device.stages import compare, correctness, operators, policies, refit, tables
 from experiments.device.stages.candidates import candidates
 from experiments.device.stages.families import FAMILIES, drawn
 from experiments.device.table import read_experiment, read_table
@@ -22,7 +22,7 @@ from gensor_gym.measure.answers.expectation import FULL_FLOPS
 from gensor_gym.measure.emulator.emulator import EmulatorError, find_cxx
 from gensor_gym.measure.measurement import Status
 
-STAGES = (correctness, libraries, recording, refit, strategies, policies)
+STAGES = (correctness, operators, tables, refit, compare, policies)
 COMPILED = 12
 """Kernels that NVRTC compiles."""
 EMULATED = ("gemm(m=13, n=11, k=7)", "conv2d(n=1, c=4, h=6, w=6, k=4, r=3, s=3, padding=1)", "reduce_sum(m=5, k=31)")

@@ -1,4 +1,4 @@
-"""What a comparison may say of two strategies, in words: which is faster, or that they are not told apart."""
+"""What a comparison may say of two strategies, in words: which is faster, or that neither is."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.common.journal import read_rows
 from experiments.common.schedules import schedules_of
-from experiments.device.stages.recording import SPACE
+from experiments.device.stages.tables import SPACE
 from experiments.evidence.facts import RAW, Facts
 from experiments.recording.passes import Plan
 from experiments.recording.record_table import Content, write

@@ -1,7 +1,7 @@
 """How a policy that writes programs column by column learns from measurements: judges rank its programs, a learner asks them.
 
 The policy goes on as it was trained, by the rank of its programs among those of their task. Where a kernel was measured its time
-counts, elsewhere the model's, corrected by what was measured of that structure (`agents.core.feedback`, as `markov_ext`
+counts, else the model's, corrected by what was measured of that structure (`agents.core.feedback`, as `markov_ext`
 predicts).
 The fastest kernels measured of a task stand among the programs drawn for it, so that it learns from them however improbable they
 were (self-imitation, Oh et al. 2018). Which kernels are measured: of the policy's draws for an operator those that are predicted

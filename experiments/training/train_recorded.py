@@ -14,15 +14,15 @@ from rich.console import Console
 
 from experiments.commands.command import command
 from experiments.common.journal import locked
-from experiments.training.lessons import Lesson, learn
+from experiments.training.recorded_spaces import RecordedTraining, learn
 
 
-def lesson_of(config: DictConfig) -> Lesson:
+def training_of(config: DictConfig) -> RecordedTraining:
     """What a configuration (conf/train_recorded.yaml) asks to learn; ValueError names what is wrong with it."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     if not isinstance(plain["spaces"], list) or not plain["spaces"]:
         raise ValueError(f"spaces is {plain['spaces']!r}: expected a list of files, as in 'spaces=[a.json.gz, b.json.gz]'")
-    return Lesson(
+    return RecordedTraining(
         tuple(map(str, plain["spaces"])), plain["agent"], plain["env"] or {}, plain["timing"], plain["steps"],
         plain["num_envs"], plain["seed"],
     )  # fmt: skip
@@ -31,8 +31,8 @@ def lesson_of(config: DictConfig) -> Lesson:
 @command("train_recorded", ValueError, OSError)
 def main(config: DictConfig, console: Console) -> Path:
     """One policy, unless the folder holds it."""
-    lesson, folder = lesson_of(config), Path(config.output)
-    with locked(folder), console.status(f"{lesson.steps:,} steps"):
-        card = learn(lesson, folder)
+    training, folder = training_of(config), Path(config.output)
+    with locked(folder), console.status(f"{training.steps:,} steps"):
+        card = learn(training, folder)
     console.print(f"{card['kernel']} on {', '.join(card['devices'])}: {card['training_steps']:,} steps", highlight=False)
     return folder

@@ -21,7 +21,7 @@ from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.graph.tables.tables import Tables
 
-SEEN = 2 + NUM_TERMS
+TRACED = 2 + NUM_TERMS
 """Numbers kept of a program that a descent evaluated: how many were tried before it, its seconds, the model's terms."""
 
 
@@ -44,15 +44,15 @@ def descend(
     tables: Tables,
     sweeps: bool = True,
     gain: float = 1.0,
-    seen: np.ndarray | None = None,
+    trace: np.ndarray | None = None,
 ) -> Descent:
     """From `row` int32 [ROW], with all levels opened, changed in place to the program reached.
 
     A program is taken that is faster than the best so far times `gain`: with 1 any faster one. `sweeps`: whether it ends after
-    a whole sweep without a gain, else once each column has gained nothing since the last gain. `seen` float64 [S, SEEN]
+    a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64 [S, TRACED]
     receives the legal programs evaluated, in order; the descent ends where it is full.
     """
-    kept = np.empty((0, SEEN)) if seen is None else seen
+    kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(
         row, *coordinates.packed, tables.ints, tables.floats, sweeps, gain, kept
     )
@@ -60,13 +60,13 @@ def descend(
 
 
 @compiled
-def _descend(row, places, offsets, values, ints, floats, sweeps, gain, seen):  # noqa: ANN001, ANN202
+def _descend(row, places, offsets, values, ints, floats, sweeps, gain, trace):  # noqa: ANN001, ANN202
     """Set one column after the other to the best it may be until nothing gains, in place."""
     terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves them as they are
     tiles, walk = np.empty(ROW, dtype=np.int32), np.empty(WALK)
     best = latency_in(row, ints, floats, terms, tiles, walk) if fits(row, ints) else np.inf
     tried, evaluated, improved = 1, 1, [1.0, best]
-    _keep(seen, 0, tried, best, terms)
+    _keep(trace, 0, tried, best, terms)
     columns, column, idle = places.shape[0], 0, 0
     while idle < columns or (sweeps and column > 0):
         trial[:] = row
@@ -76,10 +76,10 @@ def _descend(row, places, offsets, values, ints, floats, sweeps, gain, seen):  #
             tried += 1
             if not fits(trial, ints):
                 continue
-            if seen.shape[0] > 0 and evaluated == seen.shape[0]:
+            if trace.shape[0] > 0 and evaluated == trace.shape[0]:
                 return best, evaluated, tried, improved
             seconds = latency_in(trial, ints, floats, terms, tiles, walk)
-            _keep(seen, evaluated, tried, seconds, terms)
+            _keep(trace, evaluated, tried, seconds, terms)
             evaluated += 1
             if seconds < best * gain:
                 best, idle = seconds, 0
@@ -90,8 +90,8 @@ def _descend(row, places, offsets, values, ints, floats, sweeps, gain, seen):  #
 
 
 @compiled
-def _keep(seen, at, tried, seconds, terms):  # noqa: ANN001, ANN202
+def _keep(trace, at, tried, seconds, terms):  # noqa: ANN001, ANN202
     """Write down a program that was evaluated, if anything is kept."""
-    if seen.shape[0] > 0:
-        seen[at, 0], seen[at, 1] = tried - 1, seconds
-        seen[at, 2:] = terms
+    if trace.shape[0] > 0:
+        trace[at, 0], trace[at, 1] = tried - 1, seconds
+        trace[at, 2:] = terms

@@ -28,7 +28,7 @@ from gensor_gym.graph.tables.tables import (
     VECTOR_REGS,
 )
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.loops import BODIES
+from gensor_gym.operators.bodies import OBSERVED
 from gensor_gym.operators.types import Operator
 
 LIMIT = 8.0
@@ -42,7 +42,7 @@ GROUPS: dict[str, int] = {
     "resources": 6,  # fractions of the limits
     "terms": NUM_TERMS + 1,  # log of each term, and of the latency, over the roofline floor
     "remaining": 2,  # steps left: fraction of the horizon, log2
-    "operator": MAX_AXES + 2 * _TENSORS_SEEN * MAX_AXES + len(BODIES) + 3,
+    "operator": MAX_AXES + 2 * _TENSORS_SEEN * MAX_AXES + len(OBSERVED) + 3,
     "hardware": 13,
 }
 """Features of every group, in the order of the flat observation."""
@@ -127,7 +127,7 @@ def _operator_features(op: Operator) -> np.ndarray:
         for slot, stride in zip(slots, access.axis_strides(), strict=True):
             moves[0, t, slot] = stride != 0
             moves[1, t, slot] = stride == 1
-    body = np.eye(len(BODIES))[BODIES.index(op.body)]
+    body = [float(op.body == body) for body in OBSERVED]
     scale = [math.log2(op.flops) / 32.0, math.log2(op.compulsory_bytes) / 32.0, math.log2(op.intensity + 1e-3) / 8.0]
     return np.concatenate([extents, moves.ravel(), body, scale])
 

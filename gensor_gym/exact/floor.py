@@ -94,7 +94,10 @@ def reduction_points(ints):  # noqa: ANN001, ANN201
 
 @lean
 def launches(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of launches: of the kernel, and of the one that adds up the parts of a split reduction."""
+    """Seconds of launches: of the kernel, and of the one that adds up the parts of a split reduction.
+
+    Nothing of either is free in a half-chosen program, so the model's own term is the least.
+    """
     return floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM] + second_kernel(row, ints, floats)
 
 

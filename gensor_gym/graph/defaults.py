@@ -18,7 +18,7 @@ from gensor_gym.graph.structure import needs_copy, vector_axis
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS
 from gensor_gym.graph.tables.tables import KNOB_BITS
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.traits import is_convolution
+from gensor_gym.operators.traits import is_convolution, is_product
 from gensor_gym.operators.types import Access, Operator
 
 
@@ -49,6 +49,6 @@ def cpu_knobs(op: Operator) -> dict[str, int]:
 def _wants_pack(op: Operator, read: Access) -> bool:
     """Whether the rule packs this read of a product (see the module's text)."""
     strides = read.axis_strides()
-    reused = op.body == "multiply_add" and any(strides[a] == 0 and op.axes[a].extent > 1 for a in op.spatial)
+    reused = is_product(op) and any(strides[a] == 0 and op.axes[a].extent > 1 for a in op.spatial)
     large = read.tensor.nbytes > 1 << 14
     return reused and (large or strides[vector_axis(op, 0)] > 1)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.traits import is_convolution
+from gensor_gym.operators.traits import is_convolution, is_product
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 LEVELS = {"gpu": 2, "cpu": 3}
@@ -156,7 +156,7 @@ def matrix_axes(op: Operator) -> MatrixAxes | None:
     n is the innermost spatial axis, which moves one read alone (B); m is the spatial axis that moves the other read (A)
     alone, the innermost where there are several; k is the first reduce axis.
     """
-    if op.body != "multiply_add":
+    if not is_product(op):
         return None
     n, k = op.spatial[-1], op.reduce[0]
     strides = [read.axis_strides() for read in op.reads]

@@ -47,7 +47,7 @@ class Replay(Protocol):
     """What a backend of earlier timings has beside a Backend's."""
 
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
-        """log(T / T of the best program), and zero if they cannot be told apart; None if unknown."""
+        """log(T / T of the best program), and zero if they cannot be distinguished; None if unknown."""
 
     def restart(self) -> None:
         """From now on give the same answers again as from the beginning."""

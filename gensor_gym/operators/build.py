@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor, window
 from gensor_gym.operators.types import INPUT, OUTPUT, Access, Axis, Operator, Tensor
@@ -29,7 +28,7 @@ def access(
 
 def plain(
     name: str, sizes: Mapping[str, object], dtype: object, reads: Mapping[str, str], write: tuple[str, str],
-    body: Literal["multiply_add", "sum", "max"] = "multiply_add",
+    body: str = "multiply_add",
 ) -> Operator:  # fmt: skip
     """An operator each of whose indices is one axis, of a letter.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
+from gensor_gym.operators.bodies import BODIES, Reduction
+
 AxisKind = Literal["spatial", "reduce"]
-Body = Literal["multiply_add", "sum", "max", "map"]
-BODIES: tuple[str, ...] = get_args(Body)
-"""What an operator may do at a point of its loops; rules, model and generators know these."""
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4}
 """Bytes of an element, by data type of a tensor."""
@@ -106,15 +105,15 @@ class Stage:
 class Loops:
     """What `Operator` holds: output[spatial] = epilogue(body over reduce axes of the reads).
 
-    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis;
-    `function` of the reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give
+    The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map`
+    (no reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give
     `pad_value`.
     """
 
     name: str
     arguments: tuple[tuple[str, object], ...]
     axes: tuple[Axis, ...]
-    body: Body
+    body: str
     reads: tuple[Access, ...]
     write: Access
     dtype: str = "float32"
@@ -129,6 +128,11 @@ class Loops:
         """ValueError for a body that nothing here knows: kernels and references would take it for a sum."""
         if self.body not in BODIES:
             raise ValueError(f"{self.name}: body {self.body!r}, expected one of {', '.join(BODIES)}")
+
+    @property
+    def reduction(self) -> Reduction:
+        """How the points of the reduce axes are joined."""
+        return BODIES[self.body].reduction
 
     @property
     def accumulator(self) -> str:
@@ -174,7 +178,7 @@ class Loops:
     @property
     def flops(self) -> int:
         """Arithmetic of the body as the field counts it: two per multiply-add, one per sum, comparison or map."""
-        return self.points * (2 if self.body == "multiply_add" else 1)
+        return self.points * BODIES[self.body].flops
 
     @property
     def compulsory_bytes(self) -> int:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 import numba
 import numpy as np
 
+from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.inputs import from_bfloat16
 from gensor_gym.operators.loops import Access, Loops
-from gensor_gym.operators.traits import has_window
+from gensor_gym.operators.traits import has_window, is_product
 
 Array = np.ndarray
 Reference = Callable[..., Array]
@@ -66,7 +67,7 @@ def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
 def by_accesses(op: Loops, *reads: Array) -> Array:
     """The body by axes and accesses alone, [op.output.shape]: for any operator."""
     views = [_view(op, access, array) for access, array in zip(op.reads, reads, strict=True)]
-    if op.body == "multiply_add":
+    if is_product(op):
         second = [a for a in range(len(op.axes)) if any(row[a] for row in op.reads[1].coefficients)]
         first = [a for a in range(len(op.axes)) if a not in second or any(row[a] for row in op.reads[0].coefficients)]
         factors = [view[tuple(slice(None) if a in kept else 0 for a in range(len(op.axes)))]
@@ -76,7 +77,7 @@ def by_accesses(op: Loops, *reads: Array) -> Array:
     elif op.body == "map":
         values = (UNARY if len(views) == 1 else BINARY)[op.function](*views)
     else:
-        values = views[0].max(axis=op.reduce) if op.body == "max" else views[0].sum(axis=op.reduce) / op.divisor
+        values = op.reduction.numpy.reduce(BODIES[op.body].numpy(*views), axis=op.reduce) / op.divisor
     out = np.empty(op.output.shape)
     strides = [op.write.axis_strides()[a] * out.itemsize for a in op.spatial]
     np.lib.stride_tricks.as_strided(out, values.shape, strides)[...] = values

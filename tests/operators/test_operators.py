@@ -304,5 +304,5 @@ def test_random_inputs_repeat_and_spread() -> None:
 
 
 def test_an_unknown_body_is_refused_when_the_operator_is_made() -> None:
-    with pytest.raises(ValueError, match="body 'min', expected one of multiply_add, sum, max, map"):
-        operators.reduce_sum(m=4, k=4).renamed(body="min")
+    with pytest.raises(ValueError, match="body 'median', expected one of multiply_add, sum, max, map"):
+        operators.reduce_sum(m=4, k=4).renamed(body="median")

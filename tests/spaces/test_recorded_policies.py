@@ -19,8 +19,8 @@ from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMOR
 from experiments.studies.transfer_recorded.scores import Scores, roles
 from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets
 from experiments.studies.transfer_recorded.transfer_recorded import RecordedTransfer
-from experiments.training.lessons import Lesson, RecordedVecEnv, known_card, learn
-from experiments.training.train_recorded import lesson_of
+from experiments.training.recorded_spaces import RecordedTraining, RecordedVecEnv, known_card, learn
+from experiments.training.train_recorded import training_of
 from gensor_gym import load_space, save_space
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, compacted
@@ -36,14 +36,14 @@ ENV = {"horizon": 16, "step_cost": 0.02}
 SHIPPED = Path(__file__).resolve().parents[2] / "gensor_gym" / "data" / "spaces" / "benchmark_hub"
 
 
-def lesson(*paths: Path, **more: Any) -> Lesson:
-    return Lesson(tuple(map(str, paths)), AGENT, ENV, **({"steps": 512, "num_envs": 8} | more))
+def training(*paths: Path, **more: Any) -> RecordedTraining:
+    return RecordedTraining(tuple(map(str, paths)), AGENT, ENV, **({"steps": 512, "num_envs": 8} | more))
 
 
 def test_a_policy_learns_the_way_to_the_best_and_takes_it_along(tmp_path: Path) -> None:
     near, same, far = (write_space(tmp_path, device) for device in BEST)
-    learn(lesson(near, steps=20_000), tmp_path / "near")
-    learn(lesson(near, far, steps=20_000), tmp_path / "both")
+    learn(training(near, steps=20_000), tmp_path / "near")
+    learn(training(near, far, steps=20_000), tmp_path / "both")
 
     def regret(path: Path, name: str, **given: Any) -> float:
         return float(np.mean([tune(path, name, trials=8, seed=seed, **given).regret for seed in range(20)]))
@@ -60,7 +60,7 @@ def test_a_policy_learns_the_way_to_the_best_and_takes_it_along(tmp_path: Path) 
 
 def test_a_lesson_gives_the_same_policy_again_and_is_learned_once(tmp_path: Path) -> None:
     near, _, far = (write_space(tmp_path, device) for device in BEST)
-    wanted = lesson(near, far)
+    wanted = training(near, far)
     card = learn(wanted, tmp_path / "a")
     learn(wanted, tmp_path / "b")
     curves = [(tmp_path / name / "curve.jsonl").read_text() for name in "ab"]
@@ -68,9 +68,9 @@ def test_a_lesson_gives_the_same_policy_again_and_is_learned_once(tmp_path: Path
     assert card["devices"] == ["near", "far"] and card["best"] == [{"x": 16, "y": 4}, {"x": 128, "y": 1}]
     written = (tmp_path / "a" / "policy.zip").stat().st_mtime_ns
     assert learn(wanted, tmp_path / "a") == card and (tmp_path / "a" / "policy.zip").stat().st_mtime_ns == written
-    assert known_card(lesson(near, far, seed=1), tmp_path / "a") is None
+    assert known_card(training(near, far, seed=1), tmp_path / "a") is None
     with pytest.raises(ValueError, match="the same ones"):
-        learn(lesson(near, CACHE), tmp_path / "a")
+        learn(training(near, CACHE), tmp_path / "a")
     assert known_card(wanted, tmp_path / "a") == card  # what could not be learned has left it alone
     write_space(tmp_path, "near").write_text(near.read_text().replace("RuntimeFailedConfig", "InvalidConfig"))
     assert known_card(wanted, tmp_path / "a") is None  # the file holds something else now
@@ -80,40 +80,40 @@ def test_a_lesson_gives_the_same_policy_again_and_is_learned_once(tmp_path: Path
 
 def test_environments_take_spaces_by_turns(tmp_path: Path) -> None:
     near, _, far = (write_space(tmp_path, device) for device in BEST)
-    envs = RecordedVecEnv(lesson(near, far, num_envs=5))
+    envs = RecordedVecEnv(training(near, far, num_envs=5))
     assert [env.space.device for env in envs.envs] == ["near", "far", "near", "far", "near"]  # type: ignore[attr-defined]
     assert envs.discount == 1.0 and envs.observation_space.shape == (2 * 2 + 6 + 2 + 2 * 2,)
 
 
-def test_lessons_that_cannot_be_learned_are_named(tmp_path: Path) -> None:
+def test_trainings_that_cannot_be_learned_are_named(tmp_path: Path) -> None:
     near = write_space(tmp_path, "near")
     with pytest.raises(ValueError, match="agent 'dqn'.*'ppo', 'a2c'"):
-        Lesson((str(near),), AGENT | {"name": "dqn"})
+        RecordedTraining((str(near),), AGENT | {"name": "dqn"})
     for bad in ({"steps": 0}, {"seed": None}, {"seed": 1.5}):
         with pytest.raises(ValueError, match="expected a whole number"):
-            lesson(near, **bad)
+            training(near, **bad)
     with pytest.raises(ValueError, match="timing 'resample'"):
-        lesson(near, timing="resample")
+        training(near, timing="resample")
     for env in ({"timing": "median"}, {"foo": 1}, 5):
         with pytest.raises(ValueError, match="expected values for some of"):
-            Lesson((str(near),), AGENT, env)  # type: ignore[arg-type]
+            RecordedTraining((str(near),), AGENT, env)  # type: ignore[arg-type]
     for agent in ({"net_arch": None}, {"batch_size": 0}):
         with pytest.raises(ValueError, match="widths in a list"):
-            Lesson((str(near),), AGENT | agent)
+            RecordedTraining((str(near),), AGENT | agent)
     with pytest.raises(ValueError, match="num_envs is 1; expected 2"):
-        lesson(near, near, num_envs=1)
+        training(near, near, num_envs=1)
     with pytest.raises(ValueError, match="the same ones in the same order"):
-        RecordedVecEnv(lesson(near, CACHE))
+        RecordedVecEnv(training(near, CACHE))
     with pytest.raises(ValueError, match="no file"):
-        learn(lesson(tmp_path / "none.json"), tmp_path)
+        learn(training(tmp_path / "none.json"), tmp_path)
     with pytest.raises(ValueError, match="expected a list of files"):
-        lesson_of(compose([], name="train_recorded"))
-    assert lesson_of(compose([f"spaces=['{near}']", "seed=3"], name="train_recorded")).seed == 3
+        training_of(compose([], name="train_recorded"))
+    assert training_of(compose([f"spaces=['{near}']", "seed=3"], name="train_recorded")).seed == 3
 
 
 def test_searches_with_a_policy_name_what_is_wrong(tmp_path: Path) -> None:
     near = write_space(tmp_path, "near")
-    learn(lesson(near), tmp_path / "p")
+    learn(training(near), tmp_path / "p")
     renamed = tmp_path / "renamed.json"
     for old, new in (('"x"', '"z"'), ("256", "512")):  # another name; another value of the same place
         renamed.write_text(near.read_text().replace(old, new), encoding="utf-8")
@@ -175,7 +175,7 @@ def test_what_spaces_share_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_search_is_known_by_all_it_depends_on(tmp_path: Path) -> None:
     near = write_space(tmp_path, "near")
-    learn(lesson(near), tmp_path / "p")
+    learn(training(near), tmp_path / "p")
     one = RecordedSearch("bowl", "near", "n", str(near), "policy", {"checkpoint": str(tmp_path / "p")}, 0, 2, 4)
     changes = ({"kernel": "cup"}, {"device": "far"}, {"seed": 1}, {"repeats": 3}, {"trials": 5}, {"timing": "median"})
     others = [dataclasses.replace(one, **change) for change in changes]
@@ -286,7 +286,7 @@ def test_nothing_of_the_tested_device_is_learned_from_elsewhere() -> None:
     plan = plan_of(compose(["seeds=[0]"], name="transfer_recorded"))
     for task in plan.tasks:
         own = plan.file(task.kernel, task.device)
-        by_folder = {folder: lesson.spaces for lesson, folder in plan.lessons()}
+        by_folder = {folder: training.spaces for training, folder in plan.trainings()}
         for search in (one for one in plan.searches() if (one.kernel, one.device) == (task.kernel, task.device)):
             assert search.space == own
             learned = by_folder.get(Path(search.parameters.get("checkpoint", "")), search.parameters.get("spaces", ()))

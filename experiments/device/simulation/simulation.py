@@ -15,10 +15,10 @@ import numpy as np
 from experiments.device.context import Context
 from experiments.device.simulation.delays import Delays
 from experiments.device.simulation.virtual import Clock, VirtualCrew, VirtualJob
-from experiments.device.stages import correctness, recording
+from experiments.device.stages import correctness, tables
 from experiments.device.stages.contests import EACH, RESERVED, in_order
 from experiments.device.stages.families import FAMILIES
-from experiments.device.stages.libraries import RESERVED as COMPARED
+from experiments.device.stages.operators import RESERVED as COMPARED
 from experiments.device.table import Contest, Table
 from experiments.device.work.makers import Programs
 from experiments.device.work.pipeline import Pipeline
@@ -133,20 +133,20 @@ def record(machine: Machine, seconds: float, table: Table, folder: Path) -> dict
     costs, clock = machine.delays.costs, machine.clock
     clock.wait(costs.start)
 
-    def target(op: Operator, file: str, count: int) -> recording.Target:
+    def target(op: Operator, file: str, count: int) -> tables.Target:
         made = machine.programs(op, count)
-        plan = ([schedule for schedule, _ in made], made[: recording.FIRST])
-        return recording.Target(op, file, machine.job(PLANNED * costs.construct, plan))
+        plan = ([schedule for schedule, _ in made], made[: tables.FIRST])
+        return tables.Target(op, file, machine.job(PLANNED * costs.construct, plan))
 
     lists = (
-        (recording.FILE, table.tables, 1000), (recording.TENSOR_FILE, table.tensor, table.tensor_programs),
-        (recording.TEST_FILE, table.test, table.test_programs),
+        (tables.FILE, table.tables, 1000), (tables.TENSOR_FILE, table.tensor, table.tensor_programs),
+        (tables.TEST_FILE, table.test, table.test_programs),
     )  # fmt: skip
     found = [target(op, file, count) for file, ops, count in lists for op in ops]
     context = _context(folder)
-    journals = {file: context.journal(file) for file in recording.FILES}
-    work = recording.work_of(found, cast(Executor, _Makers(machine)), "h100", journals)
-    pipeline: Pipeline[recording.Trial] = Pipeline(machine.crew, machine.time, WINDOW, lambda trial: trial[2])
+    journals = {file: context.journal(file) for file in tables.FILES}
+    work = tables.work_of(found, cast(Executor, _Makers(machine)), "h100", journals)
+    pipeline: Pipeline[tables.Trial] = Pipeline(machine.crew, machine.time, WINDOW, lambda trial: trial[2])
     counts = Counter(trial[2] for trial, _ in pipeline.run(work, lambda: clock.now < seconds))
     return {"recorded": counts.total(), "operators": len(counts), "of": len(found)}
 

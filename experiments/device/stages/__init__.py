@@ -1,18 +1,24 @@
-"""What a run on a device does, stage by stage: correctness, libraries, tables, contests, fine-tuning. All are named here."""
+"""What a run on a device does, stage by stage, each by the function `run` of the module of its name. All are named here."""
 
 from __future__ import annotations
 
 from experiments.device.runner import Stage
 
+
+def _stage(name: str, weight: float, least: float) -> Stage:
+    """The stage of a module of this folder, by its name."""
+    return Stage(name, f"{__name__}.{name}:run", weight, least)
+
+
 STAGES = (
-    Stage("correctness", "experiments.device.stages.correctness:run", 28.0, 20.0),
-    Stage("operators", "experiments.device.stages.libraries:run", 170.0, 30.0),
-    Stage("tables", "experiments.device.stages.recording:run", 163.0, 20.0),
-    Stage("refit", "experiments.device.stages.refit:run", 6.0, 5.0),
-    Stage("compare", "experiments.device.stages.strategies:run", 77.0, 20.0),
-    Stage("policies", "experiments.device.stages.policies:run", 76.0, 20.0),
-    Stage("fine_tuning", "experiments.device.stages.fine_tuning:run", 200.0, 60.0),
-    Stage("headline", "experiments.device.stages.headline:run", 300.0, 60.0),
+    _stage("correctness", 28.0, 20.0),
+    _stage("operators", 170.0, 30.0),
+    _stage("tables", 163.0, 20.0),
+    _stage("refit", 6.0, 5.0),
+    _stage("compare", 77.0, 20.0),
+    _stage("policies", 76.0, 20.0),
+    _stage("fine_tuning", 200.0, 60.0),
+    _stage("headline", 300.0, 60.0),
 )
 ASKED_FOR = ("fine_tuning", "headline")
 """Stages of minutes that are run where they are named."""

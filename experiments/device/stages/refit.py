@@ -18,8 +18,8 @@ from experiments.benches.fitting.ranks import spearman, top_k_regret
 from experiments.common.journal import read_rows
 from experiments.common.results import write_text
 from experiments.device.context import Context
-from experiments.device.stages.recording import FILE as RECORDED
-from experiments.device.stages.recording import SPACE
+from experiments.device.stages.tables import FILE as RECORDED
+from experiments.device.stages.tables import SPACE
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import TERMS

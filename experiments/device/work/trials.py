@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from experiments.device.work.pipeline import Pipeline
+from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.devices.presence import device_name
@@ -33,8 +34,6 @@ FINAL = TimingRules(warmup=GPU_WARMUP)
 WINDOW = 56
 """Kernels under way: several for each compiler, so that none is idle during a trial."""
 _SPARE_CORES = 2
-_COMPILE_SECONDS = 30.0
-"""The slowest kernel of three thousand took 27.5 s to compile."""
 _RESTART_AFTER = 3000
 """Requests after which the device's worker is replaced: each time it opens the device and makes its references anew."""
 
@@ -46,7 +45,7 @@ def compilers(spare: int = _SPARE_CORES) -> int:
 
 def device_backends(*rules: TimingRules) -> list[NativeBackend]:
     """`cuda` backends that share one worker and its compilers, which leave cores to the worker that times."""
-    pool = CompilePool(compilers(), seconds=_COMPILE_SECONDS)
+    pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
     worker = WorkerProcess("cuda", restart_after=_RESTART_AFTER, stage_seconds={"verify": 30.0, "check": 30.0})
     return [NativeBackend("cuda", pool, device_name, one, worker=worker) for one in rules]
 

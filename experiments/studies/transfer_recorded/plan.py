@@ -1,4 +1,4 @@
-"""What a study of transfer between recorded GPUs is asked to do: its tasks, lessons and searches, checked and resolved."""
+"""What a study of transfer between recorded GPUs is asked to do: its tasks, trainings and searches, checked and resolved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agents.recorded.tune import get_strategy_of_spaces
 from agents.strategy import RECORDED, strategies_for
 from experiments.commands.checks import check_list, check_whole
 from experiments.studies.transfer_recorded.searches import RecordedSearch
-from experiments.training.lessons import Lesson, check_alike
+from experiments.training.recorded_spaces import RecordedTraining, check_alike
 from gensor_gym.spaces import load_space
 
 OTHERS = "all others"
@@ -76,15 +76,15 @@ class RecordedPlan:
         """Files of the kernel on these."""
         return [self.file(task.kernel, device) for device in self.elsewhere(task)]
 
-    def lessons(self) -> list[tuple[Lesson, Path]]:
+    def trainings(self) -> list[tuple[RecordedTraining, Path]]:
         """What policies learn, each with its folder: for every device from it alone, and from all others."""
         found = []
         for task in self.tasks:
             own = self.file(task.kernel, task.device)
             for name, files in ((task.device, [own]), (f"not_{task.device}", self.others(task))):
                 for seed in self.seeds:
-                    lesson = Lesson(tuple(files), self.agent, self.env, self.timing, self.steps, self.num_envs, seed)
-                    found.append((lesson, self.folder(task.kernel, name, seed)))
+                    training = RecordedTraining(tuple(files), self.agent, self.env, self.timing, self.steps, self.num_envs, seed)
+                    found.append((training, self.folder(task.kernel, name, seed)))
         return found
 
     def folder(self, kernel: str, name: str, seed: int) -> Path:
@@ -131,7 +131,7 @@ def plan_of(config: DictConfig) -> RecordedPlan:
         plain["agent"], plain["env"] or {}, plain["steps"], plain["num_envs"], _strategies(plain), plain["reference"],
         plain["processes"], plain["resamples"], bool(plain["figures"]), Path(plain["output"]), Path(plain["policies"]), plain,
     )  # fmt: skip
-    plan.lessons()  # names settings that nothing could be learned with
+    plan.trainings()  # names settings that nothing could be learned with
     for kernel, devices in plan.kernels.items():
         check_alike([load_space(plan.file(kernel, device)) for device in devices])
     return plan

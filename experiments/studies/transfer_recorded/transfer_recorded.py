@@ -19,7 +19,7 @@ from experiments.studies.transfer_recorded import report
 from experiments.studies.transfer_recorded.plan import RecordedPlan, plan_of
 from experiments.studies.transfer_recorded.scores import summarise
 from experiments.studies.transfer_recorded.searches import search_recorded
-from experiments.training.lessons import known_card, learn_at
+from experiments.training.recorded_spaces import known_card, learn_at
 
 Rows = list[dict[str, Any]]
 
@@ -31,10 +31,10 @@ class RecordedTransfer(Study[RecordedPlan, tuple[Rows, Rows]]):
 
     def run(self, console: Console) -> tuple[Rows, Rows]:
         """Train and search what is missing."""
-        plan, lessons = self.plan, self.plan.lessons()
-        missing = [lesson for lesson in lessons if known_card(*lesson) is None]
+        plan, trainings = self.plan, self.plan.trainings()
+        missing = [training for training in trainings if known_card(*training) is None]
         list(with_bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)))
-        cards = [card for lesson in lessons if (card := known_card(*lesson)) is not None]
+        cards = [card for training in trainings if (card := known_card(*training)) is not None]
         return self.lines(plan.searches(), plan.processes, console, search_recorded), cards
 
     def summarise(self, found: tuple[Rows, Rows]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 GROUP = 4
@@ -14,7 +15,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
     It takes an int8 product of an operand that is the same for all lanes, with neighbours along the axis side by side
     in memory, and a packed one whose lanes are side by side; and only that axis may be reduced over.
     """
-    if op.dtype != "int8" or op.body != "multiply_add" or len(packs) < 2 or not packs[1] or vector not in op.spatial:
+    if op.dtype != "int8" or not is_product(op) or len(packs) < 2 or not packs[1] or vector not in op.spatial:
         return -1
     scalar, lanes = op.reads
     axes = [a for a in op.reduce if op.extents[a] > 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -23,7 +24,7 @@ NOWHERE: Point = MappingProxyType({})
 def literal(value: float, c_type: str) -> str:
     """A number as a C constant of a type."""
     if c_type != "float":
-        return "INT32_MIN" if value == float("-inf") else str(int(value))
+        return str(int(value)) if math.isfinite(value) else "INT32_MAX" if value > 0 else "INT32_MIN"
     if value in (float("inf"), float("-inf")):
         return "INFINITY" if value > 0 else "-INFINITY"
     text = repr(float(value))

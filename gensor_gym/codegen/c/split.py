@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c.micro.finish import epilogue_lines
+from gensor_gym.codegen.c.micro.finish import accumulate, epilogue_lines
 from gensor_gym.codegen.c.plan import LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 
@@ -83,10 +83,8 @@ def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
         value = f"load_{width}(partial + {place})" if width > 1 else f"partial[{place}]"
         if chunk == 0:
             lines.add(f"vec{width} total = {value};" if width > 1 else f"{plan.accumulator} total = {value};")
-        elif plan.op.body == "max":
-            lines.add(f"total = max_{width}(total, {value});")
         else:
-            lines.add(f"total += {value};")
+            lines.add(accumulate(plan, "total", value, width))
     loads = [None if o is None else _operand(plan, o, width) for o in plan.stages]
     lines.add(*epilogue_lines(plan, "total", width, loads))
     place = linear([(1, f"{plan.output.name}_row"), (stride, plan.axes[axis])])

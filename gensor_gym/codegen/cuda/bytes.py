@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from gensor_gym.codegen.cuda.plan import BlockPlan
+from gensor_gym.operators.traits import is_product
 
 APART = 2
 """Bytes from one 16-bit number of a word to the next."""
@@ -23,7 +24,7 @@ _LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(\{[^}]*\}|%\w+)(.*)$",
 def is_hidden(plan: BlockPlan, index: int) -> bool:
     """Whether the compiler must not see that elements of a read come from one word: of int8, two apart along the reduction."""
     read, op = plan.op.reads[index], plan.op
-    bytes_meet = op.body == "multiply_add" and read.tensor.dtype == "int8"
+    bytes_meet = is_product(op) and read.tensor.dtype == "int8"
     return plan.dialect.mistakes_bytes and bytes_meet and APART in _steps(plan, index)
 
 

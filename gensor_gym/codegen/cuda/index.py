@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from gensor_gym.codegen.cuda.plan import BlockPlan, is_padded_along, reach
+from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.shared import SharedTile
 from gensor_gym.codegen.cuda.text import Loop, total
+from gensor_gym.codegen.cuda.tiling import is_padded_along, reach
+from gensor_gym.operators.bodies import limited
 from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Access
 
-LOWEST = {"float32": "__int_as_float(0xff800000)", "int8": "-128"}
 """Minus infinity, or the smallest int8, which no maximum of int8 values is below."""
 
 
@@ -145,15 +147,13 @@ def is_known(condition: str) -> bool | None:
 
 def neutral(plan: BlockPlan) -> str:
     """What a point outside the reduction contributes, and what accumulators start from."""
-    if plan.op.body == "max":
-        return LOWEST["int8" if plan.op.dtype == "int8" else "float32"]
-    return "0.0f" if plan.op.accumulator == "float32" else "0"
+    identity = limited(plan.op.reduction.identity, plan.op.dtype)
+    return str(int(identity)) if plan.op.accumulator == "int32" else _float(identity)
 
 
 def _outside(plan: BlockPlan, padded: bool) -> str:
-    """What stands in memory for an element outside: the operator's pad value, or elsewhere what contributes nothing."""
-    lowest = -128.0 if plan.op.dtype == "int8" else float("-inf")
-    value = plan.op.pad_value if padded else lowest if plan.op.body == "max" else 0.0
+    """What stands in memory for an element outside: the operator's pad value, or else what contributes nothing."""
+    value = plan.op.pad_value if padded else limited(plan.op.reduction.identity, plan.op.dtype)
     dtype = plan.op.reads[0].tensor.dtype
     if dtype == "int8":
         return str(int(value))
@@ -161,7 +161,12 @@ def _outside(plan: BlockPlan, padded: bool) -> str:
         return hex(int(np.float16(value).view(np.uint16)))
     if dtype == "bfloat16":
         return hex(int(to_bfloat16(np.array([value]))[0]))
-    return LOWEST["float32"] if value == float("-inf") else f"{value!r}f"
+    return _float(value)
+
+
+def _float(value: float) -> str:
+    """A float32 constant."""
+    return f"{value!r}f" if math.isfinite(value) else f"__int_as_float({np.float32(value).view(np.uint32):#x})"
 
 
 def fill_of(plan: BlockPlan, access: Access) -> str | None:
@@ -174,7 +179,7 @@ def fill_of(plan: BlockPlan, access: Access) -> str | None:
 
 
 def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
-    """`load` where every index is inside, else the pad value inside padding and the neutral elsewhere.
+    """`load` where every index is inside, else the pad value inside padding and the neutral outside the reduction.
 
     `indices` are the access's indices along its dimensions; `cast` wraps a fill value (for vectors).
     """

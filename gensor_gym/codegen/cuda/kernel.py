@@ -9,6 +9,7 @@ from gensor_gym.codegen.cuda.ptx import device_functions
 from gensor_gym.codegen.cuda.simt.store import FINISH_THREADS, write_finish
 from gensor_gym.codegen.cuda.text import SCALARS, Writer, used_constants
 from gensor_gym.codegen.kernel import FINISH, Kernel, Launch
+from gensor_gym.operators.traits import is_product
 
 
 def kernel_text(
@@ -37,7 +38,7 @@ def launch_bounds(plan: BlockPlan) -> str:
     fragments and what copies keep. A product whose operands all come through shared memory has little else, and is held to
     that count. Otherwise a thread also has loads under way; a bound on that count would spill them, so none is given.
     """
-    held = all(plan.staged) and plan.op.body == "multiply_add"
+    held = all(plan.staged) and is_product(plan.op)
     return plan.dialect.launch_bounds(plan.threads, plan.warp, plan.resident if held else None)
 
 

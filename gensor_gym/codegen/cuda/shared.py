@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gensor_gym.codegen.cuda.text import total
+from gensor_gym.codegen.cuda.tiling import Tiling
 from gensor_gym.graph.structure import shared_inner
 from gensor_gym.operators.types import ITEM_BYTES, Access
-
-if TYPE_CHECKING:
-    from gensor_gym.codegen.cuda.plan import BlockPlan
 
 UNIT = 16
 """Bytes that stay together in a swizzled row: the widest load."""
@@ -80,51 +77,46 @@ def _remainder(row: str, divisor: int) -> str:
     return f"({row}) % {divisor}" if " " in row else f"{row} % {divisor}"
 
 
-def shared_layout(plan: BlockPlan) -> tuple[SharedTile | None, ...]:
+def shared_layout(tiling: Tiling) -> tuple[SharedTile | None, ...]:
     """The tile of each read in one buffer after another, each from a multiple of 16 bytes on; None where read directly.
 
     Rows are padded or swizzled as knob shared_layout asks, unless only the padding would exceed what a block may take.
     """
-    layout = plan.program.knob("shared_layout")
-    tiles = _tiles(plan, layout)
-    fits = _stage_bytes(tiles) * plan.stages <= plan.program.hardware.shared_per_block
-    return tiles if fits or layout != 1 else _tiles(plan, 0)
+    layout = tiling.program.knob("shared_layout")
+    tiles = _tiles(tiling, layout)
+    fits = stage_bytes(tiles) * tiling.stages <= tiling.program.hardware.shared_per_block
+    return tiles if fits or layout != 1 else _tiles(tiling, 0)
 
 
-def _tiles(plan: BlockPlan, layout: int) -> tuple[SharedTile | None, ...]:
+def _tiles(tiling: Tiling, layout: int) -> tuple[SharedTile | None, ...]:
     """All tiles in one layout."""
     tiles: list[SharedTile | None] = []
-    for read, staged in zip(plan.op.reads, plan.staged, strict=True):
-        tiles.append(_tile(plan, read, _stage_bytes(tiles), layout) if staged else None)
+    for read, staged in zip(tiling.op.reads, tiling.staged, strict=True):
+        tiles.append(_tile(tiling, read, stage_bytes(tiles), layout) if staged else None)
     return tuple(tiles)
 
 
-def _stage_bytes(tiles: Sequence[SharedTile | None]) -> int:
-    """Bytes up to the end of the last tile, a multiple of 16."""
+def stage_bytes(tiles: Sequence[SharedTile | None]) -> int:
+    """Bytes of all tiles of one step: up to the end of the last one, a multiple of 16."""
     end = max((tile.offset + tile.nbytes for tile in tiles if tile), default=0)
     return -(-end // UNIT) * UNIT
 
 
-def stage_bytes(plan: BlockPlan) -> int:
-    """Bytes of all tiles of one step."""
-    return _stage_bytes(plan.shared)
-
-
-def _tile(plan: BlockPlan, read: Access, offset: int, layout: int) -> SharedTile:
+def _tile(tiling: Tiling, read: Access, offset: int, layout: int) -> SharedTile:
     """Layout of one read's box or matrix."""
-    axes, lead = _matrix(plan, read), 0
+    axes, lead = _matrix(tiling, read), 0
     if axes:
-        shape = tuple(plan.block[a] for a in axes)
-        columns = [d for d, a in enumerate(axes) if a in plan.op.spatial]
+        shape = tuple(tiling.block[a] for a in axes)
+        columns = [d for d, a in enumerate(axes) if a in tiling.op.spatial]
         load_width, mover = 1, axes[-1]
     else:
-        shape = plan.program.box(read, 1).shape
-        columns = [shared_inner(plan.op, read)]
-        load_width, mover = plan.global_width(read, shape[-1]), plan.sole_mover(read, columns[0])
-        if (window := plan.window(read)).width > 1:
+        shape = tiling.program.box(read, 1).shape
+        columns = [shared_inner(tiling.op, read)]
+        load_width, mover = tiling.global_width(read, shape[-1]), tiling.sole_mover(read, columns[0])
+        if (window := tiling.window(read)).width > 1:
             load_width, lead = window.width, window.lead
             shape = (*shape[:-1], window.length(shape[-1]))
-    wide = load_width > 1 or (mover in plan.op.spatial and plan.inner[mover] % 2 == 0)
+    wide = load_width > 1 or (mover in tiling.op.spatial and tiling.inner[mover] % 2 == 0)
     width = math.prod(shape[d] for d in columns)
     rows = math.prod(shape) // width
     pitch = width + ((4 if wide else 1) if layout == 1 and rows > 1 else 0)
@@ -135,7 +127,7 @@ def _tile(plan: BlockPlan, read: Access, offset: int, layout: int) -> SharedTile
         step = pitch if place == len(columns) - 1 else step * shape[d]
     item = ITEM_BYTES[read.tensor.dtype]
     store_width = load_width if columns == [len(shape) - 1] and pitch % load_width == 0 else 1
-    asynchronous = plan.stages > 1 and plan.copies_by_itself(read) and item * store_width >= SMALLEST_COPY
+    asynchronous = tiling.stages > 1 and tiling.copies_by_itself(read) and item * store_width >= SMALLEST_COPY
     return SharedTile(
         shape,
         tuple(strides),
@@ -152,17 +144,17 @@ def _tile(plan: BlockPlan, read: Access, offset: int, layout: int) -> SharedTile
     )  # fmt: skip
 
 
-def _matrix(plan: BlockPlan, read: Access) -> tuple[int, ...]:
+def _matrix(tiling: Tiling, read: Access) -> tuple[int, ...]:
     """Axes of the matrix that an implicit product makes of a read: its rows, then its columns; none for a plain box.
 
     Only reads in which several axes meet in one dimension need one: in a box windows would share elements.
     """
-    if plan.program.knob("convolution") != 3:
+    if tiling.program.knob("convolution") != 3:
         return ()
-    extents, strides = plan.op.extents, read.axis_strides()
+    extents, strides = tiling.op.extents, read.axis_strides()
     if all(sum(1 for a, c in enumerate(row) if c and extents[a] > 1) < 2 for row in read.coefficients):
         return ()
-    return tuple(a for a in (*plan.op.reduce, *plan.op.spatial) if strides[a])
+    return tuple(a for a in (*tiling.op.reduce, *tiling.op.spatial) if strides[a])
 
 
 def _swizzle(row_bytes: int, rows: int) -> int:

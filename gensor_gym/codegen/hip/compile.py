@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from gensor_gym.codegen.deadlines import COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
 
 HEADERS = Path(__file__).parents[1]
@@ -54,7 +55,7 @@ def find_clang() -> tuple[str, ...]:
     raise HipCompileError(f"no clang for amdgcn among {candidates or 'none'}: pip install {PACKAGE}, or install ROCm's hipcc")
 
 
-def compile_hip(kernel: Kernel, timeout: float = 120.0) -> CompiledHip:
+def compile_hip(kernel: Kernel, timeout: float = COMPILE_SECONDS["hip"]) -> CompiledHip:
     """Compile a HIP kernel for its architecture (`gfx942`), within `timeout` seconds.
 
     ValueError for a kernel in another language, HipCompileError with clang's message.

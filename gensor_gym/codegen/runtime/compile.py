@@ -13,19 +13,19 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from gensor_gym.codegen.deadlines import COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.cache import PRIVATE, is_own, is_private, make_cache_dir
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 
-TIMEOUT = 60.0
-"""Seconds that one compilation may take."""
+_SECONDS = COMPILE_SECONDS["c"]
 
 
 class CompileError(RuntimeError):
     """A compiler refused a generated source or took too long; the text holds its message."""
 
 
-def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float = TIMEOUT) -> Path:
+def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
     """The shared library of a C kernel, from the cache or compiled now.
 
     Raises:
@@ -35,7 +35,7 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
     return compile_text(kernel.in_language("c").source, kernel.arch, compiler, timeout)
 
 
-def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = TIMEOUT) -> Path:
+def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
     """The shared library of a C source for `arch`, a `-march` value; see `compile_c`."""
     compiler = compiler or find_compiler()
     libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
@@ -89,7 +89,7 @@ def lanes_of(source: str) -> int:
     return max((int(width) for width in re.findall(r"\bvec(\d+)\b", source)), default=1)
 
 
-def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeout: float = TIMEOUT) -> None:
+def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeout: float = _SECONDS) -> None:
     """One command line in a folder; CompileError with the compiler's words, or where it takes too long."""
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)

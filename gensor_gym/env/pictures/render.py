@@ -9,6 +9,7 @@ from gensor_gym.env.pictures.figure import as_image
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import is_staged, vector_axis
+from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 __all__ = ["as_image", "as_text"]
@@ -175,19 +176,17 @@ def _unrolled(program: Program) -> str:
 
 def _start(program: Program) -> str:
     """What a reduction starts with."""
-    return "-inf" if program.operator.body == "max" else "0"
+    return f"{program.operator.reduction.identity:g}"
 
 
 def _statement(program: Program) -> str:
     """The innermost line."""
     op = program.operator
     out, reads = f"{op.output.name}.registers", [read.tensor.name for read in op.reads]
-    if op.body == "multiply_add":
-        return f"{out} += {' * '.join(reads)}"
     if op.body == "map":
         value = f"{op.function}({', '.join(reads)})"
         return f"{op.output.name} = {_finished(program, value)}"
-    return f"{out} = max({out}, {reads[0]})" if op.body == "max" else f"{out} += {reads[0]}"
+    return op.reduction.taken(out, BODIES[op.body].term.format(*reads), op.reduction.name).removesuffix(";")
 
 
 def _finished(program: Program, value: str) -> str:

@@ -98,7 +98,7 @@ from gensor_gym.graph.tables.tables import (
     Tables,
 )
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.loops import BODIES
+from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.traits import is_convolution
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
@@ -148,7 +148,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[IS_CPU] = hardware.kind == "cpu"
     ints[NUM_LEVELS] = LEVELS[hardware.kind]
     ints[NUM_READS] = len(op.reads)
-    ints[BODY] = BODIES.index(op.body)
+    ints[BODY] = list(BODIES).index(op.body)
     ints[EXTENT : EXTENT + MAX_AXES] = 1
     ints[[EXTENT + s for s in slots]] = op.extents
     ints[FIRST_SPATIAL] = slots[0]

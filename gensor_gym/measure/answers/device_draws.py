@@ -26,7 +26,7 @@ from gensor_gym.measure.answers.expectation import (
     wrong_words,
 )
 from gensor_gym.measure.answers.reference_kernels import Array, ReferenceKernels
-from gensor_gym.measure.answers.reference_plan import plan_of
+from gensor_gym.measure.answers.reference_plan import KNOWN, plan_of
 from gensor_gym.measure.workers.trial import DeviceLost
 from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import Operator
@@ -152,7 +152,7 @@ def device_draws(kernels: ReferenceKernels, op: Operator, seed: int, limit: int)
 
     The same inputs as `make_draws`, bit for bit. ReferenceFault where device and host disagree.
     """
-    whole = op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
+    whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)
     count = SPOTS if whole else SAMPLES
     with ThreadPoolExecutor(len(drawn)) as threads:

@@ -36,6 +36,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gensor_gym.measure.answers.sampled import Transform, evaluate_at, output_index, same, sample_points
+from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.inputs import decode, random_inputs
 from gensor_gym.operators.types import Operator
 
@@ -64,7 +65,7 @@ class BoundTerms:
 
 def bound_terms(op: Operator) -> BoundTerms:
     """The factors for an operator."""
-    exact = op.body == "max" and not op.epilogue
+    exact = BODIES[op.body].exact and not op.epilogue
     gelu = op.function == "gelu" or any(stage.name == "gelu" for stage in op.epilogue)
     return BoundTerms(
         accumulated=(2.0 if exact else 16.0) * UNIT_ROUNDOFF[op.accumulator],

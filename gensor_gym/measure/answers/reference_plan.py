@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.measure.answers.expectation import BoundTerms, bound_terms
+from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
@@ -21,6 +22,8 @@ CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4}
 """Number of each data type of a tensor in the text."""
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul")
 """Functions of the text, by number."""
+KNOWN = ("multiply_add", "sum", "max", "map")
+"""Bodies of the text; answers of others are made on the host."""
 STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu"}
 """Function of each stage of an epilogue."""
 _FREE = 1 << 30
@@ -100,7 +103,7 @@ def plan_of(op: Operator) -> ReferencePlan:
 def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
     """Axes of each group. With one read the spatial axes are cut in two, so that both tables stay short."""
     groups = {"deep": op.reduce, "batch": (), "rows": (), "columns": ()}
-    if op.body == "multiply_add":
+    if is_product(op):
         if op.divisor != 1 or op.pad_value != 0.0:
             raise ValueError(f"{op}: a sum of products with divisor {op.divisor} and pad value {op.pad_value}")
         first, second = ({a for a in op.spatial if any(row[a] for row in read.coefficients)} for read in op.reads)
@@ -138,7 +141,7 @@ def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> Re
     if len(padded) > 2:
         raise ValueError(f"{op}: read {access.tensor.name} is padded along {len(padded)} dimensions, expected at most 2")
     places = {name: _parts(access, grid, padded) for name, grid in grids.items()}
-    home = places["batch" if op.body == "multiply_add" else "rows"]
+    home = places["batch" if is_product(op) else "rows"]
     home["flat"] += int(np.dot(access.strides(), access.offset))
     for name, dimension in zip(("u", "v"), padded, strict=False):
         home[name] += access.offset[dimension]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.reference import BINARY, UNARY
 from gensor_gym.operators.types import Access, Operator
@@ -66,14 +67,9 @@ def _reduced(
 ) -> np.ndarray:
     """Reduction over all steps [R, A] for every point [S, A]."""
     values = [_gather(r, x, points, steps, op.pad_value, transform) for r, x in zip(op.reads, inputs, strict=True)]
-    if op.body == "multiply_add":
-        return (values[0] * values[1]).sum(axis=1) / op.divisor
-    if op.body == "sum":
-        return values[0].sum(axis=1) / op.divisor
-    if op.body == "max":
-        return values[0].max(axis=1)
-    table = UNARY if len(values) == 1 else BINARY
-    return table[op.function](*(v[:, 0] for v in values))
+    if op.body == "map":
+        return (UNARY if len(values) == 1 else BINARY)[op.function](*(v[:, 0] for v in values))
+    return op.reduction.numpy.reduce(BODIES[op.body].numpy(*values), axis=1) / op.divisor
 
 
 def _gather(

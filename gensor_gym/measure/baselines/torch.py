@@ -12,8 +12,10 @@ import numpy as np
 
 from gensor_gym.measure.answers.expectation import Expected
 from gensor_gym.measure.baselines.torch_prepacked import prepacked_function
+from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.inputs import decode, to_bfloat16
 from gensor_gym.operators.registry import TORCH
+from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
 
@@ -63,12 +65,13 @@ def _call_by_accesses(op: Operator) -> Callable[..., Any]:
     moved = [a for rows in reads for row in rows for a in row]
     plain = all(len(row) == 1 for rows in reads for row in rows) and set(moved) == set(range(len(op.axes)))
     in_order = len(reads) == 2 or [a for a in moved if a in op.spatial] == list(op.spatial)
-    if not (plain and in_order) or written != [[a] for a in op.spatial] or op.divisor != 1:
+    known = is_product(op) or BODIES[op.body].plain
+    if not (plain and in_order) or written != [[a] for a in op.spatial] or op.divisor != 1 or not known:
         raise ValueError(f"no torch baseline for {op.name!r}: give register_operator one; there is one for {sorted(TORCH)}")
-    if op.body == "multiply_add":
+    if is_product(op):
         letters = ["".join(chr(ord("a") + a) for (a,) in rows) for rows in (*reads, written)]
         return partial(torch.einsum, f"{letters[0]},{letters[1]}->{letters[2]}")
-    return partial(torch.sum if op.body == "sum" else torch.amax, dim=[d for d, a in enumerate(moved) if a in op.reduce])
+    return partial(getattr(torch, op.reduction.torch), dim=[d for d, a in enumerate(moved) if a in op.reduce])
 
 
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:

@@ -153,7 +153,7 @@ def _on_host(tensor: Any) -> np.ndarray:
 
 
 def check_integers(op: Operator) -> None:
-    """ValueError for an int8 product that `torch._int_mm` refuses on a GPU; elsewhere it is an error of cuBLAS's."""
+    """ValueError for an int8 product that `torch._int_mm` refuses on a GPU; at other places it is an error of cuBLAS's."""
     if op.dtype != "int8" or op.name not in ("gemm", "batched_gemm", "gemv"):
         return
     sizes: dict[str, Any] = dict(op.arguments)

@@ -9,7 +9,7 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import quiet_ratio_interval, ratio_interval
 
 TOLERANCE = 0.025
-"""Half of the five percent that have to be told apart: two kernels whose times are closer are the same here."""
+"""Half of the five percent that have to be distinguished: two kernels whose times are closer are the same here."""
 
 
 class Verdict(enum.StrEnum):

@@ -6,6 +6,7 @@ import os
 import queue
 import threading
 
+from gensor_gym.codegen.deadlines import COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
@@ -13,14 +14,12 @@ from gensor_gym.measure.workers.requests import Built, CompileRequest
 
 _PAUSE = 0.02
 """Seconds between two looks at compilers that are to end."""
-_SECONDS = 60.0
-"""A kernel that takes longer to compile is given up: fully unrolled giants, slow for their code size anyway."""
 
 
 class CompilePool:
     """A few `nvrtc` workers, each started when it is first needed. Callable from any number of threads."""
 
-    def __init__(self, size: int | None = None, seconds: float = _SECONDS) -> None:
+    def __init__(self, size: int | None = None, seconds: float = COMPILE_SECONDS["cuda"]) -> None:
         """`size` workers at most (one per core), `seconds` for one compilation."""
         self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
         self._workers = [

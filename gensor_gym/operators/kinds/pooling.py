@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from gensor_gym.operators.bodies import BODIES, limited
 from gensor_gym.operators.build import access, arguments, axes, windows
 from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, pair, tensor
 from gensor_gym.operators.registry import register_operator
@@ -61,7 +62,7 @@ def max_pool2d(
 
 
 def _pool(
-    name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: Literal["sum", "max"]
+    name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str
 ) -> Operator:
     """Either pooling; `sizes` are n, c, h, w, r, s."""
     named = {key: integer(key, value) for key, value in zip("nchwrs", sizes, strict=True)}
@@ -71,7 +72,6 @@ def _pool(
         raise ValueError(f"padding={padding}: expected at most half the window, {(r // 2, s // 2)}")
     (p, q), row, column = windows(named, stride, padding)
     loops = axes({"n": n, "c": c, "p": p, "q": q}, {"r": r, "s": s})
-    lowest = -128.0 if dtype == "int8" else float("-inf")
     return Operator(
         name=name,
         arguments=arguments(named, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32")),
@@ -81,6 +81,6 @@ def _pool(
         write=access(tensor("y", (n, c, p, q), OUTPUT[dtype]), loops, "n", "c", "p", "q"),
         dtype=dtype,
         divisor=r * s if body == "sum" else 1,
-        pad_value=lowest if body == "max" else 0.0,
+        pad_value=limited(BODIES[body].reduction.identity, dtype),
         channel_axis=1,
     )

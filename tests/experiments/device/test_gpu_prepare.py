@@ -20,9 +20,9 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 from experiments.device import prepare
 from experiments.device.stages import correctness
-from experiments.device.stages import libraries
-from experiments.device.stages import recording
-from experiments.device.stages import strategies
+from experiments.device.stages import operators as operators_stage
+from experiments.device.stages import tables
+from experiments.device.stages import compare
 from experiments.device.stages import policies
 from experiments.common.journal import read_rows
 from experiments.device.table import read_table
@@ -45,8 +45,8 @@ shipped = read_table()
 contest = replace(shipped.compare, operators=(operators.gemv(96, 64),), seeds=(0,))
 with pytest.MonkeyPatch.context() as patch:
     given.fake_device(patch)
-    patch.setattr(strategies, "read_table", lambda: replace(shipped, compare=contest))
-    for stage in (correctness, libraries, recording, strategies, policies):
+    patch.setattr(compare, "read_table", lambda: replace(shipped, compare=contest))
+    for stage in (correctness, operators_stage, tables, compare, policies):
         folder = Path(tempfile.mkdtemp())
         stage.run(given.at(folder, seconds=float(sys.argv[1])))
         rows = [row for path in folder.glob("*.jsonl") for row in read_rows(path)]

@@ -19,7 +19,8 @@ from experiments.common.journal import read_rows
 from experiments.common.settings import settings_of
 from experiments.device.context import Context
 from experiments.device.report import markdown
-from experiments.device.stages import contests, correctness, libraries, policies, recording, refit, strategies
+from experiments.device.stages import compare, contests, correctness, policies, refit, tables
+from experiments.device.stages import operators as operators_stage
 from experiments.device.stages.standings import standings
 from experiments.device.table import Contest, Table, read_experiment
 from experiments.device.work import turns
@@ -120,12 +121,12 @@ def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
     strategy = {"markov": ("markov", SMALL_WALKS), "none": ("none", {})}
     contest = Contest((operators.gemv(1024, 1024),), strategy, 3)
     small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), contest, (HALF,), 24, (HELD_OUT,), 24)
-    for module in (correctness, libraries, recording, contests):
+    for module in (correctness, operators_stage, tables, contests):
         monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
-    for module in (libraries, recording, strategies):
+    for module in (operators_stage, tables, compare):
         monkeypatch.setattr(module, "read_table", lambda: small)
     monkeypatch.setattr(policies, "read_experiment", lambda: POLICIES)
-    for module in (correctness, libraries, recording):
+    for module in (correctness, operators_stage, tables):
         monkeypatch.setattr(module, "open_makers", threads)
     monkeypatch.setattr(correctness, "FAMILIES", ("gemm(m=13, n=11, k=7)", "gemv(m=7, k=99)"))
     monkeypatch.setattr(InstantDevice, "fail", "")
@@ -157,7 +158,7 @@ def test_correctness_counts_and_shows_failures(tmp_path: Path, monkeypatch: pyte
 
 
 def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = libraries.run(at(tmp_path))
+    found = operators_stage.run(at(tmp_path))
     assert found["errors"] == {}
     rows = {row["key"]: row for row in reversed(read_rows(tmp_path / "operators.jsonl"))}
     assert set(rows) == {"gemm", "sum", "gemm torch.compile", "sum torch.compile"}
@@ -167,13 +168,13 @@ def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert row["seconds"]["gensor_gym"]["median"] == pytest.approx(best)
     assert row["speedup_over"]["torch"]["median"] == pytest.approx(1e-6 / best)
     assert row["tflops"]["torch"] == pytest.approx(GEMM.flops / 1e-6 / 1e12)
-    assert len(row["samples"]["torch"]) == libraries.ROUNDS
+    assert len(row["samples"]["torch"]) == operators_stage.ROUNDS
     assert len(row["trials"]) >= turns.ROUND
     last = [row for row in read_rows(tmp_path / "operators.jsonl") if row["key"] == "gemm"][-1]
     assert last["rounds"] > 1 and len(last["trials"]) > len(row["trials"])  # there was time for every candidate
     assert "| gemm |" in stage("operators", found)
     monkeypatch.setattr(InstantDevice, "fail", "No module named 'torch'")
-    found = libraries.run(at(tmp_path, "run2"))
+    found = operators_stage.run(at(tmp_path, "run2"))
     assert found["timed"] == 2  # without torch our own times stand, and why stands beside them
     assert found["geomean_over_torch"] is None
     assert "No module named 'torch'" in stage("operators", found)
@@ -182,18 +183,18 @@ def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InstantDevice, "trials", 0)
     monkeypatch.setattr(Context, "left", property(lambda self: 75.0 - InstantDevice.trials))
-    recording.run(at(tmp_path))
+    tables.run(at(tmp_path))
     first = InstantDevice.trials
     assert first == 75
     both = [row["operator"] for row in read_rows(tmp_path / "recorded.jsonl")]
-    assert min(both.count(str(op)) for op in (GEMM, SUM)) >= recording.FIRST / 2
+    assert min(both.count(str(op)) for op in (GEMM, SUM)) >= tables.FIRST / 2
     monkeypatch.setattr(Context, "left", property(lambda self: 1.0))
-    found = recording.run(at(tmp_path, "run2"))
+    found = tables.run(at(tmp_path, "run2"))
     table = RecordedBackend(tmp_path / "recorded.jsonl")
     assert InstantDevice.trials == found["rows"]  # nothing was timed twice
-    whole = found["operators"][f"{recording.FILE}: {GEMM}"]
+    whole = found["operators"][f"{tables.FILE}: {GEMM}"]
     assert whole["rows"] - whole["this_run"] > 0
-    others = (recording.TENSOR_FILE, recording.TEST_FILE)
+    others = (tables.TENSOR_FILE, tables.TEST_FILE)
     assert len(table) + sum(len(read_rows(tmp_path / file)) for file in others) == found["rows"]
     assert len(table) > 1000
     assert table.device(HW) == "h200"  # the product's name where there is a device
@@ -201,18 +202,18 @@ def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pyt
 
 def test_programs_on_tensor_cores_and_the_test_part_have_files_of_their_own(tmp_path: Path) -> None:
     """Half of the programs are random, all on tensor cores where the operator has them; a fit refuses the test part."""
-    found = recording.run(at(tmp_path))
-    tensor, test = (read_rows(tmp_path / file) for file in (recording.TENSOR_FILE, recording.TEST_FILE))
+    found = tables.run(at(tmp_path))
+    tensor, test = (read_rows(tmp_path / file) for file in (tables.TENSOR_FILE, tables.TEST_FILE))
     assert {row["operator"] for row in tensor} == {str(HALF)} and len(tensor) == 24
     assert all(Schedule.parse(row["schedule"]).knob("tensor_core") for row in tensor)
     assert {row["operator"] for row in test} == {str(HELD_OUT)} and operators.part_of(HELD_OUT) == "test"
-    assert found["rows"] == sum(len(read_rows(tmp_path / file)) for file in recording.FILES)
+    assert found["rows"] == sum(len(read_rows(tmp_path / file)) for file in tables.FILES)
     with pytest.raises(ValueError, match="of the test part"):
-        refit.recorded_samples(tmp_path / recording.TEST_FILE, HW, 0)
+        refit.recorded_samples(tmp_path / tables.TEST_FILE, HW, 0)
 
 
 def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path) -> None:
-    found = strategies.run(at(tmp_path))
+    found = compare.run(at(tmp_path))
     assert found["trials"] == 3
     assert "no strategy 'none'" in found["not_run"]["none"]
     assert found["winners_of_the_means"] == {"markov": 1}

@@ -21,7 +21,7 @@ def result_name(plan: LoopPlan, row: int, chunk: int) -> str:
 
 def accumulate(plan: LoopPlan, name: str, term: str, width: int) -> str:
     """The statement that gives a term to an accumulator of `width` lanes."""
-    return f"{name} = max_{width}({name}, {term});" if plan.op.body == "max" else f"{name} += {term};"
+    return plan.op.reduction.taken(name, term, f"{plan.op.reduction.name}_{width}")
 
 
 def finish(lines: Lines, reader: Reader) -> None:

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+
 from gensor_gym.codegen.c.operand import SCALAR, Reader
 from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import Lines
+from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
-HELPERS = {
-    "pair_add": """/* Sums of neighbouring lanes: those of a, then those of b. */
-static inline vec{w} pair_add_{w}(vec{w} a, vec{w} b) {
-    return __builtin_shufflevector(a, b, {evens}) + __builtin_shufflevector(a, b, {odds});
-}
+
+def _helpers(reduction: Reduction) -> dict[str, str]:
+    """Texts of the helpers of one way to join lanes."""
+    name, what = reduction.name, "Sums" if reduction.infix else f"The {reduction.word} ones"
+    lanes = [f"__builtin_shufflevector({of}, {{{which}}})" for of in ("a, b", "x, x") for which in _LANES[of]]
+    pair, half = reduction.joined(lanes[0], lanes[1], "{w}"), reduction.joined(lanes[2], lanes[3], "{half}")
+    return {
+        f"pair_{name}": f"""/* {what} of neighbouring lanes: those of a, then those of b. */
+static inline vec{{w}} pair_{name}_{{w}}(vec{{w}} a, vec{{w}} b) {{
+    return {pair};
+}}
 """,
-    "pair_max": """/* The larger ones of neighbouring lanes: those of a, then those of b. */
-static inline vec{w} pair_max_{w}(vec{w} a, vec{w} b) {
-    return max_{w}(__builtin_shufflevector(a, b, {evens}), __builtin_shufflevector(a, b, {odds}));
-}
+        f"halve_{name}": f"""/* {what} of neighbouring lanes. */
+static inline vec{{half}} halve_{name}_{{w}}(vec{{w}} x) {{
+    return {half};
+}}
 """,
-    "halve_add": """/* Sums of neighbouring lanes. */
-static inline vec{half} halve_add_{w}(vec{w} x) {
-    return __builtin_shufflevector(x, x, {half_evens}) + __builtin_shufflevector(x, x, {half_odds});
-}
-""",
-    "halve_max": """/* The larger ones of neighbouring lanes. */
-static inline vec{half} halve_max_{w}(vec{w} x) {
-    return max_{half}(__builtin_shufflevector(x, x, {half_evens}), __builtin_shufflevector(x, x, {half_odds}));
-}
-""",
-}
+    }
+
+
+_LANES = {"a, b": ("evens", "odds"), "x, x": ("half_evens", "half_odds")}
+HELPERS = {name: text for reduction in REDUCTIONS.values() for name, text in _helpers(reduction).items()}
 """Texts as in `c/micro/vectors.py`. Joining rows in pairs, then pairs of pairs and so on transposes and adds in one go."""
 
 
@@ -51,17 +54,17 @@ def fold_lanes(lines: Lines, reader: Reader) -> None:
             continue
         words = []
         for width in _widths(plan):
-            word = _tree([_partial(plan, r, width) for r in range(first, first + size)], _operation(plan), width)
+            word = _tree([_partial(plan, r, width) for r in range(first, first + size)], plan.op.reduction, width)
             while width > size:
-                word, width = f"halve_{_operation(plan)}_{width}({word})", width // 2
+                word, width = f"halve_{plan.op.reduction.name}_{width}({word})", width // 2
             words.append(word)
-        lines.add(f"const vec{size} totals_{first} = {_joined(words, _operation(plan), size)};")
+        lines.add(f"const vec{size} totals_{first} = {_joined(words, plan.op.reduction, size)};")
         names = [f"total_{first + i} = totals_{first}[{i}]" for i in range(size)]
         lines.add(f"{plan.accumulator} {', '.join(names)};")
     if plan.is_carried:
         for r, row in enumerate(plan.rows):
             before = reader.value(plan.output, row, SCALAR)
-            lines.add(f"if (!first) total_{r} = {_joined([f'total_{r}', before], _operation(plan), 1)};")
+            lines.add(f"if (!first) total_{r} = {_joined([f'total_{r}', before], plan.op.reduction, 1)};")
 
 
 def groups(plan: LoopPlan) -> list[tuple[int, int]]:
@@ -76,10 +79,6 @@ def groups(plan: LoopPlan) -> list[tuple[int, int]]:
     return found
 
 
-def _operation(plan: LoopPlan) -> str:
-    return "max" if plan.op.body == "max" else "add"
-
-
 def _widths(plan: LoopPlan) -> list[int]:
     """Widths of the chunks, widest first."""
     return sorted({chunk.width for chunk in plan.chunks}, reverse=True)
@@ -88,7 +87,7 @@ def _widths(plan: LoopPlan) -> list[int]:
 def _partial(plan: LoopPlan, row: int, width: int) -> str:
     """All chunks of a width of a row, joined lane by lane."""
     names = [f"sum_{row}_{c}" for c, chunk in enumerate(plan.chunks) if chunk.width == width]
-    return _joined(names, _operation(plan), width)
+    return _joined(names, plan.op.reduction, width)
 
 
 def _row(plan: LoopPlan, row: int) -> str:
@@ -96,22 +95,17 @@ def _row(plan: LoopPlan, row: int) -> str:
     words = []
     for width in _widths(plan):
         word = _partial(plan, row, width)
-        words.append(word if width == 1 else f"fold_{_operation(plan)}_{width}({word})")
-    return _joined(words, _operation(plan), 1)
+        words.append(word if width == 1 else f"fold_{plan.op.reduction.name}_{width}({word})")
+    return _joined(words, plan.op.reduction, 1)
 
 
-def _tree(words: list[str], operation: str, width: int) -> str:
+def _tree(words: list[str], reduction: Reduction, width: int) -> str:
     """Neighbours joined in pairs until one word is left."""
     while len(words) > 1:
-        words = [f"pair_{operation}_{width}({a}, {b})" for a, b in zip(words[::2], words[1::2], strict=True)]
+        words = [f"pair_{reduction.name}_{width}({a}, {b})" for a, b in zip(words[::2], words[1::2], strict=True)]
     return words[0]
 
 
-def _joined(words: list[str], operation: str, width: int) -> str:
-    """Sum or maximum of expressions."""
-    if operation == "add":
-        return " + ".join(words)
-    text = words[0]
-    for word in words[1:]:
-        text = f"max_{width}({text}, {word})"
-    return text
+def _joined(words: list[str], reduction: Reduction, width: int) -> str:
+    """The reduction of expressions."""
+    return functools.reduce(lambda a, b: reduction.joined(a, b, width), words)

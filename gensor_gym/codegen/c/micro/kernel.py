@@ -10,6 +10,7 @@ from gensor_gym.codegen.c.operand import NOWHERE, Point, Reader, bounds, is_spli
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines
 from gensor_gym.codegen.c.variants import Variant
+from gensor_gym.operators.bodies import BODIES, limited
 
 MAX_UNROLLED = 512
 """Multiply-adds of an unrolled loop body; compile time grows with it."""
@@ -81,7 +82,7 @@ def _vector_type(chunk: Chunk) -> str:
 
 def identity(plan: LoopPlan) -> str:
     """What the reduction starts from."""
-    return literal(float("-inf") if plan.op.body == "max" else 0.0, plan.accumulator)
+    return literal(plan.op.reduction.identity, plan.accumulator)
 
 
 def _start(lines: Lines, reader: Reader) -> None:
@@ -224,19 +225,20 @@ def _loaded(
 
 def _combine(plan: LoopPlan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
     """`sum += a * b`, `sum += a` or `sum = max(sum, a)`, with lanes past the end of the axis left out."""
-    term = " * ".join(words)
+    body = BODIES[plan.op.body]
+    term = body.term.format(*words)
     if tail and _needs_mask(plan):
         left = f"{bounds(plan, plan.vector)[1]} - {plan.axes[plan.vector]} - {chunk.offset}"
         term = f"keep_{chunk.width}({term}, {left}, {identity(plan)})"
-    scalar = plan.op.body == "max" and plan.reads[0].lane_stride == 0 and chunk.width > 1
+    scalar = not body.reduction.infix and all(read.lane_stride == 0 for read in plan.reads) and chunk.width > 1
     return accumulate(plan, name, f"splat_{chunk.width}({term})" if scalar else term, chunk.width)
 
 
 def _needs_mask(plan: LoopPlan) -> bool:
     """Whether lanes past the end of a reduced vector axis could hold anything but the identity."""
-    neutral = (float("-inf"), -128.0) if plan.op.body == "max" else (0.0,)
+    identity = plan.op.reduction.identity
     plain = all(read.packing is None and read.lane_stride for read in plan.reads)
-    return not plain or plan.op.pad_value not in neutral
+    return not plain or plan.op.pad_value not in (identity, limited(identity, "int8"))
 
 
 def _map(plan: LoopPlan, words: list[str], chunk: Chunk) -> str:

@@ -12,6 +12,7 @@ import re
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
 from gensor_gym.codegen.c.micro.functions import FUNCTIONS
+from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 _TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), may_alias));\n"
 
@@ -88,6 +89,29 @@ static inline __attribute__((always_inline)) void store_first_{w}({acc} *p, long
 """,
 }
 
+
+def _folds(reduction: Reduction) -> str:
+    """Text of the helper that joins all lanes, a half at a time."""
+    name, both = reduction.name, reduction.joined("low", "high", "{half}")
+    return f"""static inline {{acc}} fold_{name}_{{w}}(vec{{w}} x) {{
+{{halves}}    return fold_{name}_{{half}}({both});
+}}
+"""
+
+
+def _chosen(choice: Reduction) -> str:
+    """Text of the helper that chooses lanes."""
+    return f"""/* The {choice.word} lanes; a where one is not a number. */
+static inline vec{{w}} {choice.name}_{{w}}(vec{{w}} a, vec{{w}} b) {{
+{{chosen}}    typedef int32_t bits __attribute__((vector_size({{bytes}}), aligned(4), may_alias));
+    const bits {choice.word} = (bits)(b {choice.order} a);
+    return (vec{{w}})(({choice.word} & (bits)b) | (~{choice.word} & (bits)a));
+{{end}}}}
+"""
+
+
+_CHOICES = {name: each for name, each in REDUCTIONS.items() if not each.infix}
+
 _VALUES = {
     "splat": """static inline vec{w} splat_{w}({acc} x) { return x - (vec{w}){0}; }
 """,
@@ -102,21 +126,8 @@ static inline vec{w} keep_{w}(vec{w} x, long count, {acc} other) {
     return x;
 }
 """,
-    "max": """/* The larger lanes; a where one is not a number. */
-static inline vec{w} max_{w}(vec{w} a, vec{w} b) {
-{maximum}    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
-    const bits larger = (bits)(b > a);
-    return (vec{w})((larger & (bits)b) | (~larger & (bits)a));
-{end}}
-""",
-    "fold_add": """static inline {acc} fold_add_{w}(vec{w} x) {
-{halves}    return fold_add_{half}(low + high);
-}
-""",
-    "fold_max": """static inline {acc} fold_max_{w}(vec{w} x) {
-{halves}    return fold_max_{half}(max_{half}(low, high));
-}
-""",
+    **{name: _chosen(each) for name, each in _CHOICES.items()},
+    **{f"fold_{name}": _folds(each) for name, each in REDUCTIONS.items()},
 }
 
 _HALVES = """    vec{half} low, high;
@@ -134,8 +145,8 @@ _BUTTERFLY = """    UNROLL({w})
 """
 
 _PAIRS = {
-    "fold_add": "static inline {acc} fold_add_2(vec2 x) { return x[0] + x[1]; }\n",
-    "fold_max": "static inline {acc} fold_max_2(vec2 x) { return max_1(x[0], x[1]); }\n",
+    f"fold_{name}": f"static inline {{acc}} fold_{name}_2(vec2 x) {{ return {each.joined('x[0]', 'x[1]', 1)}; }}\n"
+    for name, each in REDUCTIONS.items()
 }
 
 _SCALARS = {
@@ -155,15 +166,17 @@ _SCALARS = {
 """,
     "keep": """static inline {acc} keep_1({acc} x, long count, {acc} other) { return count > 0 ? x : other; }
 """,
-    "max": """static inline {acc} max_1({acc} a, {acc} b) { return b > a ? b : a; }
-""",
+    **{
+        name: f"static inline {{acc}} {name}_1({{acc}} a, {{acc}} b) {{ return b {each.order} a ? b : a; }}\n"
+        for name, each in _CHOICES.items()
+    },
 }
 
 _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | c_dot.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
-_ORDER = ("splat", "load", "load_masked", "store", "transpose", "max", "exp", "erf", "fold_add", "fold_max")
+_ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, "exp", "erf", *_PAIRS)
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
-_MAXIMUM = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
+_CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_(\d+)\(")
 
 
@@ -206,7 +219,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     text = (_SCALAR if width == 1 else _VECTOR)[name]
     if width == 2:
         text = _PAIRS.get(name, text)
-    values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "maximum": "", "end": ""}
+    values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "chosen": "", "end": ""}
     values["held"] = _held(width)
     if not narrow:
         values |= _intrinsics(name, width, accumulator)
@@ -263,9 +276,9 @@ def _butterflies(width: int) -> str:
 
 def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
     """Bodies with x86 intrinsics, up to the plain alternative."""
-    if name == "max" and width in _MAXIMUM and accumulator == "float":
-        macro, prefix = _MAXIMUM[width]
-        return {"maximum": f"#ifdef {macro}\n    return (vec{width}){prefix}_max_ps(b, a);\n#else\n", "end": "#endif\n"}
+    if name in _CHOICES and width in _CHOSEN and accumulator == "float":
+        macro, prefix = _CHOSEN[width]
+        return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}
     if name in ("load_masked", "store_masked") and width in _MASKS:
         return _masked(width, "ps" if accumulator == "float" else "epi32")
     return {}

@@ -14,6 +14,7 @@ from gensor_gym.codegen.c.micro.finish import accumulate
 from gensor_gym.codegen.c.operand import Address, Point, Reader, bounds, is_gathered
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines
+from gensor_gym.operators.bodies import BODIES
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
     """All multiply-adds that can change something: not those with a row of neutral elements."""
     plan, access = reader.plan, primary.access
     points = [dict(zip(axes, at, strict=True)) for at in itertools.product(*(range(plan.op.extents[a]) for a in axes))]
-    neutral = plan.op.pad_value == (float("-inf") if plan.op.body == "max" else 0.0)
+    neutral = BODIES[plan.op.body].absorbs and plan.op.pad_value == plan.op.reduction.identity
     uses = []
     for (r, row), point in itertools.product(enumerate(plan.rows), points):
         if neutral and reader.condition(primary, row, point) is False:
@@ -104,7 +105,7 @@ class _Writer:
         loaded = self._loads(group, chunk)
         taps = {tap: [use for use in group if use.tap == tap] for tap in loaded}
         takers = {tuple(use.r for use in uses) for uses in taps.values()}
-        if len(plan.reads) == 1 and len(taps) > 1 and len(takers) == 1:
+        if BODIES[plan.op.body].plain and len(taps) > 1 and len(takers) == 1:
             # All rows that take one element of the line take the others too: join them first.
             first, *others = loaded
             part = self._named("part", _type(chunk), loaded[first], "")
@@ -138,7 +139,7 @@ class _Writer:
             value = reader.value(read, reader.plan.rows[use.r], chunk, point=use.point)
             kind = reader.plan.accumulator if read.lane_stride == 0 else _type(chunk)
             words.append(self._named(read.name, kind, value))
-        return " * ".join(words)
+        return BODIES[reader.plan.op.body].term.format(*words)
 
     def _loads(self, group: list[_Use], chunk: Chunk) -> dict[int, str]:
         """Tap -> name of what is loaded there, in the order of the taps."""

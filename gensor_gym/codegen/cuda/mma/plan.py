@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Literal
 
 from gensor_gym.codegen.cuda.index import bounds
-from gensor_gym.codegen.cuda.plan import WARP, check_program, upper_bound
-from gensor_gym.codegen.cuda.product import ProductPlan
+from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.text import total
+from gensor_gym.codegen.cuda.tiling import upper_bound
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import TENSOR_TYPES, matrix_axes
 

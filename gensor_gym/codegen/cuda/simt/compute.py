@@ -7,6 +7,7 @@ from gensor_gym.codegen.cuda.map import map_value
 from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.simt.fragment import fragment_axes, subscripts
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, subscript
+from gensor_gym.operators.bodies import BODIES
 
 
 def write_accumulators(out: Writer, plan: BlockPlan) -> None:
@@ -45,17 +46,19 @@ def write_accumulation(out: Writer, plan: BlockPlan) -> None:
     loops = spatial_loops(plan, op.spatial)
     if plan.points.width > 1:
         loops.append(Loop("lane", str(plan.points.width)))
+    if op.body == "map":
+        statement = f"{target} = {map_value(op, operands)};"
+    else:
+        term, infix = BODIES[op.body].term.format(*operands), op.reduction.infix
+        statement = f"{target} {infix}= {term};" if infix else f"{target} = {combine(plan, target, term)};"
     with out.nest(loops):
-        if op.body == "map":
-            out.line(f"{target} = {map_value(op, operands)};")
-        elif op.body == "max":
-            out.line(f"{target} = {combine(plan, target, operands[0])};")
-        else:
-            out.line(f"{target} += {' * '.join(operands)};")
+        out.line(statement)
 
 
 def combine(plan: BlockPlan, left: str, right: str) -> str:
     """Two partial results in one."""
-    if plan.op.body != "max":
-        return f"{left} + {right}"
-    return f"fmaxf({left}, {right})" if plan.op.accumulator == "float32" else f"max({left}, static_cast<int>({right}))"
+    join = plan.op.reduction
+    if join.infix:
+        return f"{left} {join.infix} {right}"
+    floats = plan.op.accumulator == "float32"
+    return f"f{join.name}f({left}, {right})" if floats else f"{join.name}({left}, static_cast<int>({right}))"

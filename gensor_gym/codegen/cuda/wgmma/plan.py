@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.codegen.cuda.plan import check_program
-from gensor_gym.codegen.cuda.product import ProductPlan
+from gensor_gym.codegen.cuda.plan import ProductPlan, check_program
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import (

@@ -29,11 +29,11 @@ from gensor_gym.spaces.space import TIMINGS
 AGENTS = ("ppo", "a2c")
 """Those that learn from masks alone, without anything of constructions."""
 PROCESS = ("horizon", "discount", "step_cost", "shaping")
-"""Arguments of the environment that a lesson may set."""
+"""Arguments of the environment that a training may set."""
 
 
 @dataclass(frozen=True)
-class Lesson:
+class RecordedTraining:
     """What a policy is to learn, and how."""
 
     spaces: tuple[str, ...]
@@ -67,7 +67,7 @@ class Lesson:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its settings as text and numbers, files by name: what `experiments.report` tells curves apart by."""
+        """Its settings as text and numbers, files by name: what `experiments.report` distinguishes curves by."""
         names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
         return {
             "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,
@@ -83,12 +83,12 @@ class Lesson:
 class RecordedVecEnv(DummyVecEnv):
     """Environments of several spaces, one after the other, all of the same parameters."""
 
-    def __init__(self, lesson: Lesson) -> None:
+    def __init__(self, training: RecordedTraining) -> None:
         """ValueError where two spaces have different parameters or moves."""
-        spaces = [load_space(path) for path in lesson.spaces]
+        spaces = [load_space(path) for path in training.spaces]
         check_alike(spaces)
-        chosen = [spaces[i % len(spaces)] for i in range(lesson.num_envs)]
-        made = [RecordedEnv(space, timing=lesson.timing, **lesson.env) for space in chosen]
+        chosen = [spaces[i % len(spaces)] for i in range(training.num_envs)]
+        made = [RecordedEnv(space, timing=training.timing, **training.env) for space in chosen]
         super().__init__([lambda env=env: env for env in made])  # type: ignore[misc]
         self.discount = made[0].discount
 
@@ -121,26 +121,26 @@ def check_alike(spaces: list[TuningSpace]) -> None:
             )
 
 
-def learn(lesson: Lesson, folder: Path) -> dict[str, Any]:
-    """The card of the lesson's policy, which is learned on one thread unless the folder holds it.
+def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
+    """The card of the training's policy, which is learned on one thread unless the folder holds it.
 
-    Written are policy.zip, curve.jsonl, and at last card.json. The same lesson gives the same curve, number for number.
+    Written are policy.zip, curve.jsonl, and at last card.json. The same training gives the same curve, number for number.
     """
-    if (card := known_card(lesson, folder)) is not None:
+    if (card := known_card(training, folder)) is not None:
         return card
     torch.set_num_threads(1)
-    begin, learner, curve = time.perf_counter(), get_learner(lesson.agent["name"]), Curve()
-    envs = RecordedVecEnv(lesson)
+    begin, learner, curve = time.perf_counter(), get_learner(training.agent["name"]), Curve()
+    envs = RecordedVecEnv(training)
     monitored: Any = VecMonitor(envs)
     monitored.discount = envs.discount
-    model = learner.make(lesson.agent, monitored, lesson.seed)
-    model.learn(lesson.steps, callback=curve)
-    spaces = [env.space for env in envs.envs[: len(lesson.spaces)]]  # type: ignore[attr-defined]
+    model = learner.make(training.agent, monitored, training.seed)
+    model.learn(training.steps, callback=curve)
+    spaces = [env.space for env in envs.envs[: len(training.spaces)]]  # type: ignore[attr-defined]
     card = {
-        "agent": lesson.agent["name"], "env": dict(lesson.env), "lesson": lesson.identity, "config": lesson.config,
+        "agent": training.agent["name"], "env": dict(training.env), "lesson": training.identity, "config": training.config,
         "parameters": [[name, list(values)] for name, values in spaces[0].variables],
         "devices": [space.device for space in spaces], "kernel": spaces[0].kernel,
-        "best": [space.configuration(space.best(lesson.timing)) for space in spaces], "training_steps": model.num_timesteps,
+        "best": [space.configuration(space.best(training.timing)) for space in spaces], "training_steps": model.num_timesteps,
         "training_seconds": round(time.perf_counter() - begin, 1), "date": datetime.date.today().isoformat(),
     }  # fmt: skip
     buffer = io.BytesIO()
@@ -152,14 +152,14 @@ def learn(lesson: Lesson, folder: Path) -> dict[str, Any]:
     return card
 
 
-def learn_at(lesson: tuple[Lesson, Path]) -> dict[str, Any]:
+def learn_at(training: tuple[RecordedTraining, Path]) -> dict[str, Any]:
     """`learn` of a pair: one item of a pool's work."""
-    return learn(*lesson)
+    return learn(*training)
 
 
-def known_card(lesson: Lesson, folder: Path) -> dict[str, Any] | None:
-    """The card of a folder that holds the policy of this very lesson, None where it does not."""
+def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | None:
+    """The card of a folder that holds the policy of this very training, None where it does not."""
     if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return None
     card = read_card(folder)
-    return card if short_hash(card.get("lesson")) == short_hash(lesson.identity) else None
+    return card if short_hash(card.get("lesson")) == short_hash(training.identity) else None
