@@ -9,7 +9,10 @@ import random
 import numpy as np
 
 from gensor_gym import hardware, operators
+from gensor_gym.codegen import generate
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.structure import vector_axis
 from gensor_gym.hardware.types import Hardware
@@ -42,6 +45,16 @@ def random_program(seed: int, hw: Hardware | None = None) -> Program:
     hw = hw or machine(rng.choice((16, 16, 8, 4)))
     tiles = _tiles(rng, op, vector_axis(op, knobs["convolution"]), hw.lanes)
     return program(op, *tiles, hw=hw, **knobs)
+
+
+def legal_kernel(seed: int, hw: Hardware | None = None) -> Kernel:
+    """A random operator with a random legal schedule of the extended space, by default for one of three vector widths."""
+    rng = random.Random(seed)
+    op, hw = random_operator(rng), hw or machine(rng.choice((16, 16, 8, 4)))
+    graph = ConstructionGraph(op, hw, space="extended")
+    schedule = graph.random_schedule(np.random.default_rng(seed))
+    assert graph.is_legal(schedule)
+    return generate(op, schedule, hw)
 
 
 def random_operator(rng: random.Random) -> Operator:
