@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from gensor_gym.codegen.c.loops import register_tiles
+from gensor_gym.codegen.c.micro.along import reads_back, tail_table
 from gensor_gym.codegen.c.micro.dot import has_start_field, helper_text, start_field
 from gensor_gym.codegen.c.micro.intrinsics import intrinsics
 from gensor_gym.codegen.c.micro.kernel import micro_kernel
@@ -61,7 +62,7 @@ def generate_c(program: Program, prepacked: bool = False) -> Kernel:
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
     copy += [copy_row(plan, item)] if plan.shift is not None else []
-    copy += [helper_text()] if plan.group >= 0 else []
+    copy += _group_helpers(plan)
     head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
     title = f"/* {program.operator} on {program.hardware.name}. */\n"
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)
@@ -70,6 +71,13 @@ def generate_c(program: Program, prepacked: bool = False) -> Kernel:
     entries = (Launch(PREPACKED if prepacked else ENTRY),)
     prepares = ENTRY if prepacked else ""
     return Kernel(program.operator, "c", program.hardware.arch, source, entries, workspace_bytes(plan), prepares)
+
+
+def _group_helpers(plan: LoopPlan) -> list[str]:
+    """What copies groups of int8, or leaves out those of the last step that were done."""
+    if plan.groups_lanes:
+        return [tail_table(plan)] if reads_back(plan) else []
+    return [helper_text()] if plan.group >= 0 else []
 
 
 def _headers(text: str) -> str:

@@ -6,15 +6,27 @@ from gensor_gym.operators.types import Access, Operator
 
 GROUP = 4
 """Neighbouring elements of the reduction that one lane takes at a time."""
+BIAS = "INT32_C(-2139062144)"
+"""The byte 128 four times."""
 
 
-def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
+def splat(word: str, width: int) -> str:
+    """The word in every lane, in C."""
+    return word if width == 1 else f"splat_{width}({word})"
+
+
+def group_axis(op: Operator, vector: int, width: int, packs: list[bool]) -> int:
     """The reduce axis whose elements are taken in groups, or -1 where the product is computed element by element.
 
     It takes an int8 product of an operand that is the same for all lanes, with neighbours along the axis side by side
-    in memory, and a packed one whose lanes are side by side; and only that axis may be reduced over.
+    in memory, and a packed one whose lanes are side by side; and only that axis may be reduced over. Where lanes run
+    along the reduction it takes two operands read where they lie, and whole groups in the register tile's `width`.
     """
-    if op.dtype != "int8" or op.body != "multiply_add" or len(packs) < 2 or not packs[1] or vector not in op.spatial:
+    if op.dtype != "int8" or op.body != "multiply_add" or len(packs) < 2:
+        return -1
+    if vector in op.reduce:
+        return vector if width % GROUP == 0 and not any(packs) and _read_along(op, vector) else -1
+    if not packs[1]:
         return -1
     scalar, lanes = op.reads
     axes = [a for a in op.reduce if op.extents[a] > 1]
@@ -25,6 +37,11 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
     reads_rows = len(lanes.view) > 1 and _moved_by(lanes, -1) == [vector] and _moved_by(lanes, -2) == [axis]
     alone = [sum(1 for row in read.coefficients if row[axis]) for read in (scalar, lanes)]
     return axis if reads_words and reads_rows and alone == [1, 1] else -1
+
+
+def _read_along(op: Operator, axis: int) -> bool:
+    """Whether neighbours along an axis are neighbours in every read, none of them padding."""
+    return all(_moved_by(read, -1) == [axis] and not read.is_padded(op.extents) for read in op.reads)
 
 
 def _moved_by(access: Access, dimension: int) -> list[int]:

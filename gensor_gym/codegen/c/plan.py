@@ -80,7 +80,7 @@ class LoopPlan:
     widest: int = 0
     """Width of the register tile that this one, narrower, stands in for at the end of the vector axis; else 0."""
     group: int = -1
-    """Reduce axis whose elements are taken four at a time (`c/micro/dot.py`), or -1."""
+    """Reduce axis whose elements are taken four at a time (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 
     @property
     def op(self) -> Operator:
@@ -91,6 +91,11 @@ class LoopPlan:
     def vector_is_reduced(self) -> bool:
         """Whether the lanes hold partial sums that are added up at the end."""
         return self.vector in self.op.reduce
+
+    @property
+    def groups_lanes(self) -> bool:
+        """Whether a lane holds a group of four elements of the reduction."""
+        return self.group == self.vector
 
     @property
     def accumulator(self) -> str:
@@ -127,7 +132,7 @@ class LoopPlan:
 
     def step(self, axis: int) -> int:
         """Elements of a reduce axis that one step of the micro-kernel takes."""
-        return GROUP if axis == self.group else self.tiles[0][axis] if axis == self.vector else 1
+        return self.tiles[0][axis] if axis == self.vector else GROUP if axis == self.group else 1
 
     def moves(self, axis: int) -> bool:
         """Whether a task holds several register tiles along a spatial axis."""
@@ -180,7 +185,7 @@ def make_plan(program: Program, prepacked: bool = False) -> LoopPlan:
         op = program.operator
         vector = op.spatial[-1]
     packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
-    group = group_axis(op, vector, packs[: len(op.reads)])
+    group = group_axis(op, vector, program.tiles[0][vector], packs[: len(op.reads)])
     tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]))
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
@@ -190,13 +195,16 @@ def make_plan(program: Program, prepacked: bool = False) -> LoopPlan:
         if shift is not None and read is op.reads[0]:
             return _shifted(op, tiles, read, name, shift)
         kept = prepacked and read is weights(op)
-        return _packed(program, tiles, vector, group, read, name, kept) if pack else _plain(op, vector, read, name)
+        if pack:
+            return _packed(program, tiles, vector, group, read, name, kept)
+        plain = _plain(op, vector, read, name)
+        return replace(plain, lane_stride=GROUP) if group == vector else plain
 
     reads = tuple(operand(*three) for three in zip(op.reads, names, packs, strict=False))
     extra = iter(names[len(op.reads) :])
     stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra), shift) for s in op.epilogue)
     output = _plain(op, vector, op.write, names[-1], shift)
-    chunks = vector_chunks(tiles[0][vector], program.hardware.lanes)
+    chunks = vector_chunks(tiles[0][vector] // (GROUP if group == vector else 1), program.hardware.lanes)
     threads = max(1, program.hardware.units)
     return LoopPlan(
         program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
@@ -232,7 +240,7 @@ def _effective_tiles(program: Program, vector: int, group: int, packed: bool) ->
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
-    if group >= 0:
+    if group >= 0 and group != vector:
         columns[group] = grouped_tiles(columns[group], op.extents[group])
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")

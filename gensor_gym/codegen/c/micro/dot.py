@@ -8,13 +8,10 @@ over the whole reduction, in the first one only. 32-bit sums wrap, so the result
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c.group import GROUP
+from gensor_gym.codegen.c.group import BIAS, GROUP, splat
 from gensor_gym.codegen.c.operand import Reader, bounds, is_split
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, add, linear
-
-BIAS = "INT32_C(-2139062144)"
-"""The byte 128 four times."""
 
 TEXT = f"""/* The first `count` of four bytes, then zeros. */
 static inline int32_t word_part(const int8_t *p, unsigned long count) {{
@@ -185,18 +182,13 @@ def start_row(operand: Operand) -> int:
 
 def has_start_field(plan: LoopPlan) -> bool:
     """Whether a task must know which reduce block it is in, since only the first one starts from what panels hold."""
-    packing = plan.reads[1].packing if plan.group >= 0 else None
+    packing = plan.reads[1].packing if plan.group >= 0 and not plan.groups_lanes else None
     return packing is not None and packing.shared and plan.grid[plan.group] > 1
 
 
 def start_field(plan: LoopPlan) -> str:
     """Field of a task that holds where its reduce block starts."""
     return f"{plan.axes[plan.group]}_start"
-
-
-def splat(word: str, width: int) -> str:
-    """The word in every lane."""
-    return word if width == 1 else f"splat_{width}({word})"
 
 
 def _words(address: str, width: int) -> str:

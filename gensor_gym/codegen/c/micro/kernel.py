@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro.finish import accumulate, finish, store
 from gensor_gym.codegen.c.micro.shift import store_rows
@@ -45,7 +46,7 @@ def micro_kernel(kind: Variant) -> str:
     where = "sticks out of the extents or reads padding" if edge else "lies inside every tensor"
     lines.add(f"/* Register tile {shape}; it {where}. */")
     # gcc 12 inlines the guarded variant of groups into the loops over tiles and then spills accumulators in both variants.
-    apart = "__attribute__((noinline)) " if edge and plan.group >= 0 else ""
+    apart = "__attribute__((noinline)) " if edge and plan.group >= 0 and not plan.groups_lanes else ""
     with lines.block(f"static {apart}void {kind.name}({', '.join(arguments)})"):
         lines.add(*reader.clamps())
         for operand in plan.reads:
@@ -88,8 +89,8 @@ def _start(lines: Lines, reader: Reader) -> None:
     """Declare the accumulators: at the identity, or where the block before left off."""
     plan = reader.plan
     if plan.group >= 0:
-        c_dot.start(lines, reader)
-    for c, chunk in enumerate(plan.chunks if plan.group < 0 else ()):
+        (c_along if plan.groups_lanes else c_dot).start(lines, reader)
+    for c, chunk in enumerate(plan.chunks if plan.group < 0 or plan.groups_lanes else ()):
         start = identity(plan) if chunk.width == 1 else f"splat_{chunk.width}({identity(plan)})"
         names = [accumulator(r, c) for r in range(len(plan.rows))]
         lines.add(f"{_vector_type(chunk)} " + ", ".join(f"{name} = {start}" for name in names) + ";")
@@ -152,7 +153,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
     """The loop along a reduce axis by several elements at a time, then the rest: lanes masked or groups cut short."""
     plan = reader.plan
     name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
-    step = _step if axis == plan.vector else c_dot.step
+    step = c_along.step if plan.groups_lanes else _step if axis == plan.vector else c_dot.step
     exact = plan.op.extents[axis] % width == 0
     if plan.op.extents[axis] >= width:
         if not exact:
