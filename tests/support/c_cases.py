@@ -43,7 +43,7 @@ def random_program(seed: int, hw: Hardware | None = None) -> Program:
     knobs["thread_split"] = rng.choice((1, 1, 1, 2, 4, 8))
     knobs["convolution"] = rng.choice((0, 1, 2)) if op.name == "conv2d" else 0
     hw = hw or machine(rng.choice((16, 16, 8, 4)))
-    tiles = _tiles(rng, op, vector_axis(op, knobs["convolution"]), hw.lanes)
+    tiles = random_tiles(rng, op, vector_axis(op, knobs["convolution"]), hw.lanes)
     return program(op, *tiles, hw=hw, **knobs)
 
 
@@ -102,7 +102,7 @@ def _elementwise(rng: random.Random, dtype: str) -> Operator:
     return operators.elementwise(rng.choice(names), *shape, dtype=dtype)
 
 
-def _tiles(rng: random.Random, op: Operator, vector: int, lanes: int) -> tuple[tuple[int, ...], ...]:
+def random_tiles(rng: random.Random, op: Operator, vector: int, lanes: int) -> tuple[tuple[int, ...], ...]:
     """Tiles of three levels whose register tile fits the registers; they may overhang the extents."""
     while True:
         register = [_register(rng, op, a, a == vector) for a in range(len(op.axes))]

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.c.fuse import Shift, copy_limit, fuse
-from gensor_gym.codegen.c.group import GROUP, group_axis, grouped_tiles
+from gensor_gym.codegen.c.group import GROUP, group_axis, group_dimension, grouped_tiles, widened_tiles
 from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import vector_axis
@@ -98,6 +98,15 @@ class LoopPlan:
         return self.group == self.vector
 
     @property
+    def groups_channels(self) -> bool:
+        """Whether copies hold four channels of a pixel or of a tap side by side (`c/channels.py`)."""
+        return self.group >= 0 and not self.groups_lanes and not self.op.reads[0].coefficients[-1][self.group]
+
+    def group_dimension(self, operand: Operand) -> int:
+        """The dimension of an operand that the axis of groups moves."""
+        return group_dimension(operand.access, self.group)
+
+    @property
     def accumulator(self) -> str:
         """C type of accumulators, output and epilogue operands."""
         return C_TYPES[self.op.accumulator]
@@ -185,7 +194,7 @@ def make_plan(program: Program, prepacked: bool = False) -> LoopPlan:
         op = program.operator
         vector = op.spatial[-1]
     packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
-    group = group_axis(op, vector, program.tiles[0][vector], packs[: len(op.reads)])
+    group = group_axis(op, vector, packs[: len(op.reads)])
     tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]))
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
@@ -240,8 +249,8 @@ def _effective_tiles(program: Program, vector: int, group: int, packed: bool) ->
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
-    if group >= 0 and group != vector:
-        columns[group] = grouped_tiles(columns[group], op.extents[group])
+    if group >= 0:
+        columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group])
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not packed:
@@ -332,23 +341,26 @@ def _packed(
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box.
 
-    Panels of groups are longer by what the accumulators start from (see `c/micro/dot.py`).
+    Panels of groups are longer by what the accumulators start from; dimensions inside the grouped one count whole groups.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     panel = _panel_dimension(access, task, vector)
     dimensions = range(len(shape))
+    grouped = group_dimension(access, group) if group >= 0 else len(shape)
     pitch = [0] * len(shape)
     size = 1
     if panel >= 0:
         size = width
         for d in reversed([d for d in dimensions if d != panel]):
-            rows = shape[d] + (GROUP if group >= 0 and access.coefficients[d][group] else 0)
+            rows = shape[d] + (GROUP if d == grouped else 0)
             pitch[d], size = size, size * rows
         pitch[panel], size = size, size * ceil_div(shape[panel], width)
     else:
         for d in reversed(dimensions):
             pitch[d] = size
-            size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], ITEM_BYTES[access.tensor.dtype])
+            item = ITEM_BYTES[access.tensor.dtype] * (GROUP if d > grouped else 1)
+            size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], item)
+    pitch = [p * GROUP if d > grouped and d != panel else p for d, p in enumerate(pitch)]
     strides = [
         sum(pitch[d] * access.coefficients[d][a] for d in dimensions if not (a == vector and d == panel))
         for a in range(len(task))

@@ -126,7 +126,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     """Loops over the reduce axes in `order`, the innermost holding the step."""
     plan = reader.plan
     if not order:
-        _step(lines, reader, False)
+        (_step if plan.group < 0 else c_dot.step)(lines, reader, False)
         return
     if written_out(plan, order, unrolls) == order:
         whole = order == _reduce_order(plan) and not plan.is_carried
@@ -134,7 +134,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
         return
     axis, inner = order[0], order[1:]
     name, (begin, end) = plan.axes[axis], bounds(plan, axis)
-    if axis in (plan.vector, plan.group):
+    if axis == plan.vector or (axis == plan.group and not inner):
         _vector_loop(lines, reader, axis, unrolls[axis])
         return
     if plan.op.extents[axis] == 1:
@@ -143,7 +143,8 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
         return
     if unrolls[axis] > 1:
         lines.add(f"UNROLL({unrolls[axis]})")
-    with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}++)"):
+    step = "++" if plan.step(axis) == 1 else f" += {plan.step(axis)}"
+    with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}{step})"):
         if written_out(plan, inner, unrolls) == inner:
             _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
         _reduction(lines, reader, inner, unrolls)
