@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from gensor_gym import ConstructionGraph, hardware
+from gensor_gym.codegen.c.plan import make_plan
+from gensor_gym.codegen.program import lower
+from gensor_gym.cost.cpu.groups import group_of
+from gensor_gym.cost.cpu.tiles import fill_effective
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, PACK_B, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import VECTOR_SLOT
 
 
 def _latency(text: str, tiles: str, knobs: str = "") -> float:
@@ -38,3 +47,51 @@ def test_three_tasks_on_two_cores_take_as_long_as_four() -> None:
     tiles = "1x1x1x4x32x1x1x1 1x1x1x16x512x128x1x1 1x1x1x16x512x512x1x1 1x1x1x16x512x512x1x1"
     two, three, four = (_latency(f"gemm(m={16 * tasks}, n=512, k=512)", tiles) for tasks in (2, 3, 4))
     assert three > 0.9 * four > 1.5 * two
+
+
+GROUPED = (
+    'gemm(m=24, n=40, k=36, dtype="int8")',
+    'batched_gemm(b=2, m=9, n=20, k=37, dtype="int8")',
+    'gemv(m=33, k=260, dtype="int8")',
+    'conv2d(n=1, c=8, h=9, w=10, k=20, r=3, s=3, padding=1, dtype="int8")',
+    'conv2d(n=1, c=6, h=4, w=5, k=12, r=1, s=1, dtype="int8")',
+    'conv2d(n=1, c=8, h=9, w=10, k=20, r=3, s=3, groups=2, dtype="int8")',
+    'depthwise_conv2d(n=1, c=6, h=9, w=9, r=3, s=3, dtype="int8")',
+    "gemv(m=33, k=260)",
+)
+
+
+@pytest.mark.parametrize("text", GROUPED)
+def test_the_model_groups_what_the_generator_groups(text: str) -> None:
+    """int8 products in groups of four: random schedules, half of those of some with knobs that make groups likely."""
+    graph, rng, found = ConstructionGraph(text, "cascade_lake", "extended"), np.random.default_rng(0), set()
+    ints = graph.tables.ints
+    for number in range(120):
+        row = graph.random_schedule(rng).row.copy()
+        if number % 2 and graph.operator.name == "conv2d":
+            row[[CONVOLUTION, PACK_A, PACK_B]] = 1
+        if number % 2 and graph.operator.name == "gemv":
+            row[[PACK_A, PACK_B]] = 0
+        if not graph.fits(row[None])[0]:
+            continue
+        effective, slot = np.zeros_like(row), ints[VECTOR_SLOT + row[CONVOLUTION]]
+        fill_effective(row, slot, ints, effective)
+        plan = make_plan(lower(graph.operator, Schedule(row), graph.hardware))
+        group = plan.group
+        axis = group - len(graph.operator.spatial) + SPATIAL_SLOTS if group >= 0 else -1
+        assert group_of(row, slot, ints) == group_of(effective, slot, ints) == axis, str(Schedule(row))
+        if group == plan.vector:
+            levels = effective[TILE : TILE + 3 * MAX_AXES].reshape(3, MAX_AXES)[:, slot]
+            assert levels.tolist() == [level[group] for level in plan.tiles]
+        found.add(group >= 0)
+    assert found == ({False} if "groups" in text or "int8" not in text or "depthwise" in text else {True, False})
+
+
+@pytest.mark.parametrize("text, tile, knobs", [
+    ("gemv(m=1024, k=1024{})", "1x1x1x1x8x16x1x1 1x1x1x1x64x1024x1x1 1x1x1x1x64x1024x1x1 1x1x1x1x64x1024x1x1", ""),
+    ("conv2d(n=1, c=64, h=14, w=14, k=64, r=3, s=3, padding=1{})",
+     "1x1x32x1x7x1x1x1 1x1x64x14x14x64x3x3 1x1x64x14x14x64x3x3 1x1x64x14x14x64x3x3", "convolution=1 pack_a=1 pack_b=1"),
+])  # fmt: skip
+def test_groups_of_four_take_less_time_than_float32(text: str, tile: str, knobs: str) -> None:
+    plain, grouped = _latency(text.format(""), tile, knobs), _latency(text.format(', dtype="int8"'), tile, knobs)
+    assert grouped < 0.6 * plain

@@ -9,7 +9,10 @@ import random
 import numpy as np
 
 from gensor_gym import hardware, operators
+from gensor_gym.codegen import generate
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.structure import vector_axis
 from gensor_gym.hardware.types import Hardware
@@ -40,8 +43,18 @@ def random_program(seed: int, hw: Hardware | None = None) -> Program:
     knobs["thread_split"] = rng.choice((1, 1, 1, 2, 4, 8))
     knobs["convolution"] = rng.choice((0, 1, 2)) if op.name == "conv2d" else 0
     hw = hw or machine(rng.choice((16, 16, 8, 4)))
-    tiles = _tiles(rng, op, vector_axis(op, knobs["convolution"]), hw.lanes)
+    tiles = random_tiles(rng, op, vector_axis(op, knobs["convolution"]), hw.lanes)
     return program(op, *tiles, hw=hw, **knobs)
+
+
+def legal_kernel(seed: int, hw: Hardware | None = None) -> Kernel:
+    """A random operator with a random legal schedule of the extended space, by default for one of three vector widths."""
+    rng = random.Random(seed)
+    op, hw = random_operator(rng), hw or machine(rng.choice((16, 16, 8, 4)))
+    graph = ConstructionGraph(op, hw, space="extended")
+    schedule = graph.random_schedule(np.random.default_rng(seed))
+    assert graph.is_legal(schedule)
+    return generate(op, schedule, hw)
 
 
 def random_operator(rng: random.Random) -> Operator:
@@ -89,7 +102,7 @@ def _elementwise(rng: random.Random, dtype: str) -> Operator:
     return operators.elementwise(rng.choice(names), *shape, dtype=dtype)
 
 
-def _tiles(rng: random.Random, op: Operator, vector: int, lanes: int) -> tuple[tuple[int, ...], ...]:
+def random_tiles(rng: random.Random, op: Operator, vector: int, lanes: int) -> tuple[tuple[int, ...], ...]:
     """Tiles of three levels whose register tile fits the registers; they may overhang the extents."""
     while True:
         register = [_register(rng, op, a, a == vector) for a in range(len(op.axes))]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gensor_gym.codegen.c import channels
 from gensor_gym.codegen.c.loops import register_tiles
-from gensor_gym.codegen.c.micro.dot import has_start_field, helper_text, start_field
+from gensor_gym.codegen.c.micro.along import reads_back, tail_table
+from gensor_gym.codegen.c.micro.dot import helper_text, start_axes, start_field
 from gensor_gym.codegen.c.micro.intrinsics import intrinsics
 from gensor_gym.codegen.c.micro.kernel import micro_kernel
 from gensor_gym.codegen.c.micro.shift import copy_row, plane_function, planes_call, shift_constants
@@ -61,7 +63,7 @@ def generate_c(program: Program, prepacked: bool = False) -> Kernel:
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
     copy += [copy_row(plan, item)] if plan.shift is not None else []
-    copy += [helper_text()] if plan.group >= 0 else []
+    copy += _group_helpers(plan)
     head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
     title = f"/* {program.operator} on {program.hardware.name}. */\n"
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)
@@ -70,6 +72,15 @@ def generate_c(program: Program, prepacked: bool = False) -> Kernel:
     entries = (Launch(PREPACKED if prepacked else ENTRY),)
     prepares = ENTRY if prepacked else ""
     return Kernel(program.operator, "c", program.hardware.arch, source, entries, workspace_bytes(plan), prepares)
+
+
+def _group_helpers(plan: LoopPlan) -> list[str]:
+    """What copies groups of int8, or leaves out those of the last step that were done."""
+    if plan.groups_lanes:
+        return [tail_table(plan)] if reads_back(plan) else []
+    if plan.groups_channels:
+        return [channels.helper_text()]
+    return [helper_text()] if plan.group >= 0 else []
 
 
 def _headers(text: str) -> str:
@@ -120,7 +131,7 @@ def _structs(plan: LoopPlan) -> str:
             lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded if has_guard_field(plan, operand, d)))
         lines.add(f"{output.c_type} *{output.name};", f"long {output.name}_origin;")
         lines.add(*(["long line;"] if plan.shift is not None else []))
-        lines.add(*([f"long {start_field(plan)};"] if has_start_field(plan) else []))
+        lines.add(*(f"long {start_field(plan, a)};" for a in start_axes(plan)))
         lines.add(*(f"long {plan.axes[a]}_count;" for a in _counted(plan)))
     return text + str(lines).rstrip("\n") + ";\n"
 
@@ -248,7 +259,7 @@ def _origin(plan: LoopPlan, operand: Operand) -> str:
 def _reduce_block(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
     """One reduce block: pack what it reads, then walk its L1 tiles."""
     _decode(lines, plan, list(plan.op.reduce), "block")
-    lines.add(*([f"t.{start_field(plan)} = {task_start(plan, plan.group)};"] if has_start_field(plan) else []))
+    lines.add(*(f"t.{start_field(plan, a)} = {task_start(plan, a)};" for a in start_axes(plan)))
     for read in plan.reads:
         if read.packing is not None and read.packing.shared:
             lines.add(f"t.{read.name} = {_plus(f'call->shared_{read.name}', shared_start(plan, read))};")

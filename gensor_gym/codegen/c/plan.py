@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.c.fuse import Shift, copy_limit, fuse
-from gensor_gym.codegen.c.group import GROUP, group_axis, grouped_tiles
+from gensor_gym.codegen.c.group import GROUP, group_axis, group_dimension, grouped_tiles, widened_tiles
 from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import vector_axis
@@ -80,7 +80,7 @@ class LoopPlan:
     widest: int = 0
     """Width of the register tile that this one, narrower, stands in for at the end of the vector axis; else 0."""
     group: int = -1
-    """Reduce axis whose elements are taken four at a time (`c/micro/dot.py`), or -1."""
+    """Reduce axis whose elements are taken four at a time (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 
     @property
     def op(self) -> Operator:
@@ -91,6 +91,20 @@ class LoopPlan:
     def vector_is_reduced(self) -> bool:
         """Whether the lanes hold partial sums that are added up at the end."""
         return self.vector in self.op.reduce
+
+    @property
+    def groups_lanes(self) -> bool:
+        """Whether a lane holds a group of four elements of the reduction."""
+        return self.group == self.vector
+
+    @property
+    def groups_channels(self) -> bool:
+        """Whether copies hold four channels of a pixel or of a tap side by side (`c/channels.py`)."""
+        return self.group >= 0 and not self.groups_lanes and not self.op.reads[0].coefficients[-1][self.group]
+
+    def group_dimension(self, operand: Operand) -> int:
+        """The dimension of an operand that the axis of groups moves."""
+        return group_dimension(operand.access, self.group)
 
     @property
     def accumulator(self) -> str:
@@ -127,7 +141,7 @@ class LoopPlan:
 
     def step(self, axis: int) -> int:
         """Elements of a reduce axis that one step of the micro-kernel takes."""
-        return GROUP if axis == self.group else self.tiles[0][axis] if axis == self.vector else 1
+        return self.tiles[0][axis] if axis == self.vector else GROUP if axis == self.group else 1
 
     def moves(self, axis: int) -> bool:
         """Whether a task holds several register tiles along a spatial axis."""
@@ -190,13 +204,16 @@ def make_plan(program: Program, prepacked: bool = False) -> LoopPlan:
         if shift is not None and read is op.reads[0]:
             return _shifted(op, tiles, read, name, shift)
         kept = prepacked and read is weights(op)
-        return _packed(program, tiles, vector, group, read, name, kept) if pack else _plain(op, vector, read, name)
+        if pack:
+            return _packed(program, tiles, vector, group, read, name, kept)
+        plain = _plain(op, vector, read, name)
+        return replace(plain, lane_stride=GROUP) if group == vector else plain
 
     reads = tuple(operand(*three) for three in zip(op.reads, names, packs, strict=False))
     extra = iter(names[len(op.reads) :])
     stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra), shift) for s in op.epilogue)
     output = _plain(op, vector, op.write, names[-1], shift)
-    chunks = vector_chunks(tiles[0][vector], program.hardware.lanes)
+    chunks = vector_chunks(tiles[0][vector] // (GROUP if group == vector else 1), program.hardware.lanes)
     threads = max(1, program.hardware.units)
     return LoopPlan(
         program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
@@ -233,7 +250,7 @@ def _effective_tiles(program: Program, vector: int, group: int, packed: bool) ->
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
     if group >= 0:
-        columns[group] = grouped_tiles(columns[group], op.extents[group])
+        columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group])
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not packed:
@@ -324,23 +341,26 @@ def _packed(
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box.
 
-    Panels of groups are longer by what the accumulators start from (see `c/micro/dot.py`).
+    Panels of groups are longer by what the accumulators start from; dimensions inside the grouped one count whole groups.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     panel = _panel_dimension(access, task, vector)
     dimensions = range(len(shape))
+    grouped = group_dimension(access, group) if group >= 0 else len(shape)
     pitch = [0] * len(shape)
     size = 1
     if panel >= 0:
         size = width
         for d in reversed([d for d in dimensions if d != panel]):
-            rows = shape[d] + (GROUP if group >= 0 and access.coefficients[d][group] else 0)
+            rows = shape[d] + (GROUP if d == grouped else 0)
             pitch[d], size = size, size * rows
         pitch[panel], size = size, size * ceil_div(shape[panel], width)
     else:
         for d in reversed(dimensions):
             pitch[d] = size
-            size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], ITEM_BYTES[access.tensor.dtype])
+            item = ITEM_BYTES[access.tensor.dtype] * (GROUP if d > grouped else 1)
+            size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], item)
+    pitch = [p * GROUP if d > grouped and d != panel else p for d, p in enumerate(pitch)]
     strides = [
         sum(pitch[d] * access.coefficients[d][a] for d in dimensions if not (a == vector and d == panel))
         for a in range(len(task))

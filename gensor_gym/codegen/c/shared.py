@@ -118,7 +118,7 @@ def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
     axis = _cut_axis(plan, read)
     tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group))
     if axis is not None:
-        unit = plan.tiles[0][axis] if axis in plan.op.spatial or axis == plan.vector else 1
+        unit = plan.tiles[0][axis] if axis in plan.op.spatial or axis == plan.vector else plan.step(axis)
         tiles[axis] = round_up(ceil_div(tiles[axis], ITEMS), unit)
     return replace(plan, tiles=(*plan.tiles[:2], tuple(tiles)))
 

@@ -9,7 +9,7 @@ RESERVED = frozenset(
     "t call task index first last thread context block chunk lane out packed source count workspace runtime inputs "
     "output auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "y y0 y1 j0 j1 jn yn fill least most main".split()
+    "y y0 y1 j0 j1 jn yn fill least most main kept not_done".split()
 )
 """Identifiers that no axis or tensor may take: words of C and names that the generated text uses itself."""
 

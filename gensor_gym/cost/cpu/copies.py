@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, PACK_CALL, PACK_LINE, PACK_ROWS
+from gensor_gym.cost.cpu.groups import is_vector_dimension
 from gensor_gym.cost.cpu.tiles import TASK, tiles_of
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.tables.geometry import box_length, footprint, reduce_steps
-from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables.tables import (
-    COEF,
     COPIED,
-    END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
     ITEM,
@@ -79,16 +78,3 @@ def is_contiguous(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     if row[CONVOLUTION] == 2 and tensor == 0 and ints[COPIED] == 1:
         return True
     return is_packed(row, tensor) and is_vector_dimension(tensor, slot, ints)
-
-
-@lean
-def is_vector_dimension(tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Whether some dimension of the tensor is indexed by the vector axis alone, with coefficient 1 (packs into panels)."""
-    for d in range(ints[NUM_DIMS + tensor]):
-        at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
-        others = 0
-        for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
-            others += axis != slot and ints[at + axis] != 0
-        if ints[at + slot] == 1 and others == 0:
-            return True
-    return False

@@ -24,7 +24,7 @@ from gensor_gym.cost.constants import (
 )
 from gensor_gym.cost.cpu.caches import cache_traffic
 from gensor_gym.cost.cpu.copies import pack_cycles, shares
-from gensor_gym.cost.cpu.micro import chain_cycles, fold_cycles, is_grouped, mean_vectors, point_cycles
+from gensor_gym.cost.cpu.micro import chain_cycles, fold_cycles, group_of, mean_vectors, point_cycles
 from gensor_gym.cost.cpu.tiles import COLUMNS, ROWS, TASK, fill_effective, pixel_pitch, tiles_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import lean
@@ -73,9 +73,9 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
     fma, issue = point_cycles(row, slot, vectors, ints, floats)
     points = 1.0
-    grouped = is_grouped(row, slot, ints)
+    group = group_of(row, slot, ints)
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
-        tile = row[TILE + axis] if axis == slot else 4 if grouped else 1
+        tile = row[TILE + axis] if axis == slot else 4 if axis == group else 1
         points *= (ints[EXTENT + axis] + tile - 1) // tile
     tiles = tiles_of(row, 0, ints) * 1.0
     passes = reduce_steps(row, 1, ints)

@@ -21,11 +21,12 @@ from gensor_gym.cost.constants import (
     UNGROUPED,
 )
 from gensor_gym.cost.cpu.copies import is_contiguous, is_packed
+from gensor_gym.cost.cpu.groups import GROUP, group_of
 from gensor_gym.cost.cpu.tiles import ROWS, TASK, moves_back
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.resources import rows_of, vectors_along
+from gensor_gym.graph.resources import rows_of, vectors_along, vectors_of
 from gensor_gym.graph.tables.geometry import power_value
-from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, PACK_B, PREFETCH, SPATIAL_SLOTS, TILE, UNROLL
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, PREFETCH, SPATIAL_SLOTS, TILE, UNROLL
 from gensor_gym.graph.tables.tables import (
     BODY,
     CLOCK,
@@ -57,6 +58,8 @@ FMA_CHAIN = 4.0
 def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
     """Vectors of a row of accumulators, in the mean over register tiles: narrower ones stand at the end of the axis."""
     whole = vectors_along(row, ints) * 1.0
+    if slot >= SPATIAL_SLOTS and group_of(row, slot, ints) == slot:
+        return vectors_of(row[TILE + slot] // GROUP, ints) * 1.0
     if slot >= SPATIAL_SLOTS or row[CONVOLUTION] == 2:
         return whole
     width, extent, task = row[TILE + slot], ints[EXTENT + slot], row[TILE + TASK * MAX_AXES + slot]
@@ -175,19 +178,6 @@ def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
 
 
 @lean
-def is_grouped(row, slot, ints):  # noqa: ANN001, ANN201
-    """Whether an int8 product takes four elements of the reduction at a time (`codegen.c_group`)."""
-    if ints[ITEM] != 1 or ints[BODY] != 0 or ints[NUM_READS] < 2 or slot >= SPATIAL_SLOTS:
-        return False
-    if row[CONVOLUTION] != 0 or row[PACK_B] == 0 or ints[PADDED] != 0 or ints[PADDED + 1] != 0:
-        return False
-    longer = 0
-    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
-        longer += ints[EXTENT + axis] > 1
-    return longer == 1 and ints[STRIDE + slot] == 0 and ints[STRIDE + MAX_AXES + slot] == 1
-
-
-@lean
 def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """(share of register tiles that touch the padding of an unpacked read, share of them whose lanes are masked).
 
@@ -214,7 +204,7 @@ def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Cycles per reduction point of a register tile (per group of four of them): (arithmetic ports, loads and decode)."""
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
-    rows = rows_of(row, slot, ints) * 1.0
+    rows, group = rows_of(row, slot, ints) * 1.0, group_of(row, slot, ints)
     combined = rows * vectors
     window, first = window_axes(row, slot, ints)
     loads = guards = 0.0
@@ -240,13 +230,16 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
         budget = max(1, budget // factor)
     fma = combined / per_cycle
     if ints[ITEM] == 1 and ints[BODY] == 0:
-        if is_grouped(row, slot, ints):
-            fma, unrolled = fma * 4.0, max(1.0, unrolled / 4.0)
+        if group == slot:  # every vector of rows is made unsigned; the other operand's are summed up
+            combined += combined + vectors
+            fma = 4.0 * combined / per_cycle
+        elif group >= 0:
+            fma, unrolled = fma * 4.0, unrolled if row[CONVOLUTION] == 1 else max(1.0, unrolled / 4.0)
             combined += 0.0 if row[PACK_A] == 1 else rows
         else:
             fma *= floats[UNGROUPED]
     overhead = floats[LOOP_OVERHEAD] / unrolled
-    width = floats[DECODE_GROUPS] if is_grouped(row, slot, ints) else floats[DECODE]
+    width = floats[DECODE_GROUPS] if group >= 0 else floats[DECODE]
     issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead + guards) / width)
     return fma, issue
 

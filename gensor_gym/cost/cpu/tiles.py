@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.cost.cpu.groups import GROUP, group_of
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import vectors_of
 from gensor_gym.graph.tables.geometry import power_value
@@ -32,6 +33,8 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
         result[i] = row[i]
     for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
         _clip(result, axis, axis == slot, ints)
+    if slot >= SPATIAL_SLOTS and group_of(row, slot, ints) == slot:
+        _widen(result, slot, ints)
     if row[CONVOLUTION] == 2 and ints[COPIED] == 1:
         result[TILE + TASK * MAX_AXES + slot] = ints[EXTENT + slot]
         for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
@@ -62,6 +65,16 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
     row[register] = min(row[register], limit)
     row[l1] = min(row[l1], round_up(extent, row[register]))
     row[task] = min(row[task], round_up(extent, row[l1]))
+
+
+@lean
+def _widen(row, axis, ints):  # noqa: ANN001, ANN201
+    """Four times as many elements along an axis whose lanes hold a group each (`codegen.c.group`)."""
+    extent, register = ints[EXTENT + axis], TILE + axis
+    l1, task = register + MAX_AXES, register + TASK * MAX_AXES
+    row[register] = min(GROUP * row[register], round_up(extent, GROUP))
+    row[l1] = min(round_up(row[l1], row[register]), round_up(extent, row[register]))
+    row[task] = min(round_up(row[task], row[l1]), round_up(extent, row[l1]))
 
 
 @lean

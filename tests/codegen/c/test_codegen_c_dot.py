@@ -114,16 +114,6 @@ def run_between_guard_pages(pack_b: int) -> None:
             run_kernel_between_guard_pages(generate_c(case))
 
 
-@pytest.mark.parametrize("convolution", [1, 2])
-@pytest.mark.parametrize("window", [1, 3])
-def test_convolutions_go_element_by_element(convolution: int, window: int) -> None:
-    op = operators.conv2d(n=1, c=8, h=7, w=9, k=20, r=window, s=window, padding=window // 2, dtype="int8")
-    tiles = [(1, 4, 2, 8, 1, 1, 1), (1, 4, 2, 8, 4, 1, 1), (1, 8, 4, 16, 8, window, window)]
-    case = program(op, *tiles, convolution=convolution, pack_a=1, pack_b=1)
-    assert make_plan(case).group == -1
-    assert_exact([generate_c(case)])
-
-
 def test_which_kernels_are_grouped() -> None:
     tiles = (4, 16, 1), (4, 16, 8), (8, 16, 8)
     grouped = program(gemm(16, 16, 16), *tiles, pack_b=1)
@@ -132,8 +122,5 @@ def test_which_kernels_are_grouped() -> None:
         program(gemm(16, 16, 16), *tiles),  # not packed
         program(gemm(16, 16, 1), *tiles, pack_b=1),  # nothing to group
         program(operators.gemm(16, 16, 16), *tiles, pack_b=1),
-        program(operators.gemv(16, 16, dtype="int8"), (4, 16), (4, 16), (8, 16)),
-        program(operators.conv2d(n=1, c=4, h=8, w=8, k=16, r=3, s=3, dtype="int8"), *([(1, 16, 1, 4, 1, 1, 1)] * 3),
-                convolution=1, pack_b=1),
-    ]  # fmt: skip
+    ]
     assert [make_plan(other).group for other in others] == [-1] * len(others)

@@ -5,28 +5,14 @@ from __future__ import annotations
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
-from gensor_gym.codegen import generate
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import load
 from gensor_gym.codegen.runtime.compile import compile_c
-from gensor_gym.construction import ConstructionGraph
-from tests.support.c_cases import inputs_of, machine, random_operator, worst_error
+from tests.support.c_cases import inputs_of, legal_kernel, random_operator, worst_error
 from tests.support.thorough import thorough_but
 
 BATCHES, PER_BATCH = 6, 50
-
-
-def legal_kernel(seed: int) -> Kernel:
-    """A random operator with a random legal schedule of the extended space, for one of three vector widths."""
-    rng = random.Random(seed)
-    op, hw = random_operator(rng), machine(rng.choice((16, 16, 8, 4)))
-    graph = ConstructionGraph(op, hw, space="extended")
-    schedule = graph.random_schedule(np.random.default_rng(seed))
-    assert graph.is_legal(schedule)
-    return generate(op, schedule, hw)
 
 
 @pytest.mark.parametrize("batch", thorough_but(range(BATCHES), 0, 3))

@@ -8,38 +8,39 @@ over the whole reduction, in the first one only. 32-bit sums wrap, so the result
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c.group import GROUP
+from gensor_gym.codegen.c.group import BIAS, GROUP, splat
 from gensor_gym.codegen.c.operand import Reader, bounds, is_split
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, add, linear
 
-BIAS = "INT32_C(-2139062144)"
-"""The byte 128 four times."""
-
-TEXT = f"""/* The first `count` of four bytes, then zeros. */
-static inline int32_t word_part(const int8_t *p, unsigned long count) {{
+_PART = """/* The first `count` of four bytes, then zeros. */
+static inline int32_t word_part(const int8_t *p, unsigned long count) {
     int32_t x = 0;
     memcpy(&x, p, count);
     return x;
-}}
+}
 
-typedef int8_t bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
+"""
+
+INTERLEAVE = """typedef int8_t bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
 
 /* packed[4 * i + row] = source[row * stride + i] for row < 4 and i < 16. */
-static inline void interleave(const int8_t *source, long stride, int8_t *packed) {{
+static inline void interleave(const int8_t *source, long stride, int8_t *packed) {
     const bytes16 a = *(const bytes16 *)source, b = *(const bytes16 *)(source + stride);
     const bytes16 c = *(const bytes16 *)(source + 2 * stride), d = *(const bytes16 *)(source + 3 * stride);
-    const bytes16 ab_low = __builtin_shufflevector(a, b, {{byte_low}});
-    const bytes16 ab_high = __builtin_shufflevector(a, b, {{byte_high}});
-    const bytes16 cd_low = __builtin_shufflevector(c, d, {{byte_low}});
-    const bytes16 cd_high = __builtin_shufflevector(c, d, {{byte_high}});
-    *(bytes16 *)packed = __builtin_shufflevector(ab_low, cd_low, {{pair_low}});
-    *(bytes16 *)(packed + 16) = __builtin_shufflevector(ab_low, cd_low, {{pair_high}});
-    *(bytes16 *)(packed + 32) = __builtin_shufflevector(ab_high, cd_high, {{pair_low}});
-    *(bytes16 *)(packed + 48) = __builtin_shufflevector(ab_high, cd_high, {{pair_high}});
-}}
+    const bytes16 ab_low = __builtin_shufflevector(a, b, {byte_low});
+    const bytes16 ab_high = __builtin_shufflevector(a, b, {byte_high});
+    const bytes16 cd_low = __builtin_shufflevector(c, d, {byte_low});
+    const bytes16 cd_high = __builtin_shufflevector(c, d, {byte_high});
+    *(bytes16 *)packed = __builtin_shufflevector(ab_low, cd_low, {pair_low});
+    *(bytes16 *)(packed + 16) = __builtin_shufflevector(ab_low, cd_low, {pair_high});
+    *(bytes16 *)(packed + 32) = __builtin_shufflevector(ab_high, cd_high, {pair_low});
+    *(bytes16 *)(packed + 48) = __builtin_shufflevector(ab_high, cd_high, {pair_high});
+}
 
-/* A panel of `width` columns in groups of four rows; rows and columns that the source lacks are zeros. */
+"""
+
+_GROUPS = f"""/* A panel of `width` columns in groups of four rows; rows and columns that the source lacks are zeros. */
 static inline __attribute__((always_inline)) void pack_groups(const int8_t *source, long stride, long columns,
                                                               long rows, int8_t *packed, long width) {{
     for (long row = 0; row < rows; row += {GROUP}, source += {GROUP} * stride, packed += {GROUP} * width) {{
@@ -52,12 +53,14 @@ static inline __attribute__((always_inline)) void pack_groups(const int8_t *sour
     }}
 }}
 
-/* 128 more of each of `count` bytes, taken as unsigned. */
-static inline void make_unsigned(int8_t *p, long count) {{
+"""
+
+UNSIGNED = """/* 128 more of each of `count` bytes, taken as unsigned. */
+static inline void make_unsigned(int8_t *p, long count) {
     long i = 0;
     for (; i + 16 <= count; i += 16) *(bytes16 *)(p + i) ^= (int8_t)-128;
     for (; i < count; i++) p[i] = (int8_t)(p[i] ^ -128);
-}}
+}
 """
 
 _MULTIPLY_ADD = """    const {m} low = {p}_set1_epi32(0x00ff00ff), x = ({m})a, y = ({m})b;
@@ -144,11 +147,16 @@ def intrinsics(width: int) -> dict[str, object]:
 
 
 def helper_text() -> str:
-    """`TEXT` with the orders of bytes and of pairs written out."""
+    """The functions that copy panels of groups and boxes of words."""
+    return _PART + interleave_text() + _GROUPS + UNSIGNED
+
+
+def interleave_text() -> str:
+    """`INTERLEAVE` with the orders of bytes and of pairs written out."""
     byte = [n // 2 + 16 * (n % 2) for n in range(32)]
     pair = [n // 4 * 2 + 16 * (n // 2 % 2) + n % 2 for n in range(32)]
     orders = {"byte_low": byte[:16], "byte_high": byte[16:], "pair_low": pair[:16], "pair_high": pair[16:]}
-    text = TEXT
+    text = INTERLEAVE
     for name, order in orders.items():
         text = text.replace("{" + name + "}", ", ".join(map(str, order)))
     return text
@@ -160,43 +168,43 @@ def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, row
     `source` and `target` are addresses, `columns` the columns and `rows` the rows that the source has, with their stride.
     """
     width, count = plan.tiles[0][plan.vector], rows[0]
-    end = start_row(operand) * width
-    vectors, sums = plan.chunks, [f"sum_{c}" for c in range(len(plan.chunks))]
     lines = [f"const long count = {count};", f"int8_t *const panel_at = {target};"]
     lines += [f"pack_groups({source}, {rows[1]}, {columns}, count, panel_at, {width});"]
-    lines += [f"vec{v.width} {name} = {splat('0', v.width)};" for v, name in zip(vectors, sums, strict=True)]
-    lines += [f"for (long k = 0; k < count; k += {GROUP}) {{"]
-    for vector, name in zip(vectors, sums, strict=True):
-        place = f"panel_at + {linear([(width, 'k')], GROUP * vector.offset)}"
-        value = f"dot_{vector.width}({name}, {splat(BIAS, vector.width)}, {_words(place, vector.width)})"
-        lines.append(f"    {name} = {value};")
-    lines += ["}"]
-    for vector, name in zip(vectors, sums, strict=True):
-        place = f"(int32_t *)(panel_at + {end + GROUP * vector.offset})"
-        lines.append(f"*{place} = -{name};" if vector.width == 1 else f"store_{vector.width}({place}, -{name});")
-    return lines
+    return lines + sums_lines(plan, operand, [f"for (long k = 0; k < count; k += {GROUP})"], [(width, "k")])
 
 
-def start_row(operand: Operand) -> int:
+def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[tuple[int, str]]) -> list[str]:
+    """Statements that sum a panel at `panel_at` up, its words at `place` in loops, and write the accumulators' start behind."""
+    assert operand.packing is not None
+    dimension, lines = plan.group_dimension(operand), Lines()
+    vectors, sums = plan.chunks, [f"sum_{c}" for c in range(len(plan.chunks))]
+    lines.add(*(f"vec{v.width} {name} = {splat('0', v.width)};" for v, name in zip(vectors, sums, strict=True)))
+    with lines.blocks(heads):
+        for vector, name in zip(vectors, sums, strict=True):
+            at = f"panel_at + {linear(place, GROUP * vector.offset)}"
+            lines.add(f"{name} = dot_{vector.width}({name}, {splat(BIAS, vector.width)}, {_words(at, vector.width)});")
+    end = start_row(plan, operand) * operand.packing.pitch[dimension]
+    for vector, name in zip(vectors, sums, strict=True):
+        at = f"(int32_t *)(panel_at + {end + GROUP * vector.offset})"
+        lines.add(f"*{at} = -{name};" if vector.width == 1 else f"store_{vector.width}({at}, -{name});")
+    return str(lines).rstrip("\n").split("\n")
+
+
+def start_row(plan: LoopPlan, operand: Operand) -> int:
     """Row of a panel, counted from the box's first, that holds what the accumulators start from."""
     assert operand.packing is not None
-    return operand.packing.shape[-2]
+    return operand.packing.shape[plan.group_dimension(operand)]
 
 
-def has_start_field(plan: LoopPlan) -> bool:
-    """Whether a task must know which reduce block it is in, since only the first one starts from what panels hold."""
-    packing = plan.reads[1].packing if plan.group >= 0 else None
-    return packing is not None and packing.shared and plan.grid[plan.group] > 1
+def start_axes(plan: LoopPlan) -> list[int]:
+    """Axes along which a task must know its reduce block, since only the first one starts from what panels hold."""
+    packing = plan.reads[1].packing if plan.group >= 0 and not plan.groups_lanes else None
+    return [a for a in plan.op.reduce if packing is not None and packing.shared and plan.grid[a] > 1]
 
 
-def start_field(plan: LoopPlan) -> str:
-    """Field of a task that holds where its reduce block starts."""
-    return f"{plan.axes[plan.group]}_start"
-
-
-def splat(word: str, width: int) -> str:
-    """The word in every lane."""
-    return word if width == 1 else f"splat_{width}({word})"
+def start_field(plan: LoopPlan, axis: int) -> str:
+    """Field of a task that holds where its reduce block starts along an axis."""
+    return f"{plan.axes[axis]}_start"
 
 
 def _words(address: str, width: int) -> str:
@@ -208,10 +216,10 @@ def start(lines: Lines, reader: Reader) -> None:
     """Declare the accumulators: minus what the bias of the scalar operand adds over all that the panel holds."""
     plan = reader.plan
     lanes, axis = plan.reads[1], plan.group
-    tests = [f"t->{start_field(plan)} == 0"] if has_start_field(plan) else []
-    tests += [f"{bounds(plan, axis)[0]} == 0"] if is_split(plan, axis) else []
+    tests = [f"t->{start_field(plan, a)} == 0" for a in start_axes(plan)]
+    tests += [f"{bounds(plan, a)[0]} == 0" for a in plan.op.reduce if is_split(plan, a)]
     for place, key in enumerate(reader.distinct(lanes)):
-        offset = start_row(lanes) * lanes.strides[axis] + sum(lanes.strides[a] * i for a, i in enumerate(key))
+        offset = start_row(plan, lanes) * lanes.strides[axis] + sum(lanes.strides[a] * i for a, i in enumerate(key))
         for c, chunk in enumerate(plan.chunks):
             value = _words(f"{lanes.name} + {offset + GROUP * chunk.offset}", chunk.width)
             if tests:

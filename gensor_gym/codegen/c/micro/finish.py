@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro.fold import fold_lanes
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
@@ -27,6 +28,8 @@ def accumulate(plan: LoopPlan, name: str, term: str, width: int) -> str:
 def finish(lines: Lines, reader: Reader) -> None:
     """Add lanes up, and in the last block of the reduction divide and apply the epilogue."""
     plan = reader.plan
+    if plan.groups_lanes:
+        c_along.finish(lines, reader)
     if plan.vector_is_reduced:
         fold_lanes(lines, reader)
     body = Lines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro.finish import accumulate, finish, store
 from gensor_gym.codegen.c.micro.shift import store_rows
@@ -46,7 +47,7 @@ def micro_kernel(kind: Variant) -> str:
     where = "sticks out of the extents or reads padding" if edge else "lies inside every tensor"
     lines.add(f"/* Register tile {shape}; it {where}. */")
     # gcc 12 inlines the guarded variant of groups into the loops over tiles and then spills accumulators in both variants.
-    apart = "__attribute__((noinline)) " if edge and plan.group >= 0 else ""
+    apart = "__attribute__((noinline)) " if edge and plan.group >= 0 and not plan.groups_lanes else ""
     with lines.block(f"static {apart}void {kind.name}({', '.join(arguments)})"):
         lines.add(*reader.clamps())
         for operand in plan.reads:
@@ -89,8 +90,8 @@ def _start(lines: Lines, reader: Reader) -> None:
     """Declare the accumulators: at the identity, or where the block before left off."""
     plan = reader.plan
     if plan.group >= 0:
-        c_dot.start(lines, reader)
-    for c, chunk in enumerate(plan.chunks if plan.group < 0 else ()):
+        (c_along if plan.groups_lanes else c_dot).start(lines, reader)
+    for c, chunk in enumerate(plan.chunks if plan.group < 0 or plan.groups_lanes else ()):
         start = identity(plan) if chunk.width == 1 else f"splat_{chunk.width}({identity(plan)})"
         names = [accumulator(r, c) for r in range(len(plan.rows))]
         lines.add(f"{_vector_type(chunk)} " + ", ".join(f"{name} = {start}" for name in names) + ";")
@@ -126,7 +127,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     """Loops over the reduce axes in `order`, the innermost holding the step."""
     plan = reader.plan
     if not order:
-        _step(lines, reader, False)
+        (_step if plan.group < 0 else c_dot.step)(lines, reader, False)
         return
     if written_out(plan, order, unrolls) == order:
         whole = order == _reduce_order(plan) and not plan.is_carried
@@ -134,7 +135,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
         return
     axis, inner = order[0], order[1:]
     name, (begin, end) = plan.axes[axis], bounds(plan, axis)
-    if axis in (plan.vector, plan.group):
+    if axis == plan.vector or (axis == plan.group and not inner):
         _vector_loop(lines, reader, axis, unrolls[axis])
         return
     if plan.op.extents[axis] == 1:
@@ -143,7 +144,8 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
         return
     if unrolls[axis] > 1:
         lines.add(f"UNROLL({unrolls[axis]})")
-    with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}++)"):
+    step = "++" if plan.step(axis) == 1 else f" += {plan.step(axis)}"
+    with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}{step})"):
         if written_out(plan, inner, unrolls) == inner:
             _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
         _reduction(lines, reader, inner, unrolls)
@@ -153,7 +155,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
     """The loop along a reduce axis by several elements at a time, then the rest: lanes masked or groups cut short."""
     plan = reader.plan
     name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
-    step = _step if axis == plan.vector else c_dot.step
+    step = c_along.step if plan.groups_lanes else _step if axis == plan.vector else c_dot.step
     exact = plan.op.extents[axis] % width == 0
     if plan.op.extents[axis] >= width:
         if not exact:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
 from gensor_gym.codegen.c.micro.functions import FUNCTIONS
@@ -172,8 +173,9 @@ _SCALARS = {
     },
 }
 
-_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | {name: text for name, (text, _) in FUNCTIONS.items()}
-_SCALAR = _SCALARS | c_dot.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
+_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS
+_VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
+_SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, "exp", "erf", *_PAIRS)
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}

@@ -1,0 +1,94 @@
+"""Copies of an int8 convolution in groups of four channels: four bytes of a pixel, or of a tap of a filter, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gensor_gym.codegen.c.group import GROUP
+from gensor_gym.codegen.c.micro.dot import UNSIGNED, interleave_text, sums_lines
+from gensor_gym.codegen.c.plan import LoopPlan, Operand
+from gensor_gym.codegen.c.runs import Run, line, loop, panel_count, plus
+from gensor_gym.codegen.c.text import Lines, add, linear
+
+_TEXT = f"""/* The bytes p[r * stride] for r < rows, then zeros. */
+static inline __attribute__((always_inline)) int32_t word_of(const int8_t *p, long stride, long rows) {{
+    const uint32_t a = (uint8_t)p[0], b = rows > 1 ? (uint8_t)p[stride] : 0, c = rows > 2 ? (uint8_t)p[2 * stride] : 0;
+    return (int32_t)(a | b << 8 | c << 16 | (rows > 3 ? (uint32_t)(uint8_t)p[3 * stride] << 24 : 0));
+}}
+
+/* A line of pixels: packed[{GROUP} * i + r] = line[r * stride + low + i] and 128 more for i < count; zeros and 128 more where
+ * low + i is not in 0..size-1 or r not below rows. */
+static inline void pack_pixels(const int8_t *line, long stride, long rows, long low, long size, int8_t *packed, long count) {{
+    const long begin = least(most(-low, 0), count), end = least(most(size - low, begin), count);
+    for (long i = 0; i < {GROUP} * begin; i++) packed[i] = 0;
+    long i = begin;
+    if (rows >= {GROUP})
+        for (; i + 16 <= end; i += 16) interleave(line + low + i, stride, packed + {GROUP} * i);
+    for (; i < end; i++) {{
+        const int32_t word = word_of(line + low + i, stride, rows);
+        memcpy(packed + {GROUP} * i, &word, sizeof word);
+    }}
+    for (i = {GROUP} * end; i < {GROUP} * count; i++) packed[i] = 0;
+    make_unsigned(packed, {GROUP} * count);
+}}
+
+/* A panel of `width` filters: the words of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
+static inline __attribute__((always_inline)) void pack_filters(const int8_t *source, long filter, long columns, long channel,
+                                                               long channels, long taps, int8_t *packed, long width,
+                                                               long pitch) {{
+    for (long c = 0; c < channels; c += {GROUP}, source += {GROUP} * channel, packed += {GROUP} * pitch)
+        for (long lane = 0; lane < width; lane++)
+            for (long tap = 0; tap < taps; tap++) {{
+                const int8_t *const p = source + lane * filter + tap;
+                const int32_t word = lane >= columns ? 0
+                                     : c + {GROUP} <= channels ? word_of(p, channel, {GROUP})
+                                                               : word_of(p, channel, channels - c);
+                memcpy(packed + {GROUP} * (tap * width + lane), &word, sizeof word);
+            }}
+}}
+"""
+
+
+def helper_text() -> str:
+    """The functions that copy lines of pixels and panels of filters."""
+    return interleave_text() + UNSIGNED + "\n" + _TEXT
+
+
+def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
+    """The image: lines of its innermost dimension, four channels at a time."""
+    outer, inner = runs[:-1], runs[-1]
+    channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
+    start, size = line(outer, inner.size)
+    target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
+    rows = _left(outer[channel].rows, f"i{channel}")
+    with lines.blocks([loop(n, run, GROUP if n == channel else 1) for n, run in enumerate(outer)]):
+        source, packed = plus("source", start), plus("packed", target)
+        call = f"pack_pixels({source}, {outer[channel].stride}, {rows}, {inner.low}, {size}, {packed}, {inner.rows});"
+        lines.add(call)
+
+
+def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[Run]) -> None:
+    """The filters: panels of output channels, and behind each what its accumulators start from."""
+    assert operand.packing is not None
+    width, group = plan.tiles[0][plan.vector], plan.group_dimension(operand)
+    panel = next(run for run in runs if run.dimension == operand.packing.panel)
+    channel = next(run for run in runs if run.dimension == group)
+    taps = [run for run in runs if run not in (panel, channel)]
+    with lines.block(f"for (long panel = 0; panel < {panel_count(panel, width)}; panel++)"):
+        first = add(panel.low, f"panel * {width}")
+        columns = f"least({width}, {panel.size} - ({first}))" if panel.checked else str(width)
+        place = linear([(panel.stride, first), (channel.stride, channel.low), *((run.stride, run.low) for run in taps)])
+        lines.add(f"int8_t *const panel_at = {plus('packed', linear([(panel.pitch, 'panel')]))};")
+        with lines.blocks([loop(n, run) for n, run in enumerate(taps[:-1])]):
+            inner = [(run.stride, f"i{n}") for n, run in enumerate(taps[:-1])]
+            source = plus("source", add(place, linear(inner)))
+            target = plus("panel_at", linear([(run.pitch, f"i{n}") for n, run in enumerate(taps[:-1])]))
+            sizes = f"{panel.stride}, {columns}, {channel.stride}, {channel.rows}, {taps[-1].rows if taps else 1}"
+            lines.add(f"pack_filters({source}, {sizes}, {target}, {width}, {channel.pitch});")
+        heads = [f"for (long k = 0; k < {channel.rows}; k += {GROUP})", *(loop(n, run) for n, run in enumerate(taps))]
+        lines.add(*sums_lines(plan, operand, heads, [(channel.pitch, "k"), *((r.pitch, f"i{n}") for n, r in enumerate(taps))]))
+
+
+def _left(rows: str, index: str) -> str:
+    """Channels of a group that there are."""
+    return str(GROUP) if rows.isdigit() and int(rows) % GROUP == 0 else f"{rows} - {index}"

@@ -1,0 +1,121 @@
+"""Boxes of tensors that are copied: what of each dimension a task tile touches, and where it lies in both places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gensor_gym.codegen.c.operand import task_start
+from gensor_gym.codegen.c.plan import LoopPlan, Operand
+from gensor_gym.codegen.c.text import add, ceil_div, linear, round_up
+
+
+@dataclass(frozen=True)
+class Run:
+    """A dimension of the box, or several that lie one behind the other in both places."""
+
+    low: str
+    rows: str
+    size: int
+    stride: int
+    pitch: int
+    checked: bool
+    dimension: int
+
+
+def is_constant(text: str) -> bool:
+    """Whether an expression is a whole number."""
+    return text.lstrip("-").isdigit()
+
+
+def parameters(plan: LoopPlan, operand: Operand) -> list[str]:
+    """Parameters of the pack function: what is not the same for every task tile."""
+    names = []
+    for d in range(len(operand.access.view)):
+        names += [] if is_constant(low_of(plan, operand, d)) else [f"low_{d}"]
+        names += [] if is_constant(rows_of(plan, operand, d)) else [f"rows_{d}"]
+    return names
+
+
+def low_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
+    """Index along a dimension at the origin of the task tile."""
+    terms = [(c, task_start(plan, a)) for a, c in enumerate(operand.access.coefficients[dimension])]
+    return linear(terms, operand.access.offset[dimension])
+
+
+def rows_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
+    """Length of the box along a dimension, register tiles that overhang included."""
+    constant, terms = 1, []
+    for a, c in enumerate(operand.access.coefficients[dimension]):
+        if c == 0:
+            continue
+        known, unit = plan.constant_count(a), 1 if a in plan.op.reduce and a != plan.vector else plan.tiles[0][a]
+        if known is not None:
+            constant += c * (round_up(known, unit) - 1)
+            continue
+        name = f"t.{plan.axes[a]}_count"
+        whole = unit == 1 or plan.op.extents[a] % unit == 0
+        terms.append((c, name if whole else f"(({name} + {unit - 1}) / {unit} * {unit})"))
+        constant -= c
+    return linear(terms, constant)
+
+
+def _leaves_view(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
+    """Whether the box can leave the view along a dimension."""
+    access, extents = operand.access, list(plan.op.extents)
+    for a in range(len(extents)):
+        if a in plan.op.spatial or a == plan.vector:
+            extents[a] = round_up(extents[a], plan.tiles[0][a])
+    low, high = access.span(dimension, tuple(extents))
+    return low < 0 or high >= access.view[dimension]
+
+
+def runs_of(plan: LoopPlan, operand: Operand) -> list[Run]:
+    """Dimensions of the box from outside in; a fully covered one is joined to the one outside it."""
+    packing, access = operand.packing, operand.access
+    assert packing is not None
+    strides, runs = access.strides(), list[Run]()
+    for d, size in enumerate(access.view):
+        low, rows = low_of(plan, operand, d), rows_of(plan, operand, d)
+        low = low if is_constant(low) else f"low_{d}"
+        rows = rows if is_constant(rows) else f"rows_{d}"
+        run = Run(low, rows, size, strides[d], packing.pitch[d], _leaves_view(plan, operand, d), d)
+        before = runs[-1] if runs and packing.panel not in (d - 1, d) else None
+        if before and low == "0" and rows == str(size) and before.pitch == size * run.pitch:
+            low, rows, size = _times(before.low, size), _times(before.rows, size), before.size * size
+            runs[-1] = Run(low, rows, size, run.stride, run.pitch, before.checked, d)
+        else:
+            runs.append(run)
+    return runs
+
+
+def _times(text: str, factor: int) -> str:
+    return str(int(text) * factor) if is_constant(text) else f"{text} * {factor}"
+
+
+def loop(n: int, run: Run, step: int = 1) -> str:
+    """Head of the loop over a run, with `i<n>` counted inside the box."""
+    return f"for (long i{n} = 0; i{n} < {run.rows}; i{n}{'++' if step == 1 else f' += {step}'})"
+
+
+def loops(runs: Sequence[Run]) -> list[str]:
+    """Loop heads over runs, with i0, i1, ..."""
+    return [loop(n, run) for n, run in enumerate(runs)]
+
+
+def line(runs: Sequence[Run], size: int) -> tuple[str, str]:
+    """(start in the source of the line at i0, i1, ..., its size: 0 where an outer index is outside the view)."""
+    places = [add(run.low, f"i{n}") for n, run in enumerate(runs)]
+    start = linear([(run.stride, place) for run, place in zip(runs, places, strict=True)])
+    tests = [f"inside({place}, {run.size})" for run, place in zip(runs, places, strict=True) if run.checked]
+    return start, f"{' && '.join(tests)} ? {size} : 0" if tests else str(size)
+
+
+def panel_count(run: Run, width: int) -> str:
+    """Panels of `width` along a run, which holds whole ones."""
+    return str(ceil_div(int(run.rows), width)) if is_constant(run.rows) else f"{run.rows} / {width}"
+
+
+def plus(pointer: str, offset: str) -> str:
+    """An address so many elements after a pointer."""
+    return pointer if offset == "0" else f"{pointer} + {offset}"
