@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 
 from gensor_gym.hardware.cache import cache_dir
 
@@ -40,6 +41,14 @@ def lean(function: F) -> F:
     Nor is a division by zero looked for.
     """
     return _compile(function, _nrt=False, error_model="numpy")
+
+
+def writable(rows: np.ndarray) -> np.ndarray:
+    """The same rows, as a copy where they may not be written, as those of a `Schedule` may not.
+
+    To Numba they would be of another type, for which it compiles rules and model a second time.
+    """
+    return rows if rows.flags.writeable else rows.copy()
 
 
 def _compile(function: F, **options: Any) -> F:
