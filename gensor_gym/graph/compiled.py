@@ -43,12 +43,12 @@ def lean(function: F) -> F:
     return _compile(function, _nrt=False, error_model="numpy")
 
 
-def writable(rows: np.ndarray) -> np.ndarray:
-    """The same rows, as a copy where they may not be written, as those of a `Schedule` may not.
+def plain(rows: np.ndarray) -> np.ndarray:
+    """The same rows, as a copy where they may not be written, as those of a `Schedule` may not, or do not lie side by side.
 
     To Numba they would be of another type, for which it compiles rules and model a second time.
     """
-    return rows if rows.flags.writeable else rows.copy()
+    return rows if rows.flags.carray else rows.copy()
 
 
 def _compile(function: F, **options: Any) -> F:
