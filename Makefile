@@ -16,6 +16,8 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export NUMEXPR_NUM_THREADS ?= 1
+# Containers often set it. Tests start hundreds of processes, each of which would then read every module as text.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: compare test test-all lint gpu gpu-wheels clean
 

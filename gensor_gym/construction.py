@@ -16,7 +16,7 @@ from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
-from gensor_gym.graph.compiled import compiled, interpreted
+from gensor_gym.graph.compiled import compiled, interpreted, plain
 from gensor_gym.graph.coordinates import Coordinates, columns_of, opened
 from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
@@ -84,7 +84,7 @@ class ConstructionGraph:
 
     def is_legal(self, schedule: Schedule) -> bool:
         """Whether the schedule is a node of this graph within the hardware's limits."""
-        return self._is_well_formed(schedule) and bool(rules.fits(schedule.row, self.tables.ints))
+        return self._is_well_formed(schedule) and bool(rules.fits(plain(schedule.row), self.tables.ints))
 
     def is_legal_once(self, schedule: Schedule) -> bool:
         """`is_legal` for a process that asks little else: some milliseconds of plain Python, and no compiled code is loaded."""
@@ -105,7 +105,7 @@ class ConstructionGraph:
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
         """Legal actions of every row, bool [B, N]. Rows must be legal."""
         masks = np.empty((len(rows), NUM_ACTIONS), dtype=np.int8)
-        rules.fill_masks(rows, self.tables.ints, self.tables.sizes, masks)
+        rules.fill_masks(plain(rows), self.tables.ints, self.tables.sizes, masks)
         return masks.astype(bool)
 
     def fits(self, rows: np.ndarray, limits: int = EVERY) -> np.ndarray:
@@ -114,7 +114,7 @@ class ConstructionGraph:
         `limits`: a set of those that `graph.limits` names.
         """
         fitting = np.empty(len(rows), dtype=np.bool_)
-        _fill_fits(rows, self.tables.ints, limits, fitting)
+        _fill_fits(plain(rows), self.tables.ints, limits, fitting)
         return fitting
 
     def transition(self, schedule: Schedule, action: int) -> Schedule:
@@ -129,7 +129,7 @@ class ConstructionGraph:
         results = np.empty_like(rows)
         legal = np.empty(len(rows), dtype=np.bool_)
         rules.transitions(
-            rows, np.asarray(actions, dtype=np.int64), self.tables.ints, self.tables.sizes, results, legal
+            plain(rows), np.ascontiguousarray(actions, dtype=np.int64), self.tables.ints, self.tables.sizes, results, legal
         )
         return results, legal
 
@@ -159,7 +159,7 @@ class ConstructionGraph:
         """Seconds of every row, float64 [B]; infinite where resources exceed the limits. Rows must be well formed."""
         self.charge(len(rows))
         seconds = np.empty(len(rows), dtype=np.float64)
-        model.fill_latencies(rows, self.tables.ints, self.tables.floats, seconds)
+        model.fill_latencies(plain(rows), self.tables.ints, self.tables.floats, seconds)
         return seconds
 
     def terms(self, schedule: Schedule) -> dict[str, float]:
@@ -167,13 +167,13 @@ class ConstructionGraph:
 
         ValueError where a tile is below 1, or the level or a knob out of range.
         """
-        row = schedule.row
+        row = plain(schedule.row)
         values = [len(knob.values) for knob in KNOBS]
         if row[:LEVEL].min() < 1 or not 0 <= row[LEVEL] < MAX_LEVELS or ((row[KNOB:] < 0) | (row[KNOB:] >= values)).any():
             raise ValueError(f"no schedule: row {row.tolist()} has a tile below 1, or its level or a knob out of range")
         self.charge(1)
         terms = np.zeros(NUM_TERMS)
-        model.latency(schedule.row, self.tables.ints, self.tables.floats, terms)
+        model.latency(row, self.tables.ints, self.tables.floats, terms)
         return dict(zip(TERMS, terms.tolist(), strict=True))
 
     def random_schedule(

@@ -63,16 +63,32 @@ def test_ppo_in_one_file_repeats_itself(clean: Any) -> None:
     assert one == other != third
 
 
-def test_the_stock_script_runs_and_its_model_learns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_random_actions: float
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def run_stock_script(folder: Path) -> dict[str, Any]:
+    """What stands in the script's variables at its end; `folder` is where one is."""
     torch.manual_seed(0)
     np.random.seed(0)
     path = EXAMPLES / "sb3_ppo.py"
     script: dict[str, Any] = {}
     exec(compile(path.read_text(), str(path), "exec"), script)
-    assert (tmp_path / "ppo_construct.zip").exists()
+    assert (folder / "ppo_construct.zip").exists()
+    return script
+
+
+def test_the_stock_script_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a tenth of its steps of training."""
+    from stable_baselines3 import PPO
+
+    learn = PPO.learn
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(PPO, "learn", lambda model, total_timesteps: learn(model, total_timesteps // 10))
+    model = run_stock_script(tmp_path)["model"]
+    assert 2_500 <= model.num_timesteps < 25_000 and "us by the model" in capsys.readouterr().out
+
+
+@pytest.mark.thorough
+def test_what_the_stock_script_trains_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_random_actions: float) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = run_stock_script(tmp_path)
     returns: list[float] = []
     vec_env, model = script["vec_env"], script["model"]
     model.set_env(vec_env)

@@ -12,6 +12,7 @@ from gensor_gym.env import process
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.tables.tables import HORIZON
 
 
@@ -61,7 +62,7 @@ class Placed:
 
     def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
         """`steps` left of the episode, one number or one of each program."""
-        count = len(rows)
+        rows, count = plain(rows), len(rows)
         self.tasks, self.num_envs, self.rows = tasks, count, rows
         self.task_indices = np.zeros(count, dtype=np.int64)
         self.flat, self._masks = np.zeros((count, NUM_FEATURES), dtype=np.float32), np.zeros((count, NUM_ACTIONS), np.int8)

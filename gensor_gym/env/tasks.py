@@ -60,7 +60,8 @@ class TaskSet:
         self.static = np.stack([static_features(g.operator, g.hardware) for g in self.graphs])
         self.initial = np.stack([g.initial().row for g in self.graphs])
         terms = np.empty(NUM_TERMS)
-        self.starts = np.array([latency(g.initial().row, g.tables.ints, g.tables.floats, terms) for g in self.graphs])
+        of_each = zip(self.initial, self.ints, self.floats, strict=True)
+        self.starts = np.array([latency(row, ints, floats, terms) for row, ints, floats in of_each])
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
         """Index of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""

@@ -13,6 +13,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost import model
 from gensor_gym.exact.certificate import Certificate, read_certificates
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.graph.compiled import plain
 from gensor_gym.locate import ROOT
 
 
@@ -32,7 +33,7 @@ def certificate_of(graph: ConstructionGraph) -> Certificate | None:
     if found is None or found.fingerprint != fingerprint(graph):
         return None
     seconds = np.empty(1)
-    model.fill_latencies(found.best.row[None], graph.tables.ints, graph.tables.floats, seconds)
+    model.fill_latencies(plain(found.best.row)[None], graph.tables.ints, graph.tables.floats, seconds)
     return found if seconds[0] == found.optimum else None
 
 

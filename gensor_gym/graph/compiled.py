@@ -20,6 +20,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 
 from gensor_gym.hardware.cache import cache_dir
 
@@ -48,18 +49,26 @@ def interpreted(function: F) -> F:
 
     The same text, so the same answers, if arrays are int64: Numba widens what it reads, plain Python does not.
     """
-    return _plain(function, {})
+    return _interpreted(function, {})
 
 
-def _plain(function: Any, made: dict[Any, Any]) -> Any:
+def _interpreted(function: Any, made: dict[Any, Any]) -> Any:
     """The text of a function over globals in which those that are compiled are plain as well; `made` holds those met before."""
     text = getattr(function, "py_func", function)
     if text not in made:
         scope = dict(text.__globals__)
         made[text] = FunctionType(text.__code__, scope, text.__name__, text.__defaults__, text.__closure__)
         called = {name: scope[name] for name in text.__code__.co_names if hasattr(scope.get(name), "py_func")}
-        scope.update({name: _plain(value, made) for name, value in called.items()})
+        scope.update({name: _interpreted(value, made) for name, value in called.items()})
     return made[text]
+
+
+def plain(rows: np.ndarray) -> np.ndarray:
+    """The same rows, as a copy where they may not be written, as those of a `Schedule` may not, or do not lie side by side.
+
+    To Numba they would be of another type, for which it compiles rules and model a second time.
+    """
+    return rows if rows.flags.carray else rows.copy()
 
 
 def _compile(function: F, **options: Any) -> F:

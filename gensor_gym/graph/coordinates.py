@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -129,7 +129,7 @@ def set_column(row, column, choice, places, values):  # noqa: ANN001, ANN201
 
 def columns_of(ints: np.ndarray, sizes: np.ndarray) -> list[Column]:
     """All columns of a task: every axis slot, then every knob that the space moves, with the values that it can use."""
-    axes = [Column(TILE + axis, np.array(_chains(ints, sizes, axis), dtype=np.int32)) for axis in range(MAX_AXES)]
+    axes = [Column(TILE + axis, _values_of(ints, sizes, axis)) for axis in range(MAX_AXES)]
     knobs = [Column(KNOB + knob, np.array(usable_values(ints, knob), dtype=np.int32)[:, None]) for knob in moved_knobs(ints)]
     return axes + knobs
 
@@ -151,18 +151,30 @@ def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _chains(ints: np.ndarray, sizes: np.ndarray, axis: int) -> list[list[int]]:
-    """Non-decreasing chains of sizes in which each is a multiple of the one before, times virtual threads."""
-    ladder = sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]].tolist()
-    chains: list[list[int]] = [[]]
-    for _ in range(int(ints[NUM_LEVELS])):
-        chains = [[*chain, size] for chain in chains for size in ladder if not chain or size % chain[-1] == 0]
+def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
+    """The values of an axis's column, int32 [choices, CHAIN]."""
+    ladder = sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]]
     virtual = (
         ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
     )
-    full: list[list[int]] = []
-    for chain in chains:
-        padded = chain + [chain[-1]] * (MAX_LEVELS - len(chain))
-        threads = divisors(chain[0]) if virtual else (1,)
-        full.extend([*padded, v] for v in threads)
-    return full
+    return _chains(tuple(ladder.tolist()), int(ints[NUM_LEVELS]), bool(virtual))
+
+
+@lru_cache(maxsize=64)
+def _chains(ladder: tuple[int, ...], levels: int, virtual: bool) -> np.ndarray:
+    """Non-decreasing chains of sizes in which each is a multiple of the one before, times virtual threads.
+
+    Tens of thousands for a large extent, and most axes of a network's operators have one of a few extents.
+    """
+    sizes = np.array(ladder, dtype=np.int32)
+    chains = sizes[:, None]
+    for _ in range(1, levels):
+        chain, size = np.nonzero(sizes % chains[:, -1:] == 0)
+        chains = np.column_stack([chains[chain], sizes[size]])
+    threads = {size: divisors(size) if virtual else (1,) for size in ladder}
+    of_each = [threads[size] for size in chains[:, 0].tolist()]
+    places = [min(level, levels - 1) for level in range(MAX_LEVELS)]
+    padded = np.repeat(chains[:, places], [len(some) for some in of_each], axis=0)
+    found = np.column_stack([padded, np.concatenate(of_each)]).astype(np.int32)
+    found.setflags(write=False)
+    return found

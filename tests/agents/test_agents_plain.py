@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -94,8 +94,10 @@ def test_a_graph_of_next_to_nothing(name: str, operator: str, machine: str) -> N
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("space", ["extended", "gensor"])
-@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+@pytest.mark.parametrize(
+    ("machine", "space"),
+    thorough_but(product(("h200", "cascade_lake"), ("extended", "gensor")), ("h200", "gensor"), ("cascade_lake", "extended")),
+)
 def test_every_space_and_kind_of_machine(name: str, space: str, machine: str) -> None:
     """Legal, different programs within the budget, better than where construction begins."""
     operator = "conv2d(n=1, c=16, h=14, w=14, k=32, r=3, s=3, padding=1)"

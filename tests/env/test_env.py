@@ -7,6 +7,7 @@ import dataclasses
 import json
 import pickle
 import warnings
+from itertools import product
 from typing import Any
 
 import gymnasium
@@ -25,6 +26,7 @@ from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.records.store import Record
 from tests.support.env_backends import MadeUpBackend
 from tests.support.graph_walks import MACHINES, OPERATORS, SPACES
+from tests.support.thorough import thorough_but
 
 ID = "gensor_gym/Construct-v0"
 GEMM = "gemm(m=64, n=48, k=40)"
@@ -55,8 +57,13 @@ def same(a: Any, b: Any) -> bool:
     return a == b or (a != a and b != b)
 
 
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("observation", ["flat", "dict", "successors"])
+@pytest.mark.parametrize(
+    ("observation", "space"),
+    thorough_but(
+        product(("flat", "dict", "successors"), SPACES),
+        *product(("flat",), SPACES), ("dict", "extended"), ("successors", "gensor"),
+    ),
+)  # fmt: skip
 def test_both_checkers_pass_without_a_warning(space: str, observation: str) -> None:
     from stable_baselines3.common.env_checker import check_env as check_for_sb3
 

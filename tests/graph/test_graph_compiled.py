@@ -15,6 +15,7 @@ import pytest
 from gensor_gym.graph import compiled as module
 from gensor_gym.graph import rules
 
+ROOT = Path(__file__).resolve().parents[2]
 folder_of = module._folder.__wrapped__
 
 
@@ -96,3 +97,31 @@ def test_the_package_works_where_nothing_can_be_written(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.split() == [str(copy / "__init__.py"), "8", "-0.158655", "0.0", "0.841345"]
+
+
+READ_ONLY = """
+import numpy as np
+from gensor_gym import ConstructionGraph
+from gensor_gym.cost import model
+from gensor_gym.env.tasks import TaskSet
+from gensor_gym.graph import rules
+from gensor_gym.graph.compiled import plain
+graph = ConstructionGraph("gemm(m=64, n=48, k=40)", "h200", "extended")
+schedule = graph.random_schedule(np.random.default_rng(0))
+rows = np.repeat(schedule.row[None], 4, axis=0)
+rows.setflags(write=False)
+assert graph.is_legal(schedule) and graph.fits(rows).all() and graph.latencies(rows)[0] == graph.latency(schedule)
+assert graph.action_masks(rows)[0].tolist() == graph.action_mask(schedule).tolist()
+assert graph.transition(schedule, 1) and graph.terms(schedule) and len(TaskSet(graph.operator, "h200", "extended").starts)
+assert plain(rows) is not rows and plain(own := rows.copy()) is own
+assert len(graph.latencies(own[::2])) == len(graph.action_masks(own[::2])) == len(graph.fits(own[::2])) == 2
+compiled = [rules.fits, rules.fill_masks, rules.transitions, model.fill_latencies, model.latency]
+kinds = [str(kind) for function in compiled for signature in function.signatures for kind in signature]
+print(len(kinds) > 10, *(kind for kind in kinds if "readonly" in kind or ", A)" in kind))
+"""
+
+
+def test_rows_are_of_one_type() -> None:
+    """A schedule's row is read-only, which is another type to Numba: rules and model would be compiled a second time."""
+    done = subprocess.run([sys.executable, "-c", READ_ONLY], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", done.stdout + done.stderr

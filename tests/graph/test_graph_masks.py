@@ -15,6 +15,7 @@ from gensor_gym.graph.structure import tensor_core_choices
 from gensor_gym.graph.tables import tables
 from gensor_gym.hardware.types import Hardware
 from tests.support.graph_walks import OPERATORS, SPACES, TENSOR, graph_of, tensor_start
+from tests.support.thorough import thorough_but
 
 WIDE_WINDOWS = (
     "conv2d(n=1, c=4, h=16, w=16, k=8, r=3, s=3, padding=1)",
@@ -72,7 +73,7 @@ def test_masks_are_the_definition(operator: str, machine: str) -> None:
         assert refused(graph_of(operator, machine, space), rng) > 0
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", thorough_but(OPERATORS, *OPERATORS[::2]))
 @pytest.mark.parametrize("machine", ["t4", "cascade_lake"])
 def test_masks_are_the_definition_where_every_limit_binds(operator: str, machine: str) -> None:
     rng = np.random.default_rng(22)

@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import gymnasium
@@ -35,7 +36,12 @@ OP = operators.parse(OPERATOR)
 FILE = FOLDER / f"{file_name(OP)}.parquet"
 HW = hardware.from_json((FOLDER / "hardware.json").read_text(encoding="utf-8"))
 GRAPH = ConstructionGraph(OP, HW, "compact")
-SCHEDULES = [Schedule(row) for batch in GRAPH.enumerate() for row in batch]
+
+
+@cache
+def schedules() -> list[Schedule]:
+    """All of the table's, which are listed by a function that Numba compiles: not before a test asks."""
+    return [Schedule(row) for batch in GRAPH.enumerate() for row in batch]
 
 
 @pytest.fixture
@@ -59,27 +65,27 @@ def test_a_recorded_space_is_closed_under_its_actions() -> None:
         if schedule not in seen:
             seen.add(schedule)
             ahead += GRAPH.successors(schedule).values()
-    assert len(seen) > len(SCHEDULES)  # levels not opened yet are states too
+    assert len(seen) > len(schedules())  # levels not opened yet are states too
     statuses = {m.status for m in backend.measure(OP, list(seen), HW)}
     assert statuses == {Status.OK, Status.WRONG_ANSWER}
 
 
 def test_replay_gives_what_was_recorded() -> None:
     table, backend = read_table(FILE), RecordedBackend(FILE)
-    assert len(backend) == len(SCHEDULES) == len(table.records)
+    assert len(backend) == len(schedules()) == len(table.records)
     for record in table.records:
         schedule = Schedule.parse(record.schedule)
         (found,) = backend.measure(OP, [schedule], HW)
         assert found == record.measurement and backend.digest(OP, schedule, HW) == found.digest
     other = ConstructionGraph(OP, HW, "gensor").random_schedule(np.random.default_rng(1))
     assert backend.measure(OP, [other], HW)[0].status is Status.NOT_RECORDED
-    assert backend.measure(operators.parse("gemv(m=4, k=4)"), SCHEDULES[:1], HW)[0].status is Status.NOT_RECORDED
+    assert backend.measure(operators.parse("gemv(m=4, k=4)"), schedules()[:1], HW)[0].status is Status.NOT_RECORDED
 
 
 def test_noise_depends_on_seed_program_and_number_of_asking_alone() -> None:
     one, two = (RecordedBackend(FILE, resample=4, seed=1) for _ in range(2))
-    exact = RecordedBackend(FILE).measure(OP, SCHEDULES, HW)
-    good = list({m.digest: s for s, m in zip(SCHEDULES, exact, strict=True) if m.status is Status.OK}.values())[:20]
+    exact = RecordedBackend(FILE).measure(OP, schedules(), HW)
+    good = list({m.digest: s for s, m in zip(schedules(), exact, strict=True) if m.status is Status.OK}.values())[:20]
     first = [one.measure(OP, [s], HW)[0].samples for s in good]
     second = one.measure(OP, good, HW)
     assert [m.samples for m in two.measure(OP, good[::-1], HW)][::-1] == first
@@ -96,8 +102,8 @@ def test_noise_depends_on_seed_program_and_number_of_asking_alone() -> None:
 
 def test_regret_is_known_where_the_table_is_complete(tmp_path: Path) -> None:
     backend = RecordedBackend(FILE)
-    found = backend.measure(OP, SCHEDULES, HW)
-    regrets = np.array([backend.regret(GRAPH, s) for s in SCHEDULES], dtype=float)
+    found = backend.measure(OP, schedules(), HW)
+    regrets = np.array([backend.regret(GRAPH, s) for s in schedules()], dtype=float)
     seconds = np.array([m.seconds for m in found])
     best = seconds.min()
     tied = read_table(FILE).about["optimum"]["tied"]
@@ -107,10 +113,10 @@ def test_regret_is_known_where_the_table_is_complete(tmp_path: Path) -> None:
     assert np.isinf(regrets[~np.isfinite(seconds)]).all() and not np.isfinite(seconds).all()
     records = read_table(FILE).records
     short = RecordedBackend(records[1:])
-    assert short.regret(GRAPH, SCHEDULES[5]) is None
-    assert backend.regret(ConstructionGraph(OP, HW, "gensor"), SCHEDULES[0]) is None
+    assert short.regret(GRAPH, schedules()[5]) is None
+    assert backend.regret(ConstructionGraph(OP, HW, "gensor"), schedules()[0]) is None
     noisy = RecordedBackend(FILE, resample=1)
-    assert [noisy.regret(GRAPH, s) for s in SCHEDULES] == regrets.tolist(), "regret is no noisier than the table"
+    assert [noisy.regret(GRAPH, s) for s in schedules()] == regrets.tolist(), "regret is no noisier than the table"
 
 
 def test_a_space_beyond_the_table_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,17 +129,17 @@ def test_a_space_beyond_the_table_is_not_listed(monkeypatch: pytest.MonkeyPatch)
             yield graph.stack([graph.random_schedule(np.random.default_rng(len(begun))) for _ in range(4)])
 
     monkeypatch.setattr(ConstructionGraph, "enumerate", batches)
-    assert RecordedBackend(FILE).regret(graph, SCHEDULES[0]) is None and len(begun) < 10
+    assert RecordedBackend(FILE).regret(graph, schedules()[0]) is None and len(begun) < 10
 
 
 def test_other_machines_are_refused() -> None:
     with pytest.raises(ValueError, match="recorded on cascade_lake, whose figures are not those of 'h200'"):
-        RecordedBackend(FILE).measure(OP, SCHEDULES[:1], hardware.get("h200"))
+        RecordedBackend(FILE).measure(OP, schedules()[:1], hardware.get("h200"))
     for change in ({"lanes": 8}, {"memory": HW.memory[:1]}, {"name": "a machine with another clock", "clock": 1.0}):
         with pytest.raises(ValueError, match="take the hardware that the table describes"):
-            RecordedBackend(FILE).measure(OP, SCHEDULES[:1], dataclasses.replace(HW, **change))
+            RecordedBackend(FILE).measure(OP, schedules()[:1], dataclasses.replace(HW, **change))
     renamed = dataclasses.replace(HW, name="another name of the same machine")
-    assert RecordedBackend(FILE).measure(OP, SCHEDULES[:1], renamed)[0].status is not Status.NOT_RECORDED
+    assert RecordedBackend(FILE).measure(OP, schedules()[:1], renamed)[0].status is not Status.NOT_RECORDED
 
 
 def test_the_models_rates_may_change_under_a_table() -> None:
@@ -142,9 +148,9 @@ def test_the_models_rates_may_change_under_a_table() -> None:
     peak = tuple((dtype, 2 * rate) for dtype, rate in HW.peak)
     other = dataclasses.replace(HW, clock=1.0, peak=peak, launch_overhead=1.0, memory=faster)
     backend, graph = RecordedBackend(FILE), ConstructionGraph(OP, other, "compact")
-    assert graph.latency(SCHEDULES[0]) != GRAPH.latency(SCHEDULES[0])
-    assert backend.measure(OP, SCHEDULES, other) == backend.measure(OP, SCHEDULES, HW)
-    assert backend.regret(graph, SCHEDULES[0]) == backend.regret(GRAPH, SCHEDULES[0])
+    assert graph.latency(schedules()[0]) != GRAPH.latency(schedules()[0])
+    assert backend.measure(OP, schedules(), other) == backend.measure(OP, schedules(), HW)
+    assert backend.regret(graph, schedules()[0]) == backend.regret(GRAPH, schedules()[0])
 
 
 def test_shipped_tables_are_found_by_the_machine(shipped: Path) -> None:
@@ -156,7 +162,7 @@ def test_shipped_tables_are_found_by_the_machine(shipped: Path) -> None:
         assert ended and info["status"] == "OK" and info["regret"] > 0
     assert hardware.recorded_names() == ("zebra",)
     for text in ("recorded:zebra", f"recorded:zebra/{FILE.stem}", f"recorded:{FILE}", f"recorded:{FOLDER}"):
-        found = get_backend(text, hardware.get("zebra")).measure(OP, SCHEDULES[:1], hardware.get("zebra"))
+        found = get_backend(text, hardware.get("zebra")).measure(OP, schedules()[:1], hardware.get("zebra"))
         assert found[0].status is not Status.NOT_RECORDED
     as_object = gymnasium.make(ID, operator=OPERATOR, hardware=hardware.get("zebra"), space="compact", backend="recorded")
     assert json.loads(as_object.spec.to_json())["kwargs"]["hardware"] == "zebra"
@@ -238,17 +244,17 @@ def test_vector_environments_say_the_regret_too() -> None:
 
 
 def test_budgets_are_charged_what_the_trials_took() -> None:
-    good = [m for m in RecordedBackend(FILE).measure(OP, SCHEDULES, HW) if m.status is Status.OK]
+    good = [m for m in RecordedBackend(FILE).measure(OP, schedules(), HW) if m.status is Status.OK]
     seconds = float(np.median([m.conditions["trial_seconds"] for m in good]))  # type: ignore[arg-type]
     session = Session(Task(OP, HW, RecordedBackend(FILE), "compact"), Budget(seconds=20 * seconds))
     with pytest.raises(BudgetSpent):
-        for schedule in SCHEDULES:
+        for schedule in schedules():
             session.measure([schedule])
     assert 15 <= session.trials <= 25 and session.elapsed >= 20 * seconds
 
 
 def test_a_strategy_finds_the_recorded_optimum() -> None:
-    result = optimize(OP, HW, "exhaustive", trials=len(SCHEDULES), backend=f"recorded:{FILE}")
+    result = optimize(OP, HW, "exhaustive", trials=len(schedules()), backend=f"recorded:{FILE}")
     assert RecordedBackend(FILE).regret(GRAPH, result.schedule) == 0.0
 
 

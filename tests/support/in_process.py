@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 
-def one_after_the_other(work: Callable[[Any], Any], items: Sequence[Any], workers: int) -> Iterator[Any]:
+def one_after_the_other(
+    work: Callable[[Any], Any], items: Sequence[Any], workers: int,
+    begin: Callable[..., None] | None = None, given: tuple[Any, ...] = (),
+) -> Iterator[Any]:  # fmt: skip
     """As `experiments.common.pool.side_by_side`."""
+    if items and begin is not None:
+        begin(*given)
     return map(work, items)
 
 
 def search_here(patch: pytest.MonkeyPatch) -> None:
     """From here on searches and certificates of studies begin no process; the study of recorded spaces has one that does."""
-    for module in ("lines", "optima"):
+    for module in ("lines", "optima", "pool"):
         patch.setattr(f"experiments.common.{module}.side_by_side", one_after_the_other)

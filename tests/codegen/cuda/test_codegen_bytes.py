@@ -19,6 +19,7 @@ from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_cuda import MACHINES, check, needs_nvrtc
 from tests.support.cuda_schedules import make_kernel, make_schedule, random_schedule
+from tests.support.thorough import thorough_but
 
 WRONG = operators.conv2d(1, 8, 15, 16, 12, 2, 3, padding=1, dtype="int8")
 SCHEDULE = "tile[" + " ".join(["1x1x1x1x2x2x1x1"] * 4) + "] vthread[1x1x1x1x1x1x1x1] level=0 "
@@ -104,7 +105,7 @@ def test_hidden_bytes_are_right() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", MACHINES)
+@pytest.mark.parametrize("arch", thorough_but(MACHINES, "sm_75", "sm_90"))
 def test_nvrtc_gets_int8_products_right(arch: str) -> None:
     """Random schedules of small tiles; what it makes of a text differs from process to process."""
     rng = np.random.default_rng([4, int(arch[3:])])

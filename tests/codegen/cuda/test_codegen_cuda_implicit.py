@@ -14,6 +14,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.resources import shared_bytes_of
 from tests.codegen.cuda.test_codegen_cuda import ARCHES, MACHINES, check, needs_nvrtc
 from tests.support.cuda_schedules import make_kernel, make_schedule
+from tests.support.thorough import thorough_but
 
 CONVOLUTIONS = (
     operators.conv2d(1, 5, 7, 9, 6, 3, 3, padding=1).with_epilogue("bias", "relu"),
@@ -25,7 +26,7 @@ CONVOLUTIONS = (
 )
 
 
-@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("stages", thorough_but([1, 2, 3], 1, 3))
 def test_implicit_products_are_right(stages: int) -> None:
     """Strides, dilation, groups, padding, whole windows and parts of windows in a step, all layouts."""
     kernels = []
@@ -76,7 +77,7 @@ def test_a_direct_convolution_stays_direct() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_90"))
 def test_legal_schedules_compile_and_take_no_more_than_counted(arch: str) -> None:
     """Random walks with the knob set: shared memory within what legality counted, a cubin without warnings."""
     rng = np.random.default_rng([3, ARCHES.index(arch)])

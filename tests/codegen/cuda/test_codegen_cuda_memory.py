@@ -12,6 +12,7 @@ from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.kernel import Kernel
 from tests.codegen.cuda.test_codegen_cuda import check, needs_nvrtc
 from tests.support.cuda_schedules import make_kernel, make_schedule
+from tests.support.thorough import thorough_but
 
 GPUS = {"sm_75": "t4", "sm_80": "a100", "sm_90": "h200"}
 needs_nvdisasm = pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
@@ -58,7 +59,7 @@ def loads_before_use(cubin: bytes, entry: str, kind: str) -> int:
 
 @needs_nvrtc
 @needs_nvdisasm
-@pytest.mark.parametrize("arch", GPUS)
+@pytest.mark.parametrize("arch", thorough_but(GPUS, "sm_75", "sm_90"))
 @pytest.mark.parametrize("name", KERNELS)
 def test_four_loads_are_in_flight(name: str, arch: str) -> None:
     """Loads one after the other before the first of them is used, of 16 bytes except for windows; no spills."""

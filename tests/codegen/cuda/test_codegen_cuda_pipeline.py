@@ -17,6 +17,7 @@ from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_cuda import check, needs_nvrtc
 from tests.measure.emulator.test_emulator import faults
 from tests.support.cuda_schedules import make_kernel, make_schedule, random_inputs
+from tests.support.thorough import thorough_but
 
 GEMM = operators.gemm(40, 24, 52)
 
@@ -26,7 +27,7 @@ def gemm_kernel(hw: str = "h200", op: Operator = GEMM, **knobs: int) -> Kernel:
     return make_kernel(op, make_schedule(op, [4, 4, 1], [16, 16, 8], [2, 1, 1], vector=4, **knobs), hw)
 
 
-@pytest.mark.parametrize("hw", ["h200", "t4"])
+@pytest.mark.parametrize("hw", thorough_but(["h200", "t4"], "h200"))
 def test_pipelines_are_right(hw: str) -> None:
     """Numbers of buffers, layouts, fragments ahead or not, unrolled or not; split and shared reductions."""
     kernels = [
@@ -39,7 +40,10 @@ def test_pipelines_are_right(hw: str) -> None:
     check(kernels, np.random.default_rng(1))
 
 
-def test_pipelines_of_other_operators_are_right() -> None:
+@pytest.mark.parametrize(
+    "pipelines", [[(3, 2, 1)], pytest.param([(2, 1, 0), (2, 2, 2)], marks=pytest.mark.thorough)], ids=["three buffers", "two"]
+)
+def test_pipelines_of_other_operators_are_right(pipelines: list[tuple[int, int, int]]) -> None:
     """Convolutions whose steps move along several axes, int8, pooling with a pad that is not zero, primes."""
     conv = operators.conv2d(1, 5, 7, 9, 6, 3, 3, padding=1).with_epilogue("bias")
     strided = operators.conv2d(2, 4, 9, 8, 4, 3, 2, stride=2, padding=1)
@@ -48,7 +52,7 @@ def test_pipelines_of_other_operators_are_right() -> None:
     small = operators.gemm(20, 16, 24, dtype="int8")
     batch = operators.batched_gemm(3, 9, 12, 20)
     kernels = []
-    for stages, ahead, layout in ((2, 1, 0), (3, 2, 1), (2, 2, 2)):
+    for stages, ahead, layout in pipelines:
         knobs = {"stages": stages, "register_buffer": ahead, "shared_layout": layout, "unroll": 4}
         kernels += [
             make_kernel(conv, make_schedule(conv, [1, 2, 1, 3, 1, 1, 1], [1, 6, 4, 9, 2, 1, 3], vector=4, **knobs)),
@@ -62,8 +66,7 @@ def test_pipelines_of_other_operators_are_right() -> None:
     check(kernels, np.random.default_rng(2))
 
 
-@pytest.mark.parametrize("hw", ["h200", "t4"])
-@pytest.mark.parametrize("ahead", [1, 2])
+@pytest.mark.parametrize(("hw", "ahead"), thorough_but([("h200", 1), ("h200", 2), ("t4", 1), ("t4", 2)], ("h200", 2)))
 def test_a_missing_wait_or_barrier_is_caught(hw: str, ahead: int) -> None:
     """Every wait and every barrier of a pipeline is needed; without one some order of threads goes wrong."""
     inputs = random_inputs(GEMM, np.random.default_rng(3))
@@ -177,7 +180,7 @@ GPUS = {"sm_75": "t4", "sm_80": "a100", "sm_86": "rtx3090", "sm_90": "h200"}
 
 @needs_nvrtc
 @pytest.mark.skipif(not is_available(), reason="no disassembler: pip install nvidia-cuda-nvdisasm")
-@pytest.mark.parametrize("arch", GPUS)
+@pytest.mark.parametrize("arch", thorough_but(GPUS, "sm_75", "sm_90"))
 @pytest.mark.parametrize("which", TARGETS)
 def test_the_main_loop_multiplies(which: str, arch: str) -> None:
     """No spills, and the share of FFMA that bounds what the CUDA cores can reach, with and without a pipeline."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_cuda import check, needs_nvrtc
 from tests.support.cuda_schedules import make_kernel, make_schedule
+from tests.support.thorough import thorough_but
 
 needs_disassembler = pytest.mark.skipif(
     not (sass.is_available() and nvrtc.is_available()), reason=f"pip install {sass.PACKAGE} {nvrtc.PACKAGES}"
@@ -50,8 +52,7 @@ def tiles(op: Operator, columns: int) -> tuple[list[int], list[int]]:
     return register, block
 
 
-@pytest.mark.parametrize("vector", [2, 4])
-@pytest.mark.parametrize("machine", ["t4", "a100"])
+@pytest.mark.parametrize(("machine", "vector"), thorough_but(product(("t4", "a100"), (2, 4)), ("t4", 2), ("a100", 4)))
 def test_rows_of_windows_are_copied_wide(machine: str, vector: int) -> None:
     """Strides 1 and 2, padding of every kind, one and several buffers, padded and swizzled rows: right, and wide."""
     kernels = []
@@ -100,7 +101,7 @@ def test_threads_cover_a_box_in_the_fewest_rounds(counts: tuple[int, ...], threa
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("machine", ["a100", "h200"])
+@pytest.mark.parametrize("machine", thorough_but(["a100", "h200"], "h200"))
 def test_registers_of_convolutions_are_as_counted(machine: str) -> None:
     """As many blocks of random legal convolutions are resident as the model counts, or more; they hardly spill."""
     rng, spilled, programs = np.random.default_rng(22), 0, 12

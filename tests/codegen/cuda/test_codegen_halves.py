@@ -12,6 +12,7 @@ from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import PRODUCT_TYPES, Operator
 from tests.codegen.cuda.test_codegen_mma import ARCHES, check, needs_nvrtc
 from tests.support.cuda_schedules import OPERATORS, make_kernel, make_schedule, random_schedule
+from tests.support.thorough import thorough_but
 
 
 def operators_of(dtype: str) -> list[Operator]:
@@ -25,7 +26,7 @@ def operators_of(dtype: str) -> list[Operator]:
     return found
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "tf32", "tf32x3"])
+@pytest.mark.parametrize("dtype", thorough_but(["float16", "bfloat16", "tf32", "tf32x3"], "bfloat16", "tf32"))
 def test_random_schedules_are_right(dtype: str) -> None:
     rng = np.random.default_rng([11, len(dtype)])
     check([make_kernel(op, random_schedule(op, rng)) for op in operators_of(dtype)], seeds=1)
@@ -43,7 +44,7 @@ def test_padding_of_a_maximum_never_wins(dtype: str) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_75", "sm_90"))
 def test_nvrtc_takes_them(arch: str) -> None:
     rng = np.random.default_rng([12, int(arch[3:])])
     for dtype in ("float16", "bfloat16"):

@@ -7,6 +7,7 @@ import pytest
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from tests.codegen.cuda.test_codegen_mma import check, needs_nvrtc, tensor_kernel
+from tests.support.thorough import thorough_but
 
 TYPES = {"a100": {"float16": 16, "bfloat16": 16, "int8": 32}, "t4": {"float16": 8, "int8": 16}}
 
@@ -30,7 +31,7 @@ def kernels(machine: str) -> list[Kernel]:
     return found
 
 
-@pytest.mark.parametrize("machine", TYPES)
+@pytest.mark.parametrize("machine", thorough_but(TYPES, "a100"))
 def test_shifted_rows_are_right(machine: str) -> None:
     check(kernels(machine))
 

@@ -33,6 +33,7 @@ from gensor_gym import hardware, operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from tests.experiments.studies.test_experiments_generalise import make_columns  # noqa: E402
 from tests.support.fine_tuning_fakes import GEMMS, SETTINGS, FakeGpu, devices, seconds_of  # noqa: E402
+from tests.support.thorough import thorough_but  # noqa: E402
 
 HW = hardware.get("h100")
 COLUMNS = {**SETTINGS["columns"], "width": 8}
@@ -108,7 +109,7 @@ def test_what_is_learned_follows_from_seed_and_order_of_arrival() -> None:
     assert not torch.equal(weights(one), weights(other_order)) and not torch.equal(weights(one), weights(other_seed))
 
 
-@pytest.mark.parametrize("saved_at", [None, 0, 7, 17])
+@pytest.mark.parametrize("saved_at", thorough_but([None, 0, 7, 17], None, 7))
 def test_one_that_was_stopped_is_brought_back_number_for_number(saved_at: int | None) -> None:
     """By what arrived alone, or from any state on the way; what follows is what would have followed."""
     whole, stopped, state = learner(), learner(), None

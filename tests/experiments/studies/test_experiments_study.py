@@ -25,6 +25,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.records.backend import open_recorded
 from gensor_gym.measure.records.tables import read_table
+from tests.support.in_process import search_here
 
 SHAPES = 'operator=[reduce_sum(m=16, k=65536),elementwise(name="exp", shape=(192, 128, 128))]'
 SMALL = [
@@ -125,7 +126,8 @@ def test_one_process_and_two_say_the_same(done: tuple[Plan, dict], tmp_path: Pat
         assert alone["strategies"][name]["evaluations"] == line["evaluations"]
 
 
-def test_a_strategy_that_cannot_run_is_left_out_and_said(tmp_path: Path) -> None:
+def test_a_strategy_that_cannot_run_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search_here(monkeypatch)
     more = ("strategy=[random_walk,ppo]", "strategies.ppo.checkpoint=/nowhere", "figures=false")
     summary = _run(_plan(tmp_path, *more))
     assert list(summary["strategies"]) == ["random_walk"]

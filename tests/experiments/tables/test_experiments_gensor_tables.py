@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.commands.arguments import compose
 from experiments.common.jobs import Jobs
 from experiments.common.settings import code_digest
-from experiments.tables import gensor_ablation, gensor_changing_shapes, gensor_over_time
+from experiments.tables import gensor_ablation, gensor_changing_shapes, gensor_compile_time, gensor_over_time
 from experiments.tables.gensor import figures as gensor_figures
 from experiments.tables.gensor import published as gensor_published
 from experiments.tables.gensor import searches
@@ -27,6 +27,7 @@ from experiments.tables.reproduce import reproduce
 from experiments.tables.table import Stamp, Table
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.analytic import AnalyticBackend
+from tests.support.thorough import thorough_but
 
 TINY = ("gemm(m=32, n=32, k=32)", "gemv(m=64, k=64)")
 
@@ -109,7 +110,12 @@ def posing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "get_backend", lambda *_: _Posing())
 
 
-def test_compile_time(tmp_path: Path, posing: None) -> None:
+@pytest.mark.parametrize("all_strategies", thorough_but([False, True], False), ids=["some", "all"])
+def test_compile_time(tmp_path: Path, posing: None, monkeypatch: pytest.MonkeyPatch, all_strategies: bool) -> None:
+    some = {} if all_strategies else {"CONSTRUCTING": ("markov", "roller"), "MEASURING": ("random",)}
+    some |= {} if all_strategies else {"MEASURING_LIVE": ("ansor_small", "random")}
+    for name, strategies in some.items():
+        monkeypatch.setattr(gensor_compile_time, name, strategies)
     model, live = _made("gensor_compile_time", tmp_path, limit=3, tiers=["model", "live"], figures=True)
     assert model.columns == ("seconds", "128", "256", "512", "slope") and model.stamp == Stamp.PREDICTED
     assert live.stamp == Stamp.REPLICATED and "flat." in live.notes[0]
