@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,12 +65,14 @@ def optimize(
     backend: str | Backend = "auto",
     store: str | None = None,
     reuse: bool = False,
+    on_trial: Callable[[TraceRow], None] | None = None,
     **hyperparameters: object,
 ) -> Result:
     """Search with a budget of measured trials and return the best program.
 
     With `reuse` the search is left out where one was made before: the fastest program in the store (by default the one of this
     user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is the result, with an empty trace.
+    `on_trial` is called with every trial as it ends.
 
     ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
     """
@@ -82,7 +85,7 @@ def optimize(
         timed = get_backend(backend, task.hardware)
         if timed.stored and (found := fastest(task.operator, task.hardware, timed, store)):
             return Result(*found, (), task)
-    session = Session(task, Budget(trials=trials), store)
+    session = Session(task, Budget(trials=trials), store, on_trial)
     run(search, session, seed)
     if session.best is None:
         statuses = [row.status for row in session.trace]

@@ -51,9 +51,7 @@ def export(
     """
     exports = [Exports(kernel) for kernel in kernels]
     _check(exports, library)
-    target = Path(folder)
-    if target.exists() and any(target.iterdir()) and not (target / "manifest.json").exists():
-        raise ValueError(f"{target} is not empty and no earlier export: expected a new folder")
+    target = check_folder(folder)
     target.mkdir(parents=True, exist_ok=True)
     compiler = compiler or find_compiler()
     _write(exports, target, library, threads)
@@ -67,6 +65,14 @@ def export(
     built = Exported(target, target / f"lib{library}.so", target / f"{library}.h", target / "manifest.json")
     _note(built, exports, known or [{} for _ in exports], compiler, threads)
     return built
+
+
+def check_folder(folder: str | Path) -> Path:
+    """The folder; ValueError where something else lies there than an earlier export."""
+    path = Path(folder)
+    if path.is_file() or path.exists() and any(path.iterdir()) and not (path / "manifest.json").exists():
+        raise ValueError(f"{path} is not empty and no earlier export: expected a new folder")
+    return path
 
 
 def _check(exports: Sequence[Exports], library: str) -> None:
