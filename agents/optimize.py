@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,14 +46,24 @@ class Result:
 
         ValueError for a kernel that is not C, and a folder that holds something else; CompileError with the compiler's message.
         """
-        from gensor_gym.codegen.export import export
+        return export_all([self], folder, library)
 
+    @property
+    def known(self) -> dict[str, object]:
+        """What an export says of the kernel beside its text: schedule, machine, measurement with its conditions."""
         measured = {
             "status": self.measurement.status.value, "seconds": self.measurement.seconds,
             "samples": list(self.measurement.samples), "conditions": self.measurement.conditions,
         }  # fmt: skip
-        known = {"schedule": str(self.schedule), "hardware": self.task.hardware.name, "measurement": measured}
-        return export([self.kernel], folder, self.task.hardware.units, [known], library)
+        return {"schedule": str(self.schedule), "hardware": self.task.hardware.name, "measurement": measured}
+
+
+def export_all(results: Sequence[Result], folder: str | Path, library: str = "gensor_kernels") -> Exported:
+    """As `Result.export`, of the kernels of several results for one machine."""
+    from gensor_gym.codegen.export import export
+
+    threads = max((result.task.hardware.units for result in results), default=1)
+    return export([result.kernel for result in results], folder, threads, [result.known for result in results], library)
 
 
 def optimize(

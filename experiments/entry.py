@@ -34,6 +34,11 @@ COMMANDS = {
         "find a fast kernel for one operator, and take it away",
         ("'gemm(m=512, n=512, k=512)'", "'gemv(m=512, k=512)' strategy=roller trials=4 export=outputs/gemv"),
     ),
+    "export": Command(
+        "experiments.kernels.export:main",
+        "take the kernels of a file of operators away, as one library with a C header",
+        ("operators.txt folder=outputs/library", "operators.txt folder=outputs/library trials=16 strategy=markov_ext"),
+    ),
     "compare": Command(
         "experiments.comparison.compare:main",
         "strategies under equal budgets on one machine, their winners timed again together",
