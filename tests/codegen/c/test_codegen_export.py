@@ -6,7 +6,6 @@ import ctypes
 import errno
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -17,35 +16,15 @@ from gensor_gym.codegen import generate
 from gensor_gym.codegen.export import Exported, export
 from gensor_gym.codegen.export.kinds import kind_name, sizes_of
 from gensor_gym.codegen.export.names import function_name
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import load
 from gensor_gym.hardware.compiler import find_compiler
-
-OPERATORS = (
-    "gemm(m=24, n=40, k=20)+bias+relu",
-    "gemm(m=24, n=48, k=20)+bias+relu",
-    "conv2d(n=1, c=4, h=9, w=8, k=8, r=3, s=3, stride=(2, 1), padding=1)",
-    'gemm(m=16, n=32, k=24, dtype="int8")',
-    "max_pool2d(n=1, c=3, h=9, w=9, r=3, s=3, stride=2)",
-)
-PATH = {"PATH": "/usr/bin:/bin"}
-
-
-def kernel_of(text: str, seed: int = 0) -> Kernel:
-    op = operators.resolve_one(text)
-    return generate(op, ConstructionGraph(op, "host", "extended").random_schedule(np.random.default_rng(seed)), "host")
+from tests.support.exports import OPERATORS, kernel_of, run
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     known = [{"schedule": text} for text in OPERATORS]
     return export([kernel_of(text) for text in OPERATORS], tmp_path_factory.mktemp("export") / "kernels", 2, known)
-
-
-def run(line: list[str], folder: Path) -> str:
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=PATH)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def of_the_example(text: str) -> float:
