@@ -42,9 +42,10 @@ class Result:
         return codegen.build(self.task.operator, self.schedule, self.task.hardware)
 
     def export(self, folder: str | Path, library: str = "gensor_kernels") -> Exported:
-        """Write the kernel into a folder that C uses without Python: a shared library, header, sources, an example, a manifest.
+        """Write the kernel into a folder that needs no Python: compiled, with header, source, an example and a manifest.
 
-        ValueError for a kernel that is not C, and a folder that holds something else; CompileError with the compiler's message.
+        A C kernel becomes a shared library, a CUDA kernel a cubin (which needs NVRTC, no GPU). ValueError for other languages and
+        for a folder that holds something else; CompileError and NvrtcError with the compiler's message.
         """
         return export_all([self], folder, library)
 

@@ -79,4 +79,5 @@ def main(config: DictConfig, console: Console) -> None:
         sys.exit(1)
     made = export_all(results, config.folder, config.library)
     show(results, console)
-    console.print(f"{made.header} declares what {made.library.name} has; example.c calls it", soft_wrap=True, highlight=False)
+    binaries = ", ".join(path.name for path in made.binaries)
+    console.print(f"{made.header} declares what {binaries} has", soft_wrap=True, highlight=False)

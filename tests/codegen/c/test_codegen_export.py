@@ -6,6 +6,7 @@ import ctypes
 import errno
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def test_the_example_runs_without_python_and_has_the_same_digits(exported: Expor
 
 
 def test_a_kind_is_called_by_its_sizes(exported: Exported) -> None:
-    library = ctypes.CDLL(str(exported.library))
+    library = ctypes.CDLL(str(exported.binaries[0]))
     for text in OPERATORS:
         op = operators.resolve_one(text)
         arrays = [np.ones(tensor.shape, tensor.dtype) for tensor in (*op.inputs, op.output)]
@@ -83,9 +84,9 @@ def test_the_header_is_c_plus_plus_as_well(exported: Exported, tmp_path: Path) -
 
 
 def test_build_sh_makes_the_library_anew(exported: Exported) -> None:
-    exported.library.unlink()
+    exported.binaries[0].unlink()
     run(["sh", "build.sh"], exported.folder)
-    assert exported.library.exists()
+    assert exported.binaries[0].exists()
 
 
 def test_the_manifest_names_every_file_and_kernel(exported: Exported) -> None:
@@ -110,4 +111,7 @@ def test_what_is_no_export_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
     other = generate(kernel.operator, ConstructionGraph(kernel.operator, "h200").initial(), "h200")
     with pytest.raises(ValueError, match="plain kernels in 'c'"):
-        export([other], tmp_path / "new", 1)
+        export([kernel, other], tmp_path / "new", 1)
+    prepacked = replace(kernel, prepares="gg_prepare")
+    with pytest.raises(ValueError, match="a prepacked kernel is not exported"):
+        export([prepacked], tmp_path / "new", 1)
