@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -43,18 +44,29 @@ class Result:
         return codegen.build(self.task.operator, self.schedule, self.task.hardware)
 
     def export(self, folder: str | Path, library: str = "gensor_kernels") -> Exported:
-        """Write the kernel into a folder that C uses without Python: a shared library, header, sources, an example, a manifest.
+        """Write the kernel into a folder that needs no Python: compiled, with header, source, an example and a manifest.
 
-        ValueError for a kernel that is not C, and a folder that holds something else; CompileError with the compiler's message.
+        A C kernel becomes a shared library, a CUDA kernel a cubin (which needs NVRTC, no GPU). ValueError for other languages and
+        for a folder that holds something else; CompileError and NvrtcError with the compiler's message.
         """
-        from gensor_gym.codegen.export import export
+        return export_all([self], folder, library)
 
+    @property
+    def known(self) -> dict[str, object]:
+        """What an export says of the kernel beside its text: schedule, machine, measurement with its conditions."""
         measured = {
             "status": self.measurement.status.value, "seconds": self.measurement.seconds,
             "samples": list(self.measurement.samples), "conditions": self.measurement.conditions,
         }  # fmt: skip
-        known = {"schedule": str(self.schedule), "hardware": self.task.hardware.name, "measurement": measured}
-        return export([self.kernel], folder, self.task.hardware.units, [known], library)
+        return {"schedule": str(self.schedule), "hardware": self.task.hardware.name, "measurement": measured}
+
+
+def export_all(results: Sequence[Result], folder: str | Path, library: str = "gensor_kernels") -> Exported:
+    """As `Result.export`, of the kernels of several results for one machine."""
+    from gensor_gym.codegen.export import export
+
+    threads = max((result.task.hardware.units for result in results), default=1)
+    return export([result.kernel for result in results], folder, threads, [result.known for result in results], library)
 
 
 def optimize(
@@ -66,6 +78,7 @@ def optimize(
     backend: str | Backend = "auto",
     store: str | None = None,
     reuse: bool = False,
+    on_trial: Callable[[TraceRow], None] | None = None,
     **hyperparameters: object,
 ) -> Result:
     """Search with a budget of measured trials and return the best program.
@@ -74,6 +87,7 @@ def optimize(
 
     With `reuse` the search is left out where one was made before: the fastest program in the store (by default the one of this
     user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is the result, with an empty trace.
+    `on_trial` is called with every trial as it ends.
 
     ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
     """
@@ -86,7 +100,7 @@ def optimize(
         timed = get_backend(backend, task.hardware)
         if timed.stored and (found := fastest(task.operator, task.hardware, timed, store)):
             return Result(*found, (), task)
-    session = Session(task, Budget(trials=trials), store)
+    session = Session(task, Budget(trials=trials), store, on_trial)
     run(search, session, seed)
     if (final := playoff(session)) is None:
         statuses = [row.status for row in session.trace]

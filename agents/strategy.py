@@ -18,7 +18,7 @@ from agents.core.ranking import Construction
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.session import SearchSession, Session
 from gensor_gym.plugins import load_named
-from gensor_gym.registry import register
+from gensor_gym.registry import near, register
 
 Made = TypeVar("Made")
 Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
@@ -141,7 +141,8 @@ def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> An
     if name not in STRATEGIES:
         load_named()
     if name not in STRATEGIES:
-        raise ValueError(f"no strategy {name!r}; strategies are {sorted(strategies_for(searched))}")
+        known = strategies_for(searched)
+        raise ValueError(f"no strategy {name!r}; strategies are {sorted(known)}{near(name, known)}")
     if searched not in STRATEGIES[name].searches:
         raise refusal(name, searched)
     cls = class_of(name)

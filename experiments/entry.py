@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 
 from gensor_gym.plugins import load_named, load_plugins
+from gensor_gym.registry import near
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,16 @@ class Command:
 
 
 COMMANDS = {
+    "optimize": Command(
+        "experiments.kernels.optimize:main",
+        "find a fast kernel for one operator, and take it away",
+        ("'gemm(m=512, n=512, k=512)'", "'gemv(m=512, k=512)' strategy=roller trials=4 export=outputs/gemv"),
+    ),
+    "export": Command(
+        "experiments.kernels.export:main",
+        "take the kernels of a file of operators away, as one library with a C header",
+        ("operators.txt folder=outputs/library", "operators.txt folder=outputs/library trials=16 strategy=markov_ext"),
+    ),
     "compare": Command(
         "experiments.comparison.compare:main",
         "strategies under equal budgets on one machine, their winners timed again together",
@@ -210,7 +221,8 @@ def main() -> None:
         return
     name = words[0]
     if name not in COMMANDS:
-        sys.exit(_refusal(name))
+        print(_refusal(name), file=sys.stderr)
+        sys.exit(2)
     _run(name, words[1:])
 
 
@@ -247,7 +259,7 @@ def _without_plugins(words: Sequence[str]) -> list[str]:
 
 def _refusal(name: str) -> str:
     """Why nothing is run."""
-    return f"gensor: no command {name!r}; commands are {', '.join(COMMANDS)}"
+    return f"gensor: no command {name!r}; commands are {', '.join(COMMANDS)}{near(name, COMMANDS)}"
 
 
 def _run(name: str, words: Sequence[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 Made = TypeVar("Made", bound=Callable)
@@ -26,6 +27,12 @@ def register(kind: str, table: dict[str, Any], name: str, value: object, owner: 
 def registered(kind: str) -> list[str]:
     """Names that were registered, beside what stood in the table from the beginning."""
     return [name for of, name in _OWNERS if of == kind]
+
+
+def near(name: object, names: Iterable[str]) -> str:
+    """The end of a message about a name that is not there: those of `names` that are spelled like it; empty where none is."""
+    found = get_close_matches(name.lower(), list(dict.fromkeys(names))) if isinstance(name, str) else []
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def registers(kind: str, table: dict[str, Any], name: str) -> Callable[[Made], Made]:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
 from gensor_gym import operators
-from gensor_gym.registry import registered
+from gensor_gym.registry import near, registered
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 _CALL = re.compile(r"[A-Za-z_]\w*\(")
@@ -23,13 +23,16 @@ def readable(arguments: list[str]) -> list[str]:
     """Arguments as Hydra understands them.
 
     `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
-    such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. ValueError for a strategy that there is not.
+    such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. What stands first may be the value of
+    `operators` alone. ValueError for a strategy that there is not.
     """
     store_strategies(registered("strategy"))  # of plugins that were loaded since
+    known = strategies_for(CONSTRUCTIONS)
     for names in [argument.removeprefix("strategy=") for argument in arguments if argument.startswith("strategy=")]:
-        if unknown := sorted(set(re.findall(r"\w+", names)) - {*strategies_for(CONSTRUCTIONS), "null"}):
-            raise ValueError(f"no strategies {unknown}; strategies are {sorted(strategies_for(CONSTRUCTIONS))}")
-    return [_one(argument) for argument in arguments]
+        if unknown := sorted(set(re.findall(r"\w+", names)) - {*known, "null"}):
+            hints = "".join(near(name, known) for name in unknown)
+            raise ValueError(f"no strategies {unknown}; strategies are {sorted(known)}{hints}")
+    return [*map(_alone, arguments[:1]), *map(_one, arguments[1:])]
 
 
 def compose(overrides: list[str], name: str = "config") -> DictConfig:
@@ -61,6 +64,13 @@ def store_strategies(names: Iterable[str] | None = None) -> None:
 
 
 store_strategies()
+
+
+def _alone(argument: str) -> str:
+    """The first argument: an operator, an id or a file where it is neither an option nor a setting of Hydra's."""
+    if _CALL.match(argument):
+        return f"operators={quoted(argument)}"
+    return _one(argument) if re.search(r"=|^[-+~]", argument) else f"operators='{argument}'"
 
 
 def _one(argument: str) -> str:

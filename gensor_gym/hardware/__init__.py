@@ -11,7 +11,7 @@ from gensor_gym.hardware.host import detect
 from gensor_gym.hardware.nvidia import GPUS
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 from gensor_gym.plugins import load_named
-from gensor_gym.registry import register
+from gensor_gym.registry import near, register
 
 __all__ = ["Hardware", "MemoryLevel", "from_json", "get", "names", "recorded_names", "register_machine", "to_json"]
 
@@ -52,4 +52,5 @@ def get(name: str | Hardware) -> Hardware:
         return _KNOWN[key]
     if key in recorded_names():
         return recorded_machine(key)
-    raise ValueError(f"unknown hardware {name!r}; accepted: {', '.join(dict.fromkeys((*names(), *recorded_names())))}")
+    known = dict.fromkeys((*names(), *recorded_names()))
+    raise ValueError(f"unknown hardware {name!r}; accepted: {', '.join(known)}{near(name, known)}")

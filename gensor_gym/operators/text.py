@@ -8,6 +8,7 @@ import inspect
 from gensor_gym.operators.registry import FACTORIES
 from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import load_named
+from gensor_gym.registry import near
 
 
 def names() -> tuple[str, ...]:
@@ -27,7 +28,7 @@ def parse(text: str) -> Operator:
     if name not in FACTORIES:
         load_named()
     if name not in FACTORIES:
-        raise ValueError(f"operator {name!r} in {text!r}: expected one of {', '.join(FACTORIES)}")
+        raise ValueError(f"operator {name!r} in {text!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
     factory = FACTORIES[name]
     values, options = _literals(call, text)
     signature = inspect.signature(factory)

@@ -29,6 +29,14 @@ _TYPES = {
 }  # fmt: skip
 
 
+_NUMBERS = {"UINT8": 0, "INT32": 3, "FLOAT16": 6, "FLOAT32": 7, "BFLOAT16": 9, "TFLOAT32": 11}
+"""Of CUtensorMapDataType in the header cuda.h."""
+_SWIZZLES = (0, 32, 64, 128)
+"""Bytes, by their number in CUtensorMapSwizzle."""
+_L2_256B = 3
+"""Of CUtensorMapL2promotion."""
+
+
 class TensorMapError(RuntimeError):
     """The driver refused a tensor map, or is missing; the message holds its status."""
 
@@ -84,11 +92,24 @@ class TensorMap:
             (self.every[-1] != 1, f"steps {self.every}: 1 along the innermost dimension"),
             (any(stride % UNIT for stride in self.strides), f"strides {self.strides}: multiples of {UNIT} bytes"),
             (any(not 1 <= n <= MAX_BOX for n in self.reach), f"box {self.reach}: 1 to {MAX_BOX} along each dimension"),
-            (self.swizzle not in (0, 32, 64, 128), f"swizzle {self.swizzle}: 0, 32, 64 or 128 bytes"),
+            (self.swizzle not in _SWIZZLES, f"swizzle {self.swizzle}: 0, 32, 64 or 128 bytes"),
             (row % UNIT or (self.swizzle and row > self.swizzle), f"rows of {row} bytes: whole {UNIT}, within the swizzle"),
         ):
             if broken:
                 raise ValueError(f"tensor map of argument {self.argument}: {words}")
+
+
+def described(tensor_map: TensorMap) -> dict[str, Any]:
+    """The arguments of `cuTensorMapEncodeTiled` by their names there, as plain numbers, without an address.
+
+    Dimensions are counted innermost first, as the driver counts them; it knows the innermost stride.
+    """
+    return {
+        "tensorDataType": _NUMBERS[_TYPES[tensor_map.dtype]], "tensorRank": len(tensor_map.shape),
+        "globalDim": [*reversed(tensor_map.shape)], "globalStrides": [*reversed(tensor_map.strides)],
+        "boxDim": [*reversed(tensor_map.reach)], "elementStrides": [*reversed(tensor_map.every)],
+        "interleave": 0, "swizzle": _SWIZZLES.index(tensor_map.swizzle), "l2Promotion": _L2_256B, "oobFill": 0,
+    }  # fmt: skip
 
 
 def encode(tensor_map: TensorMap, address: int) -> np.ndarray:
@@ -122,15 +143,16 @@ def _driver() -> ModuleType:
 
 
 def _fields(driver: ModuleType, tensor_map: TensorMap, address: int) -> tuple[Any, ...]:
-    """Arguments of the driver's call, which counts dimensions innermost first and knows the innermost stride."""
+    """Arguments of the driver's call; its bindings take members of enumerations where `described` has their numbers."""
+    plain = described(tensor_map)
     return (
         _member(driver.CUtensorMapDataType, f"DATA_TYPE_{_TYPES[tensor_map.dtype]}"),
-        len(tensor_map.shape),
+        plain["tensorRank"],
         address,
-        [driver.cuuint64_t(n) for n in reversed(tensor_map.shape)],
-        [driver.cuuint64_t(n) for n in reversed(tensor_map.strides)],
-        [driver.cuuint32_t(n) for n in reversed(tensor_map.reach)],
-        [driver.cuuint32_t(n) for n in reversed(tensor_map.every)],
+        [driver.cuuint64_t(n) for n in plain["globalDim"]],
+        [driver.cuuint64_t(n) for n in plain["globalStrides"]],
+        [driver.cuuint32_t(n) for n in plain["boxDim"]],
+        [driver.cuuint32_t(n) for n in plain["elementStrides"]],
         _member(driver.CUtensorMapInterleave, "INTERLEAVE_NONE"),
         _member(driver.CUtensorMapSwizzle, f"SWIZZLE_{tensor_map.swizzle}B" if tensor_map.swizzle else "SWIZZLE_NONE"),
         _member(driver.CUtensorMapL2promotion, "L2_PROMOTION_L2_256B"),

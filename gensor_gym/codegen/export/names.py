@@ -9,8 +9,8 @@ from functools import cached_property
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.operators.types import Operator, Tensor
 
-C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t"}
-"""Data types that C is generated for."""
+C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
+"""Element of each data type; 16-bit floating numbers, which GPUs alone compute with, are their bits."""
 
 
 def function_name(op: Operator) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gensor_gym.codegen.export import kinds
+from gensor_gym.codegen.export.kinds import Kind, kinds_of
 from gensor_gym.codegen.export.names import C_TYPES, Exports
 
 FEATURES = {
@@ -16,7 +18,7 @@ FEATURES = {
 def header(exports: Sequence[Exports], library: str) -> str:
     """The header."""
     guard = f"{library.upper()}_H"
-    functions = "\n".join(_declared(one) for one in exports)
+    functions = "\n".join([*map(kinds.declared, kinds_of(exports)), *map(_declared, exports)])
     return f"""/* Kernels that gensor_gym generated, verified and timed; manifest.json says on what and how fast. */
 #ifndef {guard}
 #define {guard}
@@ -28,9 +30,11 @@ extern "C" {{
 
 /* Arrays are dense, in row-major order; the output overlaps no input. A function returns 0, ENOMEM where no workspace can
  * be had, or ENOTSUP on a processor that lacks what it was compiled for. Functions may be called from several threads at a
- * time; those whose workspace is the caller's with a workspace each. */
+ * time; those whose workspace is the caller's with a workspace each. Functions that take sizes choose the kernel of that shape;
+ * of a pair, such as a stride, 0 is along the height and 1 along the width. */
 
-/* Threads that kernels run on, the caller's among them, in this process: at first as many as they were tuned for. */
+/* Threads that kernels run on, the caller's among them, in this process: at first as many as they were tuned for. Not to be
+ * called while a kernel runs. */
 void {library}_set_threads(int threads);
 
 {functions}
@@ -88,7 +92,7 @@ static void *workspace_of(size_t bytes) {
 
 def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
     """The functions of the header."""
-    functions = "\n".join(_defined(one, library) for one in exports)
+    functions = "\n".join([*(_defined(one) for one in exports), *map(kinds.defined, kinds_of(exports))])
     return f"""#include "{library}.h"
 
 #include <errno.h>
@@ -119,7 +123,7 @@ API void {library}_set_threads(int threads) {{ gg_runtime_init(&team, threads); 
 {functions}"""
 
 
-def _defined(one: Exports, library: str) -> str:
+def _defined(one: Exports) -> str:
     """Definitions of one kernel's functions."""
     *inputs, (output, _) = one.tensors
     given = ", ".join(name for name, _ in inputs)
@@ -142,9 +146,11 @@ API int {one.name}({one.parameters}) {{
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """A program that calls every kernel on arrays of small whole numbers, and prints sums and times."""
-    calls = "\n".join(_called(one) for one in exports)
+    """A program that calls every kernel on arrays of small whole numbers, and prints sums and times; 0 where all are right."""
+    kinds = kinds_of(exports)
+    calls = "\n".join([*(_called(one, kind) for kind in kinds for one in kind.exports), *map(_missed, kinds)])
     return f"""/* cc example.c -o example -L. -l{library} -Wl,-rpath,'$ORIGIN' && ./example */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -163,18 +169,23 @@ int main(void) {{
 """
 
 
-def _called(one: Exports) -> str:
-    """The block of the example that calls one kernel."""
+def _missed(kind: Kind) -> str:
+    """The line of the example that asks for a shape that is not there."""
+    return f'    if ({kind.missed()} != EINVAL) {{ fprintf(stderr, "{kind.name}: no EINVAL\\n"); return 1; }}\n'
+
+
+def _called(one: Exports, kind: Kind) -> str:
+    """The block of the example that calls one kernel by its sizes, then by its name."""
     *inputs, (output, written) = one.tensors
     lines = []
     for name, tensor in one.tensors:
-        kind = C_TYPES[tensor.dtype]
-        lines.append(f"{kind} *{name} = malloc({tensor.size} * sizeof({kind}));")
+        element = C_TYPES[tensor.dtype]
+        lines.append(f"{element} *{name} = malloc({tensor.size} * sizeof({element}));")
     for place, (name, tensor) in enumerate(inputs):
         value = f"({C_TYPES[tensor.dtype]})((i * {2 * place + 3}) % 7 - 3)"
         lines.append(f"for (long i = 0; i < {tensor.size}; i++) {name}[i] = {value};")
     lines += [
-        f"int status = {one.name}({one.arguments});",
+        f"int status = {kind.call(one)};",
         f'if (status != 0) {{ fprintf(stderr, "{one.name}: status %d\\n", status); return 1; }}',
         "const double begin = now();",
         f"{one.name}({one.arguments});",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import json
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,33 +15,17 @@ import pytest
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.export import Exported, export
-from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.export.kinds import kind_name, sizes_of
+from gensor_gym.codegen.export.names import function_name
 from gensor_gym.codegen.runtime.c import load
 from gensor_gym.hardware.compiler import find_compiler
-
-OPERATORS = (
-    "gemm(m=24, n=40, k=20)+bias+relu",
-    'gemm(m=16, n=32, k=24, dtype="int8")',
-    "max_pool2d(n=1, c=3, h=9, w=9, r=3, s=3, stride=2)",
-)
-PATH = {"PATH": "/usr/bin:/bin"}
-
-
-def kernel_of(text: str, seed: int = 0) -> Kernel:
-    op = operators.resolve_one(text)
-    return generate(op, ConstructionGraph(op, "host", "extended").random_schedule(np.random.default_rng(seed)), "host")
+from tests.support.exports import OPERATORS, kernel_of, run
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     known = [{"schedule": text} for text in OPERATORS]
     return export([kernel_of(text) for text in OPERATORS], tmp_path_factory.mktemp("export") / "kernels", 2, known)
-
-
-def run(line: list[str], folder: Path) -> str:
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=PATH)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def of_the_example(text: str) -> float:
@@ -57,7 +43,36 @@ def test_the_example_runs_without_python_and_has_the_same_digits(exported: Expor
     compiler = find_compiler().command
     run([*compiler, "example.c", "-o", "example", "-L.", "-lgensor_kernels", "-Wl,-rpath,$ORIGIN"], exported.folder)
     lines = run(["./example"], exported.folder).splitlines()
-    assert [float(line.split()[1]) for line in lines] == [of_the_example(text) for text in OPERATORS]
+    expected = {function_name(operators.resolve_one(text)): of_the_example(text) for text in OPERATORS}
+    assert {line.split()[0]: float(line.split()[1]) for line in lines} == expected
+
+
+def test_a_kind_is_called_by_its_sizes(exported: Exported) -> None:
+    library = ctypes.CDLL(str(exported.binaries[0]))
+    for text in OPERATORS:
+        op = operators.resolve_one(text)
+        arrays = [np.ones(tensor.shape, tensor.dtype) for tensor in (*op.inputs, op.output)]
+        pointers, sizes = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays], [n for _, n in sizes_of(op)]
+        named = getattr(library, kind_name(op))
+        for place in range(len(sizes)):
+            changed = [n + (place == at) for at, n in enumerate(sizes)]
+            assert named(*pointers, *map(ctypes.c_int64, changed)) == errno.EINVAL
+        assert (arrays[-1] == 1).all()
+        assert named(*pointers, *map(ctypes.c_int64, sizes)) == 0
+        assert np.array_equal(arrays[-1], load(kernel_of(text))(*arrays[:-1]))
+
+
+def test_kinds_have_names_and_sizes_of_their_own() -> None:
+    texts = (*OPERATORS, 'elementwise("exp", 8, 12)', 'elementwise("exp", 8, 2, 6)', "gemv(m=4, k=5)")
+    names = [kind_name(operators.resolve_one(text)) for text in texts]
+    assert names == [
+        "gemm_bias_relu", "gemm_bias_relu", "conv2d", "gemm_int8", "max_pool2d",
+        "elementwise_exp_2d", "elementwise_exp_3d", "gemv",
+    ]  # fmt: skip
+    conv, pool = (dict(sizes_of(operators.resolve_one(texts[place]))) for place in (2, 4))
+    assert [conv[name] for name in ("stride_0", "stride_1", "padding_0", "padding_1", "groups")] == [2, 1, 1, 1, 1]
+    assert (pool["stride_0"], pool["stride_1"], pool["padding_0"]) == (2, 2, 0)
+    assert sizes_of(operators.resolve_one(texts[6])) == (("shape_0", 8), ("shape_1", 2), ("shape_2", 6))
 
 
 def test_the_header_is_c_plus_plus_as_well(exported: Exported, tmp_path: Path) -> None:
@@ -69,9 +84,9 @@ def test_the_header_is_c_plus_plus_as_well(exported: Exported, tmp_path: Path) -
 
 
 def test_build_sh_makes_the_library_anew(exported: Exported) -> None:
-    exported.library.unlink()
+    exported.binaries[0].unlink()
     run(["sh", "build.sh"], exported.folder)
-    assert exported.library.exists()
+    assert exported.binaries[0].exists()
 
 
 def test_the_manifest_names_every_file_and_kernel(exported: Exported) -> None:
@@ -96,4 +111,7 @@ def test_what_is_no_export_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
     other = generate(kernel.operator, ConstructionGraph(kernel.operator, "h200").initial(), "h200")
     with pytest.raises(ValueError, match="plain kernels in 'c'"):
-        export([other], tmp_path / "new", 1)
+        export([kernel, other], tmp_path / "new", 1)
+    prepacked = replace(kernel, prepares="gg_prepare")
+    with pytest.raises(ValueError, match="a prepacked kernel is not exported"):
+        export([prepacked], tmp_path / "new", 1)

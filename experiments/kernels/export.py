@@ -1,0 +1,83 @@
+"""Take kernels away: `gensor export FILE folder=FOLDER [trials=N]`, one library for a file of operators.
+
+The file has an operator on each line, and comments after `#`. Each is the best program that `gensor optimize` or `optimize(..,
+reuse=True)` has found on this machine; with `trials` those without one are searched for. Operators that differ in sizes alone are
+also called by one function, which takes the sizes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig, ListConfig
+from rich.console import Console
+
+from agents.optimize import Result, export_all
+from experiments.commands.command import command
+from experiments.common.texts import seconds_text, show_table
+from experiments.kernels.search import Search
+from gensor_gym import operators
+from gensor_gym.codegen.export import check_folder
+from gensor_gym.measure.records.tuned import fastest
+from gensor_gym.operators.types import Operator
+
+
+def operators_of(given: str | ListConfig | None) -> list[Operator]:
+    """The operators of a file, or those that a list, a table or a text names, each once; ValueError names the line."""
+    if given is None:
+        raise ValueError("no operators: name a file of them, as in gensor export FILE folder=FOLDER")
+    if not isinstance(given, str) or not Path(given).is_file():
+        if isinstance(given, str) and "(" not in given and Path(given).suffix:
+            raise ValueError(f"no file {given}")
+        return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given))))
+    found: dict[Operator, None] = {}
+    for number, line in enumerate(Path(given).read_text(encoding="utf-8").splitlines(), 1):
+        if text := line.partition("#")[0].strip():
+            try:
+                found |= dict.fromkeys(operators.resolve(text))
+            except ValueError as error:
+                raise ValueError(f"{given}, line {number}: {error}") from error
+    if not found:
+        raise ValueError(f"{given} has no operators: expected one on each line, such as gemm(m=512, n=384, k=1000)+bias")
+    return list(found)
+
+
+def check_known(ops: Sequence[Operator], search: Search) -> None:
+    """ValueError names the operators without a program, where none is searched for."""
+    if search.trials is None and search.backend.stored:
+        missing = [op for op in ops if fastest(op, search.hardware, search.backend, search.store) is None]
+    else:
+        missing = list(ops) if search.trials is None else []
+    if missing:
+        names = ", ".join(map(str, missing[:3])) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        raise ValueError(f"no program was found before for {names} in {search.store}: trials=N searches for them")
+
+
+def show(results: Sequence[Result], console: Console) -> None:
+    """A line for each kernel."""
+    rows = [
+        (str(one.task.operator), seconds_text(one.seconds), f"{len(one.trace)} trials" if one.trace else "before")
+        for one in results
+    ]
+    show_table(console, "kernels", ("operator", "time", "found"), rows)
+
+
+@command("export", ValueError)
+def main(config: DictConfig, console: Console) -> None:
+    """Collect the programs, search for those that are missing, write the folder."""
+    if config.folder is None:
+        raise ValueError("no folder: name a new one, as in gensor export FILE folder=FOLDER")
+    check_folder(config.folder)
+    ops, search = operators_of(config.operators), Search.of(config)
+    check_known(ops, search)
+    try:
+        results = [search.run(op, True, console) for op in ops]
+    except RuntimeError as error:
+        console.print(str(error), style="red", soft_wrap=True, markup=False)
+        sys.exit(1)
+    made = export_all(results, config.folder, config.library)
+    show(results, console)
+    binaries = ", ".join(path.name for path in made.binaries)
+    console.print(f"{made.header} declares what {binaries} has", soft_wrap=True, highlight=False)

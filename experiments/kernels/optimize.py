@@ -1,0 +1,83 @@
+"""Find a fast kernel: `gensor optimize 'gemm(m=512, n=512, k=512)' [trials=N] [export=FOLDER] [source=FILE]`.
+
+Every trial is kept in the store of `gensor_gym.tuned`, which loads the best at once; `reuse=true` searches only where nothing
+was found before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from agents.optimize import Result
+from experiments.commands.command import command
+from experiments.common.folders import make_folder
+from experiments.common.results import write_text
+from experiments.common.texts import seconds_text
+from experiments.kernels.search import Search
+from gensor_gym import operators
+from gensor_gym.codegen.export import check_folder
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.measure.stats.intervals import median_interval
+
+
+def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
+    """What was found, in words: (what, which)."""
+    task, measurement = result.task, result.measurement
+    op, hw = task.operator, task.hardware
+    yield "operator", str(op)
+    yield "machine", f"{hw.name}: {search.backend.device(hw)}"
+    if result.trace:
+        yield "strategy", f"{search.strategy}, seed {search.seed}"
+        statuses = ", ".join(f"{count} {status}" for status, count in Counter(row.status for row in result.trace).items())
+        yield "trials", f"{len(result.trace)}: {statuses}"
+    else:
+        yield "trials", "none: it was found before"
+    low, high = median_interval(measurement.samples)
+    many = len(measurement.samples) > 1
+    spread = f", 95 % interval {seconds_text(low)} to {seconds_text(high)}, {len(measurement.samples)} samples" if many else ""
+    yield "time", f"{seconds_text(result.seconds)} ({search.backend.name}{spread})"
+    floor = roofline_floor(op, hw)
+    rate = f"{op.flops / result.seconds / 1e9:.4g} GFLOP/s, " if op.flops else ""
+    yield "rate", f"{rate}{100 * floor / result.seconds:.2g} % of what the roofline allows ({seconds_text(floor)})"
+    yield "schedule", str(result.schedule)
+
+
+def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
+    """Write what is asked for: (what, where)."""
+    if config.source is not None:
+        write_text(Path(config.source), result.kernel.source)
+        yield "source", str(config.source)
+    if config.export is not None:
+        made = result.export(config.export)
+        yield "exported", f"{made.folder}: {', '.join(sorted(path.name for path in made.folder.iterdir()))}"
+
+
+@command("optimize", ValueError)
+def main(config: DictConfig, console: Console) -> None:
+    """Search, say what was found, write what is asked for."""
+    if config.operators is None:
+        raise ValueError("no operator: name one, as in gensor optimize 'gemm(m=512, n=512, k=512)'")
+    op, search = operators.resolve_one(config.operators), Search.of(config)
+    if search.trials is None:
+        raise ValueError("trials is None: a search takes a positive number of trials")
+    if config.source is not None:
+        make_folder(Path(config.source).parent)
+    if config.export is not None:
+        check_folder(config.export)
+    try:
+        result = search.run(op, bool(config.reuse), console)
+    except RuntimeError as error:
+        console.print(str(error), style="red", soft_wrap=True, markup=False)
+        sys.exit(1)
+    lines = [*said(result, search), *taken(result, config)]
+    if search.backend.stored:
+        lines.append(("kept", f"{search.store}: reuse=true and {search.tuned(op)} answer from it"))
+    for what, which in lines:
+        console.print(f"[bold]{what:9}[/] ", end="")
+        console.print(which, soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,83 @@
+"""What `optimize` and `export` have in common: a machine, a strategy and a store, and a search under a bar."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from agents.optimize import Result, optimize
+from experiments.commands.checks import check_whole
+from experiments.common.folders import make_folder
+from experiments.common.texts import seconds_text
+from gensor_gym import hardware as machines
+from gensor_gym.hardware.cpuinfo import THREADS
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.records.tuned import tuned_path
+from gensor_gym.measure.session import TraceRow
+from gensor_gym.operators.types import Operator
+
+
+@dataclass(frozen=True)
+class Search:
+    """How programs are searched for, and where they are kept."""
+
+    hardware: Hardware
+    backend: Backend
+    strategy: str
+    hyperparameters: Mapping[str, object]
+    trials: int | None
+    seed: int
+    store: Path
+
+    @classmethod
+    def of(cls, config: DictConfig) -> Search:
+        """From a configuration; ValueError names what is unknown. `threads` holds for this process from now on."""
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        check_whole(plain, 0, "seed")
+        for name in ("threads", "trials"):
+            if plain[name] is not None:
+                check_whole(plain, 1, name)
+        if plain["threads"] is not None:
+            os.environ[THREADS] = str(plain["threads"])
+        if len(plain["strategies"]) != 1:
+            raise ValueError(f"strategies {', '.join(plain['strategies'])}: expected one, as in strategy=markov")
+        ((strategy, hyperparameters),) = plain["strategies"].items()
+        hw = machines.get(plain["hardware"])
+        store = Path(plain["store"]) if plain["store"] else tuned_path()
+        make_folder(store.parent)
+        backend = get_backend(plain["backend"], hw)
+        return cls(hw, backend, strategy, hyperparameters, plain["trials"], plain["seed"], store)
+
+    def tuned(self, op: Operator) -> str:
+        """The call that loads the best program kept of an operator."""
+        which = "" if self.hardware.name == "host" else f", {self.hardware.name!r}"
+        where = "" if self.store == tuned_path() else f", store={str(self.store)!r}"
+        return f"gensor_gym.tuned({str(op)!r}{which}{where})"
+
+    def run(self, op: Operator, reuse: bool, console: Console) -> Result:
+        """The best program found; with `reuse` that of the store, where it has one. RuntimeError where none ran well."""
+        columns = (
+            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.fields[best]}"),
+        )  # fmt: skip
+        with Progress(*columns, console=console, transient=True) as progress:
+            bar = progress.add_task(f"{self.strategy} on {op}", total=self.trials, best="")
+            best = float("inf")
+
+            def on_trial(row: TraceRow) -> None:
+                nonlocal best
+                best = min(best, row.seconds)
+                progress.update(bar, advance=1, best=seconds_text(best) if best < float("inf") else row.status)
+
+            return optimize(
+                op, self.hardware, self.strategy, self.trials or 0, self.seed, self.backend, str(self.store), reuse, on_trial,
+                **self.hyperparameters,
+            )  # fmt: skip

@@ -1,0 +1,52 @@
+"""CUDA kernels as cubins with a C++ header on the driver's interface, and a manifest of everything that a launch takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gensor_gym.codegen.cuda import nvrtc
+from gensor_gym.codegen.cuda.tensor_map import described
+from gensor_gym.codegen.export import cuda_texts
+from gensor_gym.codegen.export.folder import Exported, check_exports, entry, write_manifest
+from gensor_gym.codegen.export.names import Exports
+from gensor_gym.codegen.kernel import Kernel
+
+
+def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping[str, Any]], library: str) -> Exported:
+    """CUDA kernels; see `export`. Needs NVRTC and no GPU."""
+    exports = [Exports(kernel) for kernel in kernels]
+    check_exports(exports, library, "cuda")
+    target.mkdir(parents=True, exist_ok=True)
+    entries, binaries = [], []
+    for one, more in zip(exports, known, strict=True):
+        compiled = nvrtc.compile_cubin(one.kernel)
+        binaries.append(target / f"{one.name}.cubin")
+        binaries[-1].write_bytes(compiled.cubin)
+        (target / f"{one.name}.cu").write_text(one.kernel.source, encoding="utf-8")
+        entries.append(entry(one, cubin=binaries[-1].name, registers=compiled.registers, **launched(one.kernel), **more))
+    header = target / f"{library}.hpp"
+    header.write_text(cuda_texts.header(exports, library), encoding="utf-8")
+    (target / "example.cpp").write_text(cuda_texts.example(exports, library), encoding="utf-8")
+    made = Exported(target, tuple(binaries), header, target / "manifest.json")
+    write_manifest(made, f"nvrtc {nvrtc.version()}", entries)
+    return made
+
+
+def launched(kernel: Kernel) -> dict[str, Any]:
+    """What whoever launches a kernel passes besides arrays: launches in order, and tensor maps, which are the first arguments.
+
+    Of a map, `argument` is the place of its array among inputs, output, workspace, and the array begins `offset` bytes into it.
+    A cluster is what the cubin says of itself: the launch names none.
+    """
+    launches = [
+        {
+            "entry": launch.entry, "grid": list(launch.grid), "block": list(launch.block),
+            "dynamic_shared_bytes": launch.shared_bytes, "cluster": launch.cluster,
+        }
+        for launch in kernel.launches
+    ]  # fmt: skip
+    maps = [{"argument": one.argument, "offset": one.offset, **described(one)} for one in kernel.maps]
+    order = [*(f"map {place}" for place in range(len(maps))), "inputs", "output", "workspace"]
+    return {"launches": launches, "tensor_maps": maps, "argument_order": order}

@@ -1,0 +1,99 @@
+"""Operators that differ in sizes alone are of one kind: one function in C takes the sizes and finds the kernel."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import get_args, get_origin, get_type_hints
+
+from gensor_gym.codegen.export.names import Exports
+from gensor_gym.operators.registry import FACTORIES
+from gensor_gym.operators.types import Operator
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Kernels of one kind, and the function that chooses among them."""
+
+    exports: tuple[Exports, ...]
+
+    @cached_property
+    def name(self) -> str:
+        """The function: `gemm_int8_bias_relu`, `elementwise_exp_2d`."""
+        return kind_name(self.exports[0].kernel.operator)
+
+    @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """Identifiers of the sizes, in the order of the operator's arguments; none is that of a tensor."""
+        taken = {name for name, _ in self.exports[0].tensors}
+        return tuple(f"{name}_size" if name in taken else name for name, _ in sizes_of(self.exports[0].kernel.operator))
+
+    @property
+    def parameters(self) -> str:
+        """Parameters of the function, in C."""
+        return ", ".join([self.exports[0].parameters, *(f"int64_t {name}" for name in self.sizes)])
+
+    def call(self, one: Exports) -> str:
+        """A call of one kernel by its sizes, of variables named as the tensors are."""
+        return f"{self.name}({', '.join([one.arguments, *(str(n) for _, n in sizes_of(one.kernel.operator))])})"
+
+    def missed(self) -> str:
+        """A call with sizes that no kernel has."""
+        nowhere = ", ".join(["0"] * (len(self.exports[0].tensors) + len(self.sizes)))
+        return f"{self.name}({nowhere})"
+
+
+def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
+    """Kernels by kind, both in the order given."""
+    found: dict[str, list[Exports]] = {}
+    for one in exports:
+        found.setdefault(kind_name(one.kernel.operator), []).append(one)
+    return [Kind(tuple(same)) for same in found.values()]
+
+
+def kind_name(op: Operator) -> str:
+    """What operators of one kind share, as an identifier: name, words among the arguments, number of extents, epilogue."""
+    words = [str(value) for _, value in op.arguments if isinstance(value, str)]
+    ranks = [f"{len(op.output.shape)}d"] if _variadic(op.name) else []
+    stages = [stage.name for stage in op.epilogue]
+    return re.sub(r"\W+", "_", "_".join([op.name, *words, *ranks, *stages])).lower()
+
+
+def sizes_of(op: Operator) -> tuple[tuple[str, int], ...]:
+    """(identifier, number) of every argument that is a number; of a pair, (height, width), two. Defaults are written out."""
+    factory, given = FACTORIES[op.name], dict(op.arguments)
+    hints, found = get_type_hints(factory), []
+    for name, parameter in inspect.signature(factory).parameters.items():
+        value = given.get(name, parameter.default)
+        if isinstance(value, str):
+            continue
+        pair = tuple in {get_origin(hint) for hint in get_args(hints.get(name))}
+        values = value if isinstance(value, tuple) else (value, value) if pair else (value,)
+        several = pair or parameter.kind is parameter.VAR_POSITIONAL
+        found += [(f"{name}_{place}" if several else name, int(number)) for place, number in enumerate(values)]
+    return tuple(found)
+
+
+def declared(kind: Kind) -> str:
+    """Its declaration, for the header."""
+    return f"""/* The kernel of these sizes below; EINVAL where there is none. */
+int {kind.name}({kind.parameters});
+"""
+
+
+def defined(kind: Kind) -> str:
+    """Its definition."""
+    lines = []
+    for one in kind.exports:
+        same = " && ".join(f"{name} == {n}" for name, (_, n) in zip(kind.sizes, sizes_of(one.kernel.operator), strict=True))
+        lines.append(f"    if ({same}) return {one.name}({one.arguments});")
+    return "\n".join([f"API int {kind.name}({kind.parameters}) {{", *lines, "    return EINVAL;", "}", ""])
+
+
+def _variadic(name: str) -> bool:
+    """Whether an operator takes any number of extents."""
+    parameters = inspect.signature(FACTORIES[name]).parameters.values()
+    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)

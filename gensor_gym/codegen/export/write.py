@@ -1,0 +1,46 @@
+"""Kernels in a folder that needs neither Python nor this package, in whatever language they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gensor_gym.codegen.export.cubins import export_cuda
+from gensor_gym.codegen.export.folder import Exported, check_folder
+from gensor_gym.codegen.export.library import export_c
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.compiler import Compiler, find_compiler
+
+LANGUAGES = ("c", "cuda")
+"""Those that are exported."""
+
+
+def export(
+    kernels: Sequence[Kernel],
+    folder: str | Path,
+    threads: int,
+    known: Sequence[Mapping[str, Any]] | None = None,
+    library: str = "gensor_kernels",
+    compiler: Compiler | None = None,
+) -> Exported:
+    """Write a folder with kernels, compiled, their header and sources, an example, and a manifest.
+
+    C: a shared library with a C header. CUDA: a cubin for each kernel with a C++ header on the driver's interface. `known` holds
+    for each kernel what the manifest is to say of it besides text and digest (schedule, measurement); `threads` is what C kernels
+    run on until they are told otherwise, `compiler` what compiles them.
+
+    Raises:
+        ValueError: without kernels, for one in another language than the first or that is prepacked, two of one operator, a name
+            that is no identifier, or a folder that holds something else.
+        CompileError, NvrtcError: with the compiler's message.
+    """
+    if not kernels:
+        raise ValueError("no kernel to export: expected at least one")
+    target, language = check_folder(folder), kernels[0].language
+    if language not in LANGUAGES:
+        raise ValueError(f"{kernels[0].operator}: kernels in {language!r} are not exported; expected {' or '.join(LANGUAGES)}")
+    notes = known or [{} for _ in kernels]
+    if language == "cuda":
+        return export_cuda(kernels, target, notes, library)
+    return export_c(kernels, target, notes, library, threads, compiler or find_compiler())

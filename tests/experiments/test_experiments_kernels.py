@@ -1,0 +1,123 @@
+"""`gensor optimize` and `gensor export`: what they say, what they refuse, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gensor_gym
+from experiments import entry
+from gensor_gym.hardware.compiler import find_compiler
+
+MODEL = ["hardware=h200", "backend=analytic", "strategy=random_walk", "trials=2"]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
+    """Runs `gensor WORDS`: (exit code, what it printed)."""
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["gensor", *words])
+        with pytest.raises(SystemExit) as ended:
+            entry.main()
+        return int(ended.value.code or 0), capsys.readouterr().out
+
+    return run
+
+
+def lines_of(said: str) -> dict[str, str]:
+    """What a result says, by its first word."""
+    return dict(line.split(maxsplit=1) for line in said.splitlines() if line.strip())
+
+
+def test_a_kernel_is_found_said_written_and_kept(command, tmp_path: Path) -> None:
+    op, store = "gemm(m=24, n=32, k=16)", f"store={tmp_path}/trials.sqlite"
+    written = [f"source={tmp_path}/made/kernel.c", f"export={tmp_path}/library"]
+    code, said = command("optimize", op, "strategy=random_walk", "trials=2", store, *written)
+    lines = lines_of(said)
+    assert code == 0 and lines["operator"] == op and lines["machine"].startswith("host: ")
+    assert lines["trials"].startswith("2: ") and "interval" in lines["time"] and "GFLOP/s" in lines["rate"]
+    assert "parallel" in (tmp_path / "made" / "kernel.c").read_text()
+    assert (tmp_path / "library" / "libgensor_kernels.so").exists() and "libgensor_kernels.so" in lines["exported"]
+    code, again = command("optimize", f"operator={op}", "reuse=true", store)
+    assert code == 0 and lines_of(again)["trials"] == "none: it was found before" and "strategy" not in lines_of(again)
+    assert all(lines_of(again)[name] == lines[name] for name in ("time", "rate", "schedule"))
+    called = lines["kept"].rpartition(" and ")[2].removesuffix(" answer from it")
+    assert eval(called, {"gensor_gym": gensor_gym}).source == (tmp_path / "made" / "kernel.c").read_text()
+
+
+def test_a_model_keeps_nothing(command) -> None:
+    code, said = command("optimize", "smoke/gemm", *MODEL)
+    assert code == 0 and "kept" not in lines_of(said) and lines_of(said)["machine"] == "h200: model of h200"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["gmm(m=4, n=4, k=4)"], "did you mean gemm"),
+        (["gemm"], "operator 'gemm': expected text such as"),
+        (["gemm(m=4, n=4, k=4)", "hardware=h20"], "did you mean h200"),
+        (["gemm(m=4, n=4, k=4)", "strategy=markof"], "did you mean markov"),
+        (["gemm(m=4, n=4, k=4)", "strategy=[markov,roller]"], "expected one"),
+        (["gemm(m=4, n=4, k=4)", "trials=0"], "trials is 0"),
+        (["gemm(m=4, n=4, k=4)", "threads=0"], "threads is 0"),
+        (["gemm(m=4, n=4, k=4)", "export=FULL"], "no earlier export"),
+        ([], "no operator: name one"),
+    ],
+)
+def test_a_refusal_is_one_line_and_exit_code_2(words: list[str], message: str, command, tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("mine")
+    code, said = command("optimize", *(word.replace("FULL", str(tmp_path)) for word in words))
+    assert code == 2 and message in said and len(said.splitlines()) == 1
+
+
+def test_a_search_that_finds_nothing_ends_with_1(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["agents.optimize"], "run", lambda *_: None)
+    code, said = command("optimize", "gemm(m=4, n=4, k=4)", *MODEL)
+    assert code == 1 and "ran well in 0 trials" in said
+
+
+def test_a_file_of_operators_becomes_one_library(command, tmp_path: Path) -> None:
+    """Programs that were found are taken as they are, others only searched for if asked; the example needs cc alone."""
+    ops, store = ["gemm(m=24, n=32, k=16)", "gemm(m=16, n=32, k=8)"], f"store={tmp_path}/trials.sqlite"
+    (tmp_path / "network.txt").write_text(f"# a network\n{ops[0]}\n\n{ops[1]}  # once more: {ops[0]}\n{ops[0]}\n")
+    words = ["export", f"{tmp_path}/network.txt", f"folder={tmp_path}/made", store, "strategy=random_walk"]
+    assert command("optimize", ops[0], "strategy=random_walk", "trials=1", store)[0] == 0
+    code, said = command(*words)
+    assert code == 2 and ops[1] in said and ops[0] not in said and not (tmp_path / "made").exists()
+    code, said = command(*words, "trials=1")
+    assert code == 0 and "before" in said and "1 trials" in said
+    manifest = json.loads((tmp_path / "made" / "manifest.json").read_text())
+    assert [one["operator"] for one in manifest["kernels"]] == ops
+    assert all(one["measurement"]["seconds"] > 0 and one["measurement"]["conditions"] for one in manifest["kernels"])
+    line = [*find_compiler().command, "example.c", "-o", "example", "-L.", "-lgensor_kernels", "-Wl,-rpath,$ORIGIN"]
+    subprocess.run(line, cwd=tmp_path / "made", check=True)
+    done = subprocess.run(["./example"], cwd=tmp_path / "made", env={}, capture_output=True, text=True, check=True)
+    assert [one.split()[0] for one in done.stdout.splitlines()] == ["gemm_m24_n32_k16", "gemm_m16_n32_k8"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["FILE", "folder=NEW"], "line 2: operator 'gmm'"),
+        (["EMPTY", "folder=NEW"], "has no operators"),
+        (["nowhere.txt", "folder=NEW"], "no file nowhere.txt"),
+        (["FILE"], "no folder: name a new one"),
+        (["folder=NEW"], "no operators: name a file"),
+        (["smoke/gemm", "folder=FULL"], "no earlier export"),
+        (["smoke/gemm", "folder=NEW", "library=Mine", *MODEL], "identifier in lower case"),
+        (["smoke/gemm", "folder=NEW", "hardware=h200", "backend=analytic"], "trials=N searches for them"),
+    ],
+)
+def test_an_export_is_refused_in_one_line(words: list[str], message: str, command, tmp_path: Path) -> None:
+    (tmp_path / "file.txt").write_text("gemm(m=4, n=4, k=4)\ngmm(m=4, n=4, k=4)\n")
+    (tmp_path / "empty.txt").write_text("# nothing\n")
+    places = {"FILE": tmp_path / "file.txt", "EMPTY": tmp_path / "empty.txt", "FULL": tmp_path, "NEW": tmp_path / "new"}
+    for name, path in places.items():
+        words = [word.replace(name, str(path)) for word in words]
+    code, said = command("export", *words, f"store={tmp_path}/trials.sqlite")
+    assert code == 2 and message in said and len(said.strip().splitlines()) == 1
