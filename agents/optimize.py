@@ -108,6 +108,7 @@ def optimize(
         raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
     if reuse and session.backend.stored and not verified(task.operator, final[0], task.hardware):
         raise RuntimeError(f"{task.operator}: the store has times of {final[0]}, whose kernel is wrong here: prune them")
+    session.keep(*final)
     return Result(*final, tuple(session.trace), task)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Generic
@@ -19,7 +19,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.records.store import Store
+from gensor_gym.measure.records.store import FINAL, Store
 from gensor_gym.measure.search import Node, SearchBackend, SearchGraph, SearchTask
 from gensor_gym.operators.types import Operator
 
@@ -230,6 +230,13 @@ class SearchSession(Generic[Node]):
         conditions = {**measurement.conditions, "trial_seconds": seconds}
         kept = Measurement(measurement.status, measurement.samples, conditions, measurement.error, measurement.digest)
         self._store.put(self._device, str(self.task.operator), str(schedule), kept)
+
+    def keep(self, schedule: Node, measurement: Measurement) -> None:
+        """Note in the store that a search ended with this program, which it measured: `tuned` takes it before faster trials."""
+        if self._store is not None and self.backend.stored:
+            stored = self._store.get(measurement.digest, self._device) or measurement
+            noted = replace(stored, conditions={**stored.conditions, FINAL: True})
+            self._store.put(self._device, str(self.task.operator), str(schedule), noted)
 
     @property
     def first_error(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records import verified
 from gensor_gym.measure.records.imported import checked
-from gensor_gym.measure.records.store import Record, Store
+from gensor_gym.measure.records.store import FINAL, Record, Store
 
 OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
 
@@ -51,12 +52,23 @@ def test_what_was_found_is_not_searched_again(cache: Path, monkeypatch: pytest.M
     assert np.allclose(kernel(a, b), a @ b, atol=1e-4) and np.array_equal(kernel(a, b), first.kernel(a, b))
 
 
+def test_what_a_search_ended_with_comes_before_a_faster_trial(cache: Path) -> None:
+    found = search()
+    store, device = Store(cache / "trials.sqlite"), get_backend("cpu", found.task.hardware).device(found.task.hardware)
+    other = next(record for record in store.records() if record.schedule != str(found.schedule))
+    fast = Measurement(Status.OK, (0.9 * found.seconds,), other.measurement.conditions, "", other.measurement.digest)
+    store.put(device, str(OP), other.schedule, fast)
+    assert str(search().schedule) == str(found.schedule)
+    store.put(device, str(OP), other.schedule, replace(fast, conditions={**fast.conditions, FINAL: True}))
+    assert str(search().schedule) == other.schedule
+
+
 def test_records_of_something_else_are_passed_over(cache: Path) -> None:
     found = search()
     store, device = Store(cache / "trials.sqlite"), get_backend("cpu", found.task.hardware).device(found.task.hardware)
 
     def put(name: str, at: str, seconds: float, schedule: str | None = None, **changed: object) -> None:
-        conditions = {**found.measurement.conditions, **changed}
+        conditions = {**found.measurement.conditions, FINAL: True, **changed}
         faster = Measurement(found.measurement.status, (seconds,), conditions, "", name)
         store.put(at, str(OP), schedule or str(found.schedule), faster)
 

@@ -44,6 +44,8 @@ _SCHEMA = (
     "CREATE INDEX trials_by_operator ON trials (operator, device, protocol)",
     "INSERT INTO meta VALUES ('schema', '0')",
 )
+FINAL = "final"
+"""In the conditions of a trial: a search ended with its program."""
 
 
 @dataclass(frozen=True)

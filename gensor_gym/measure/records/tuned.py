@@ -14,7 +14,7 @@ from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.legality import graph_of
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.imported import fault, fault_of_numbers
-from gensor_gym.measure.records.store import Selection, Store
+from gensor_gym.measure.records.store import FINAL, Selection, Store
 from gensor_gym.measure.records.verified import verified
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import PROTOCOL
@@ -29,6 +29,8 @@ def tuned_path() -> Path:
 def fastest(op: Operator, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Schedule, Measurement] | None:
     """The fastest program of an operator that the store holds for this device; None where it holds none.
 
+    Programs that searches ended with come first: nearly as fast ones were timed with them in turns.
+
     What another compiler, protocol or machine timed does not count, nor a time that no kernel can have, nor a program that is
     legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before.
     """
@@ -37,7 +39,7 @@ def fastest(op: Operator, hw: Hardware, backend: Backend, store: Store | str | P
     compiler = target_of(hw).compiler()
     least = MARGIN * warm_floor(op, hw)
     timed = [record for record in kept.records(selection) if not fault_of_numbers(record)]
-    for record in sorted(timed, key=lambda record: record.measurement.seconds):
+    for record in sorted(timed, key=lambda record: (not record.measurement.conditions.get(FINAL), record.measurement.seconds)):
         conditions, seconds = record.measurement.conditions, record.measurement.seconds
         if conditions.get("compiler") != compiler or conditions.get("prepacked") or not seconds >= least or fault(record, False):
             continue
