@@ -9,10 +9,11 @@ from gensor_gym.codegen.export.kinds import Kind, kinds_of
 from gensor_gym.codegen.export.names import C_TYPES, Exports
 
 FEATURES = {
-    "__AVX512F__": "avx512f", "__AVX512BW__": "avx512bw", "__AVX512VL__": "avx512vl", "__AVX512VNNI__": "avx512vnni",
-    "__AVX2__": "avx2", "__FMA__": "fma",
+    "__AVX512F__": ("7, ebx, 16", "0xe6"), "__AVX512BW__": ("7, ebx, 30", "0xe6"), "__AVX512VL__": ("7, ebx, 31", "0xe6"),
+    "__AVX512VNNI__": ("7, ecx, 11", "0xe6"), "__AVX2__": ("7, ebx, 5", "0x6"), "__FMA__": ("1, ecx, 12", "0x6"),
 }  # fmt: skip
-"""What a compiler defines where it may use an extension of x86, and the extension's name to `__builtin_cpu_supports`."""
+"""What a compiler defines where it may use an extension of x86; its leaf, register and bit of CPUID, and what the system must
+save for it (bits of XCR0: Intel's manual, volume 1, 13.3 and 14.3). `__builtin_cpu_supports` does not link with zig."""
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
@@ -59,12 +60,14 @@ int {one.name}_with({one.parameters}, void *workspace);
 def kernel_file(one: Exports) -> str:
     """The kernel's source under a name of its own, and whether this processor has what the compiler was told to use."""
     checks = "\n".join(
-        f'#ifdef {macro}\n    if (!__builtin_cpu_supports("{feature}")) return 0;\n#endif' for macro, feature in FEATURES.items()
+        f"#ifdef {macro}\n    if (!gg_has({bit}) || !gg_saves({state})) return 0;\n#endif"
+        for macro, (bit, state) in FEATURES.items()
     )
     entry = one.kernel.launches[0].entry
     return f"""#define {entry} {one.name}_kernel
 #define {entry}_runs_here {one.name}_runs_here
 {one.kernel.source}
+{_CPUID}
 int {entry}_runs_here(void);
 int {entry}_runs_here(void) {{
 {checks}
@@ -72,6 +75,25 @@ int {entry}_runs_here(void) {{
 }}
 """
 
+
+_CPUID = """#if defined(__AVX2__) || defined(__FMA__)
+#include <cpuid.h>
+enum { eax, ebx, ecx, edx };
+
+static int gg_has(unsigned leaf, int place, int bit) {
+    unsigned found[4];
+    return __get_cpuid_count(leaf, 0, &found[0], &found[1], &found[2], &found[3]) && found[place] >> bit & 1;
+}
+
+/* Whether the system saves these registers when it switches threads. */
+static int gg_saves(unsigned state) {
+    unsigned low, high;
+    if (!gg_has(1, ecx, 27)) return 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & state) == state;
+}
+#endif
+"""
 
 _WORKSPACE = """/* The calling thread's workspace of at least so many bytes; a null pointer where there is no memory. */
 static void *workspace_of(size_t bytes) {

@@ -6,6 +6,9 @@ import ctypes
 import errno
 import hashlib
 import json
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +20,10 @@ from gensor_gym.codegen import generate
 from gensor_gym.codegen.export import Exported, export
 from gensor_gym.codegen.export.kinds import kind_name, sizes_of
 from gensor_gym.codegen.export.names import function_name
+from gensor_gym.codegen.export.texts import FEATURES
 from gensor_gym.codegen.runtime.c import load
-from gensor_gym.hardware.compiler import find_compiler
-from tests.support.exports import OPERATORS, kernel_of, run
+from gensor_gym.hardware.compiler import Compiler, find_compiler
+from tests.support.exports import OPERATORS, PATH, kernel_of, run
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +85,37 @@ def test_the_header_is_c_plus_plus_as_well(exported: Exported, tmp_path: Path) -
     line = ["g++", "-Wall", "-Werror", "-pedantic", "call.cpp", f"-I{here}", f"-L{here}", "-lgensor_kernels"]
     run([*line, f"-Wl,-rpath,{here}", "-o", "call"], tmp_path)
     run(["./call"], tmp_path)
+
+
+def test_a_processor_that_lacks_something_is_told_so(exported: Exported, tmp_path: Path) -> None:
+    """The checks ask here for a bit of CPUID that no processor has: EAX of leaf 7 is the number of the last subleaf."""
+    folder = Path(shutil.copytree(exported.folder, tmp_path / "changed"))
+    (source,) = folder.glob("gemm_m24_n40*.c")
+    checks = [line for line in source.read_text().splitlines() if "|| !gg_saves(" in line]
+    assert len(checks) == len(FEATURES)
+    for check in checks:
+        source.write_text(source.read_text().replace(check, "    if (!gg_has(7, eax, 30)) return 0;"))
+    subprocess.run(["sh", "build.sh"], cwd=folder, env=PATH, check=True)
+    line = ["cc", "example.c", "-o", "example", "-L.", "-lgensor_kernels", "-Wl,-rpath,$ORIGIN"]
+    subprocess.run(line, cwd=folder, env=PATH, check=True)
+    done = subprocess.run(["./example"], cwd=folder, env=PATH, capture_output=True, text=True, check=False)
+    vectors = "__AVX2__" in macros()
+    assert (done.returncode == 1 and f"status {errno.ENOTSUP}" in done.stderr) == vectors
+
+
+def macros() -> str:
+    """What the compiler defines for the processor of this machine."""
+    return run(["cc", "-march=native", "-dM", "-E", "-xc", "/dev/null"], Path("/"))
+
+
+@pytest.mark.thorough
+def test_zig_compiles_an_export(tmp_path: Path) -> None:
+    pytest.importorskip("ziglang")
+    zig = (sys.executable, "-m", "ziglang", "cc")
+    made = export([kernel_of(OPERATORS[0])], tmp_path / "made", 2, compiler=Compiler(zig, "zig", "zig"))
+    link = ["example.c", "-o", "example", "-L.", "-lgensor_kernels", "-Wl,-rpath,$ORIGIN"]
+    subprocess.run([*zig, *link], cwd=made.folder, check=True, timeout=200)
+    assert float(run(["./example"], made.folder).split()[1]) == of_the_example(OPERATORS[0])
 
 
 def test_build_sh_makes_the_library_anew(exported: Exported) -> None:
