@@ -118,8 +118,8 @@ def test_shifted_products_go_element_by_element(window: int) -> None:
     assert_exact([generate_c(program(op, *tiles, convolution=2, pack_a=1, pack_b=1))])
 
 
-def test_prepacked_filters_are_found_again() -> None:
-    """Both entries give the same, which is exact: the second finds panels and what is behind them."""
+def test_filters_that_one_task_packs_for_later_calls_are_exact() -> None:
+    """The entry that packs for a prepacked one."""
     kernel = generate_c(program(conv2d(6), ROW, ROW, (1, 16, 4, 8, 8, 3, 3), convolution=1, pack_a=1, pack_b=1), prepacked=True)
     assert "gg_prepacked" in kernel.source and "pack_filters(" in kernel.source
     assert_exact([kernel])
