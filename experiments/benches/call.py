@@ -2,8 +2,8 @@
 
 In every round the kernel is measured anew by the backend, in its worker, and then called so many times in this process,
 from Python, in each of several ways; so is torch's function on the same inputs, which returns a fresh output as well. Inputs
-begin at a multiple of 64 bytes, as those that are measured and torch's do; `bound_numpy` says what a kernel takes where NumPy's
-do.
+begin where NumPy's larger arrays do, as those that are measured; `bound_at_lines` says what a kernel takes where they begin at
+cache lines, as torch's own do.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from omegaconf import DictConfig
 
 from agents import optimize
 from agents.optimize import Result
+from experiments.benches.kernel_sets.called import placed
 from experiments.benches.lines import Lines, Steal, machine, spread
 from gensor_gym import hardware, operators
-from gensor_gym.codegen.runtime.outputs import aligned
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.baselines.torch import torch_function
 from gensor_gym.measure.measurement import Status
-
-NUMPY_SHIFT = 16
-"""Bytes after a multiple of 64 at which NumPy's arrays of more than 128 KiB begin: a page and the head of malloc."""
+from gensor_gym.operators.inputs import ARRAY_OFFSET
 
 SAMPLES = 10
+LONGEST = 10e-3
+"""Seconds of a sample, at most, unless one call takes longer."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -63,7 +63,7 @@ def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> d
 
 def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:
     """Calls of the same inputs: as README does, into an output of the caller's, bound, and torch's with a fresh output."""
-    inputs, numpys = ([_placed(array, shift) for array in drawn] for shift in (0, NUMPY_SHIFT))
+    inputs, at_lines = ([placed(array, offset) for array in drawn] for offset in (ARRAY_OFFSET, 0))
     import torch
 
     torch.set_num_threads(found.task.hardware.units)
@@ -71,23 +71,20 @@ def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[]
     theirs = torch_function(found.task.operator, [torch.from_numpy(array) for array in inputs])
     return {
         "called": lambda: kernel(*inputs), "into_out": lambda: kernel(*inputs, out=own), "bound": kernel.bind(*inputs, own),
-        "bound_numpy": kernel.bind(*numpys, own), "torch": theirs,
+        "bound_at_lines": kernel.bind(*at_lines, own), "torch": theirs,
     }  # fmt: skip
 
 
-def _placed(array: np.ndarray, shift: int) -> np.ndarray:
-    """A copy that begins so many bytes after a multiple of `ALIGNMENT`."""
-    placed = aligned((shift + array.nbytes,), np.dtype(np.uint8))[shift:].view(array.dtype).reshape(array.shape)
-    placed[...] = array
-    return placed
-
-
 def _seconds(call: Callable[[], object], calls: int) -> float:
-    """Seconds of a call, the median over `SAMPLES` of so many each, as that of a measurement is; one more warms up."""
+    """Seconds of a call, the median over `SAMPLES` of so many each, as that of a measurement is; one more warms up.
+
+    Of long calls a sample has fewer: a measurement's lasts some milliseconds, too.
+    """
     samples = []
     for _ in range(1 + SAMPLES):
         begin = time.perf_counter()
         for _ in range(calls):
             call()
         samples.append((time.perf_counter() - begin) / calls)
+        calls = min(calls, max(1, int(LONGEST / samples[-1])))
     return float(np.median(samples[1:]))

@@ -1,6 +1,7 @@
 """A kernel as its user calls it beside torch's function as its user calls that: from Python, each with a fresh output.
 
-Both run in this process, in turns, with the process's own defaults for freed memory. Torch is given one thread and as many
+Both run in this process, in turns, on the same memory, with the process's own defaults for what is freed. Inputs begin where
+NumPy's larger arrays do. Torch is given one thread and as many
 as ours; it is counted at its best. A turn begins with calls that are not counted: the other library's threads may still be
 waiting for work in a loop, and caches hold its data.
 """
@@ -15,10 +16,12 @@ import numpy as np
 
 from experiments.comparison.summary import interval, ratio
 from gensor_gym import codegen, operators
+from gensor_gym.codegen.runtime.outputs import aligned
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.baselines.torch import tensors_of, torch_function
+from gensor_gym.measure.baselines.torch import torch_function
 from gensor_gym.measure.stats.verdict import verdict
+from gensor_gym.operators.inputs import ARRAY_OFFSET
 from gensor_gym.operators.types import Operator
 
 SETTLE = 40e-3
@@ -31,12 +34,13 @@ KERNEL = "kernel"
 def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
     """Seconds of a call, ours and torch's at its best number of threads, their ratio and the verdict.
 
-    A thread that torch keeps waiting takes a core from nobody here: turns are apart. ValueError where torch has no function.
+    ValueError where torch has no function.
     """
     import torch
 
-    inputs = operators.random_inputs(op, np.random.default_rng(seed))
-    kernel, theirs = codegen.build(op, schedule, hw), torch_function(op, tensors_of(op, inputs))
+    inputs = [placed(array, ARRAY_OFFSET) for array in operators.random_inputs(op, np.random.default_rng(seed))]
+    kernel = codegen.build(op, schedule, hw)
+    theirs = torch_function(op, [torch.from_numpy(array) for array in inputs])
     before = torch.get_num_threads()
     samples: dict[Any, list[float]] = {KERNEL: []} | {threads: [] for threads in sorted({hw.units, 1})}
     try:
@@ -54,6 +58,13 @@ def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: 
         "kernel": interval(ours), "torch": interval(samples[best]), "torch_threads": best,
         "over_torch": ratio(samples[best], ours), "verdict": verdict(ours, samples[best]),
     }  # fmt: skip
+
+
+def placed(array: np.ndarray, offset: int) -> np.ndarray:
+    """A copy that begins so many bytes past a cache line."""
+    copy = aligned((offset + array.nbytes,), np.dtype(np.uint8))[offset:].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def seconds(call: Callable[[], object]) -> float:
