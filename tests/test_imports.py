@@ -67,6 +67,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/autotvm/tree_gru.py",
         "agents/autotvm/tree_gru_network.py",
         "experiments/benches/call.py",
+        "experiments/benches/kernel_sets/called.py",
         "experiments/benches/learning.py",
         "experiments/training/checkpoints.py",
         "experiments/device/stages/fine_tuning.py",

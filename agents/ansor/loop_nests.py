@@ -95,7 +95,7 @@ def nests_of(programs: Programs) -> list[Nest]:
 
 
 def _cpu_loops(p: Programs) -> list[Loop]:
-    """Tasks, reduce blocks and L1 tiles, register tiles, points: the order of `codegen.c_loops`."""
+    """Tasks, reduce blocks and L1 tiles, register tiles, points: the order of `codegen.c.loops`."""
     slot = int(p.ints[VECTOR_SLOT + int(p.rows[0, KNOB + KNOB_INDEX["convolution"]])])
     others, vector = [a for a in p.spatial if a != slot], [a for a in p.spatial if a == slot]
     inside = p.rows[0, KNOB + KNOB_INDEX["loop_order"]] == 0

@@ -1,4 +1,4 @@
-"""Benefits of primitives, from which the traverser takes its transition probabilities. Compiled.
+"""Benefits of primitives, one by one; the transition probabilities, which weigh and normalise them, are in `walk.py`. Compiled.
 
 Gensor states that the benefit of tiling compares memory traffic with memory footprint, that of caching latency and
 bandwidth of two memory levels, and that of virtual threads bank conflicts; the formulas were not available to us. What

@@ -1,7 +1,8 @@
 """Compute replay files again: `python -m experiments.verify FILE_OR_FOLDER..`, by default all of the leaderboard.
 
-The first byte that differs is named with its step, what was expected and what was found, and the exit status is 1. With
-`--search` the search of a registered strategy is made again as well: actions and what it spent must come out the same.
+This is the command; the check of a file is `replay_file.verify_file`. The first byte that differs is named with its step, what
+was expected and what was found, and the exit status is 1. With `--search` the search of a registered strategy is made again as
+well: actions and what it spent must come out the same.
 """
 
 from __future__ import annotations

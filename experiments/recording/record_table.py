@@ -84,9 +84,15 @@ def table_records(content: Content) -> list[Record]:
     for schedule, digest in zip(content.schedules, content.digests, strict=True):
         found = content.known.get(digest)
         if found is not None:
-            slim = _slim(found, usual)
-            records.append(Record(content.device, op, str(schedule), slim, float(int(content.created[digest])), PROTOCOL))
+            slim, created = _slim(found, usual), float(int(content.created[digest]))
+            records.append(Record(content.device, op, str(schedule), slim, created, _protocol(found)))
     return records
+
+
+def _protocol(measurement: Measurement) -> int:
+    """That of the timings, which may be of an earlier version; a failure may not say."""
+    found = measurement.conditions.get("protocol", PROTOCOL)
+    return found if isinstance(found, int) else PROTOCOL
 
 
 def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
@@ -109,7 +115,7 @@ def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
         "machine": plan.hardware.name,
         "hardware": hardware.to_json(replace(plan.hardware, source={})),
         "conditions": {name: conditions[name] for name in _SHARED if name in conditions} | {"device": content.device},
-        "protocol": PROTOCOL,
+        "protocol": records[0].protocol if records else PROTOCOL,
         "passes": plan.passes,
         "samples": least,
         "from": _date(min(times, default=0.0)),

@@ -133,7 +133,7 @@ def test_tables_answer_for_the_machine_and_for_no_other(monkeypatch: pytest.Monk
         open_recorded("recorded", hardware.get("h200"))
     with pytest.raises(ValueError, match="accepted: ") as caught:
         hardware.get("h300")
-    assert str(caught.value).count("h100") == 1
+    assert str(caught.value).partition("; did you mean")[0].count("h100") == 1
 
 
 def test_the_drift_is_that_of_kernels_timed_in_two_runs() -> None:

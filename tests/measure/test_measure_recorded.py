@@ -29,6 +29,7 @@ from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tables import file_name, read_table, write_table
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
+from gensor_gym.measure.stats.timing import PROTOCOL
 from tests.support.recordings import FOLDER, OPERATOR, episodes
 
 ID = "gensor_gym/Construct-v0"
@@ -291,5 +292,5 @@ def test_another_version_of_python_plays_the_very_same_episodes() -> None:
 
 def test_a_store_is_a_table_as_well(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
-    store.add({r.measurement.digest: r for r in read_table(FILE).records}.values())
+    store.add({r.measurement.digest: dataclasses.replace(r, protocol=PROTOCOL) for r in read_table(FILE).records}.values())
     assert len(RecordedBackend(store)) == len(RecordedBackend(store.path)) == len(store)

@@ -1,6 +1,6 @@
 """What one register tile of generated C asks of a core: multiply-adds, loads, shuffles, and what a call costs besides. Compiled.
 
-It follows `codegen.c_micro` and its parts: broadcasts, vectors, lanes two apart picked out of two loads, lanes gathered one
+It follows `codegen.c.micro` and its parts: broadcasts, vectors, lanes two apart picked out of two loads, lanes gathered one
 by one, windows written out line by line, narrower tiles at the end of the vector axis, lanes folded where they are reduced.
 """
 
@@ -48,7 +48,7 @@ from gensor_gym.graph.tables.tables import (
 
 LINE = 64.0
 MAX_UNROLLED = 512
-"""Vector multiply-adds of an unrolled loop body (`codegen.c_micro`)."""
+"""Vector multiply-adds of an unrolled loop body (`codegen.c.micro`)."""
 LOADS_PER_CYCLE = 2.0
 FMA_CHAIN = 4.0
 """Cycles of a dependent multiply-add (Skylake to Zen 5)."""

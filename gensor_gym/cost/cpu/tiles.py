@@ -1,4 +1,4 @@
-"""The tiles that generated C really has: those of the row, cut and merged as `codegen.c_plan` does it. Compiled."""
+"""The tiles that generated C really has: those of the row, cut and merged as `codegen.c.plan` does it. Compiled."""
 
 from __future__ import annotations
 

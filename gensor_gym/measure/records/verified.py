@@ -1,4 +1,4 @@
-"""Programs whose kernels were checked here: what a store says of a program may be another's word.
+"""Programs whose kernels were checked here: what a store says of a program may be another's word (of its form see `imported`).
 
 A kernel is checked on this machine before `reuse` or `tuned` give it out for the first time. That it was is noted beside the
 user's own store and not in the store itself, which may have come from anywhere.

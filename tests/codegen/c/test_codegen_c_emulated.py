@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.cpuinfo import cpu_info
+from tests.codegen.c.test_codegen_c_groups import KINDS
 from tests.support.c_cases import inputs_of, legal_kernel, machine, random_operator, worst_error
 from tests.support.emulation import AVX2, NEON, built, emulator, outputs
 
 TARGETS = {"neon": NEON, "avx2": AVX2}
 BATCHES, PER_BATCH = 3, 40
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.fetches]
 
 
 def seeds(batch: int) -> range:
@@ -42,6 +44,15 @@ def test_random_legal_schedules_are_right(name: str, batch: int, tmp_path: Path)
     assert_right(kernels, [*target.qemu, program], target.guards)
     if target is AVX2 and {"avx2", "fma"} <= cpu_info().flags:
         assert_right(kernels, [program], guards=True)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_int8_in_groups_of_four_is_right(name: str, tmp_path: Path) -> None:
+    """Products with a vector and convolutions, whose groups no random schedule above is likely to have."""
+    target = TARGETS[name]
+    kernels = [generate_c(kind(seed, hw=target.hardware)) for kind in KINDS.values() for seed in range(700, 712)]
+    assert sum("dot_" in kernel.source for kernel in kernels) >= 18
+    assert_right(kernels, [*target.qemu, str(built(kernels, target, tmp_path))], target.guards)
 
 
 def test_the_seeds_cover_every_operator_and_int8() -> None:

@@ -15,6 +15,7 @@ from gensor_gym.codegen.c.plan import make_plan
 from gensor_gym.codegen.program import Program
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 from tests.codegen.c.test_codegen_c_dot import ARCHES, assert_exact
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
@@ -24,7 +25,7 @@ from tests.support.thorough import thorough_but
 LANES = {"x86-64": (4,), "haswell": (4, 8), "skylake-avx512": (8, 16), "native": (4, 8, 16)}
 
 
-def gemv(seed: int, arch: str = "native") -> Program:
+def gemv(seed: int, arch: str = "native", hw: Hardware | None = None) -> Program:
     """A product with a vector: lengths below, at and above the register tile's, blocks of the reduction, shares of threads."""
     rng = random.Random(seed)
     op = operators.gemv(rng.choice((1, 3, 7, 16, 33)), rng.choice((2, 3, 16, 31, 64, 65, 100, 257, 1000)), dtype="int8")
@@ -33,10 +34,10 @@ def gemv(seed: int, arch: str = "native") -> Program:
     l1 = (rows * rng.choice((1, 1, 2, 3)), width * rng.choice((1, 1, 2, 4)))
     task = (l1[0] * rng.choice((1, 2, 4)), l1[1] * rng.choice((1, 1, 2, 8)))
     knobs = {"unroll": rng.choice((1, 2, 4)), "prefetch": rng.choice((0, 4)), "thread_split": rng.choice((1, 1, 2, 4))}
-    return program(op, (rows, width), l1, task, hw=machine(rng.choice(LANES[arch]), arch), **knobs)
+    return program(op, (rows, width), l1, task, hw=hw or machine(rng.choice(LANES[arch]), arch), **knobs)
 
 
-def convolution(seed: int, arch: str = "native") -> Program:
+def convolution(seed: int, arch: str = "native", hw: Hardware | None = None) -> Program:
     """A direct convolution with vectors over channels and both operands packed: any stride, padding, blocks of channels."""
     rng = random.Random(seed)
     r, s = rng.choice((1, 2, 3, 5)), rng.choice((1, 2, 3, 7))
@@ -46,7 +47,7 @@ def convolution(seed: int, arch: str = "native") -> Program:
         padding=(rng.randint(0, r // 2), rng.randint(0, s // 2)), dtype="int8",
     )  # fmt: skip
     op = op.with_epilogue("bias", "relu") if rng.random() < 0.4 else op
-    hw = machine(rng.choice(LANES[arch]), arch)
+    hw = hw or machine(rng.choice(LANES[arch]), arch)
     knobs = {"unroll": rng.choice((1, 2, 4)), "thread_split": rng.choice((1, 1, 2, 4)), "loop_order": rng.choice((0, 1))}
     tiles = random_tiles(rng, op, op.channel_axis, hw.lanes)
     return program(op, *tiles, hw=hw, convolution=1, pack_a=1, pack_b=1, **knobs)
