@@ -55,7 +55,7 @@ def content_of(records: Sequence[Record], hw: Hardware, facts: Facts, drift: flo
     return Content(
         Plan(op, hw, SPACE, passes=1, samples=least), facts.device, schedules, [r.measurement.digest for r in chosen],
         {r.measurement.digest: one_pass(r.measurement) for r in chosen}, {r.measurement.digest: r.created for r in chosen}, [],
-        facts.fingerprint, facts.version, drift, notes(facts),
+        facts.fingerprint, facts.version, drift, notes(facts), records[0].protocol,
     )  # fmt: skip
 
 

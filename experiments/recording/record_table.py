@@ -51,6 +51,8 @@ class Content:
     """See `optimum.find_optimum`; of a table of one pass."""
     notes: tuple[str, ...] = (BY_RECORD,)
     """Sentences of the card on how the timings came about."""
+    protocol: int = PROTOCOL
+    """Version of the timing protocol of all of its times."""
 
 
 def content_of(recording: Recording) -> Content:
@@ -85,14 +87,8 @@ def table_records(content: Content) -> list[Record]:
         found = content.known.get(digest)
         if found is not None:
             slim, created = _slim(found, usual), float(int(content.created[digest]))
-            records.append(Record(content.device, op, str(schedule), slim, created, _protocol(found)))
+            records.append(Record(content.device, op, str(schedule), slim, created, content.protocol))
     return records
-
-
-def _protocol(measurement: Measurement) -> int:
-    """That of the timings, which may be of an earlier version; a failure may not say."""
-    found = measurement.conditions.get("protocol", PROTOCOL)
-    return found if isinstance(found, int) else PROTOCOL
 
 
 def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
@@ -115,7 +111,7 @@ def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
         "machine": plan.hardware.name,
         "hardware": hardware.to_json(replace(plan.hardware, source={})),
         "conditions": {name: conditions[name] for name in _SHARED if name in conditions} | {"device": content.device},
-        "protocol": records[0].protocol if records else PROTOCOL,
+        "protocol": content.protocol,
         "passes": plan.passes,
         "samples": least,
         "from": _date(min(times, default=0.0)),
