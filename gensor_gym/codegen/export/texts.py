@@ -95,8 +95,10 @@ static int gg_saves(unsigned state) {
 #endif
 """
 
-_WORKSPACE = """/* The calling thread's workspace of at least so many bytes; a null pointer where there is no memory. */
-static void *workspace_of(size_t bytes) {
+_WORKSPACE = """/* The calling thread's workspace of at least so many bytes; a null pointer where there is no memory.
+ * It holds zeros or what kernels of floats left: lanes that are computed and thrown away read it, and denormal numbers, which
+ * integers look like, are slow. */
+static void *workspace_of(size_t bytes, int floats) {
     static char none;
     pthread_once(&once, start);
     if (bytes == 0) return &none;
@@ -104,9 +106,18 @@ static void *workspace_of(size_t bytes) {
         free(kept);
         kept_bytes = (bytes + 63) / 64 * 64;
         kept = aligned_alloc(64, kept_bytes);
-        if (kept == NULL) kept_bytes = 0;
         pthread_setspecific(key, kept);
+        has_integers = 1;
+        if (kept == NULL) {
+            kept_bytes = 0;
+            return NULL;
+        }
     }
+    if (floats && has_integers) {
+        memset(kept, 0, kept_bytes);
+        has_integers = 0;
+    }
+    has_integers |= !floats;
     return kept;
 }
 """
@@ -120,6 +131,7 @@ def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime.h"
 
@@ -133,6 +145,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* frees a thread's workspace when the thread ends */
 static _Thread_local void *kept;
 static _Thread_local size_t kept_bytes;
+static _Thread_local int has_integers;
 
 static void start(void) {{
     if (team.threads == 0) gg_runtime_init(&team, {threads});
@@ -161,7 +174,7 @@ API int {one.name}_with({one.parameters}, void *workspace) {{
 }}
 
 API int {one.name}({one.parameters}) {{
-    void *const workspace = workspace_of({one.name.upper()}_WORKSPACE);
+    void *const workspace = workspace_of({one.name.upper()}_WORKSPACE, {int(one.kernel.operator.dtype != 'int8')});
     return workspace == NULL ? ENOMEM : {one.name}_with({one.arguments}, workspace);
 }}
 """

@@ -12,7 +12,7 @@ import numpy as np
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
 from gensor_gym.codegen.runtime.compile import compile_c
-from gensor_gym.codegen.runtime.outputs import Outputs, address_of, aligned
+from gensor_gym.codegen.runtime.outputs import Outputs, address_of, aligned, workspace_of
 from gensor_gym.codegen.runtime.threads import GgCall, GgRuntime, caller, pointers, runtime
 from gensor_gym.hardware.cpuinfo import usable_cores
 
@@ -92,7 +92,7 @@ class NativeKernel:
         try:
             return self._workspaces.address
         except AttributeError:
-            self._workspaces.array = aligned((self.kernel.workspace_bytes,), np.dtype(np.uint8))
+            self._workspaces.array = workspace_of(self.kernel.workspace_bytes)
             self._workspaces.address = address_of(self._workspaces.array)
             return self._workspaces.address
 
@@ -105,7 +105,7 @@ class BoundNative:
     ) -> None:
         """`out` is what a call returns, on the memory of `output`."""
         self.out = out
-        workspace, addresses = aligned((workspace_bytes,), np.dtype(np.uint8)), pointers(inputs)
+        workspace, addresses = workspace_of(workspace_bytes), pointers(inputs)
         self._kept = (inputs, output, workspace, addresses, team)
         where = ctypes.addressof(addresses), address_of(output), address_of(workspace), ctypes.addressof(team)
         self._compute, self._call = caller(), ctypes.byref(GgCall(ctypes.cast(entry, ctypes.c_void_p), *where))
