@@ -29,8 +29,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> str:
             left.plot(value["median"], y, "o", color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.6)
             left.plot(row["over_torch"]["median"], y, "o", markersize=5, markerfacecolor="none", markeredgecolor=style.INK)
             left.annotate(
-                style.number(value["median"]), (value["high"], y), xytext=(6, 0), textcoords="offset points",
-                va="center", fontsize=7, color="#555555",
+                style.number(value["median"]), (max(value["high"], row["over_torch"]["median"]), y), xytext=(6, 0),
+                textcoords="offset points", va="center", fontsize=7, color="#555555",
             )  # fmt: skip
             right.barh(y, 100 * row["of_roofline"], height=0.55, color=style.PALETTE[0], alpha=0.85)
             right.plot(100 * row["roofline_s"] / row["torch"]["median"], y, "|", color=style.INK, markersize=9)
@@ -39,7 +39,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> str:
         left.grid(visible=False, axis="y")
         right.grid(visible=False, axis="y")
         right.tick_params(axis="y", length=0)
-        ratio_axis(left, "speed-up over torch: called, with 95 % interval (dot); isolated (ring)")
+        ratio_axis(left, "over torch: called (dot, 95 % interval), isolated (ring)")
         right.set_xlabel("percent of the roofline (bar), torch (tick)")
         right.set_xlim(0, max(100.0, right.get_xlim()[1]))
         left.set_ylim(-0.7, len(rows) - 0.3)
