@@ -27,6 +27,7 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.operators.inputs import ARRAY_OFFSET
 
 SAMPLES = 10
+"""Samples of each way in a round."""
 LONGEST = 10e-3
 """Seconds of a sample, at most, unless one call takes longer."""
 

@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 
 from agents.core.playoff import playoff
 from experiments.benches.kernel_sets import called, prepacked
+from experiments.benches.kernel_sets.called import KERNEL
 from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
@@ -40,7 +41,6 @@ from gensor_gym.operators.types import Operator
 
 Winners = dict[str, tuple[Schedule, float]]
 """Label -> schedule and the seconds that its search saw."""
-KERNEL = "kernel"
 QUIET = 0.1
 """Quantile of our samples that stands for the quietest rounds beside the multiply-add loop's best."""
 

@@ -1,9 +1,8 @@
 """A kernel as its user calls it beside torch's function as its user calls that: from Python, each with a fresh output.
 
 Both run in this process, in turns, on the same memory, with the process's own defaults for what is freed. Inputs begin where
-NumPy's larger arrays do. Torch is given one thread and as many
-as ours; it is counted at its best. A turn begins with calls that are not counted: the other library's threads may still be
-waiting for work in a loop, and caches hold its data.
+NumPy's larger arrays do. Torch is given one thread and as many as ours; it is counted at its best. A turn begins with calls that
+are not counted: the other library's threads may still be waiting for work in a loop, and caches hold its data.
 """
 
 from __future__ import annotations
