@@ -6,7 +6,7 @@ import numpy as np
 
 from gensor_gym import ConstructionGraph, codegen, operators
 from gensor_gym.codegen.build import BuiltKernel
-from gensor_gym.codegen.runtime.outputs import workspace_of
+from gensor_gym.codegen.runtime.memory import workspace_of
 
 OPERATOR = "conv2d(n=1, c=24, h=19, w=19, k=24, r=3, s=3, padding=2, dilation=2)"
 
@@ -40,7 +40,7 @@ def test_what_a_kernel_does_not_write_stays_zero() -> None:
     kernel(*inputs)
     bound = kernel.bind(*inputs)
     bound()
-    for space in (kernel._workspaces.array, bound._kept[2]):
+    for space in (kernel._builtin.workspaces[0], bound._kept[2]):
         words = space[: space.size // 4 * 4].view(np.float32)
         small = (words != 0) & (np.abs(words) < np.finfo(np.float32).tiny)
         assert words.any() and not small.any()

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.comparison.summary import interval, ratio
 from gensor_gym import codegen, operators
-from gensor_gym.codegen.runtime.outputs import aligned
+from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.baselines.torch import torch_function

@@ -50,25 +50,34 @@ class Signature:
     def __init__(self, op: Operator) -> None:
         """The operator's inputs in their order, and its output."""
         self.op = op
-        self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype]) for tensor in op.inputs]
+        self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype], f"input {tensor.name}") for tensor in op.inputs]
         self._tensors = op.inputs  # which the operator makes anew whenever it is asked
         self._output = op.output
         self.shape, self.dtype = op.output.shape, _DTYPES[op.output.dtype]
+
+    def read(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """As many arrays of anyone as the operator has inputs, as NumPy's where they lie; ValueError for those elsewhere."""
+        self.check_number(values)
+        return [self._of_host(value, name) for value, (_, _, _, name) in zip(values, self._inputs, strict=True)]
 
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[np.ndarray]:
         """The inputs as dense, aligned arrays of the host; ValueError unless number, shapes, types and device are right.
 
         Without `copy` also where one is not dense or not aligned.
         """
-        self.check_number(values)
         arrays = []
-        for value, (tensor, shape, dtype) in zip(values, self._inputs, strict=True):
-            array = value if type(value) is np.ndarray else self._of_host(value, f"input {tensor.name}")
+        for array, (tensor, shape, dtype, name) in zip(self.read(values), self._inputs, strict=True):
             if array.shape != shape or array.dtype != dtype:
-                raise self._mismatch(array, tensor, f"input {tensor.name}")
+                raise self._mismatch(array, tensor, name)
             dense = array.flags.c_contiguous and array.flags.aligned
-            arrays.append(array if dense else self.copied(array, tensor, copy))
+            given = array if dense else self.copied(array, tensor, copy)
+            arrays.append(given if given.dtype is dtype else given.view(dtype))  # unpickled types are equal, not the same
         return arrays
+
+    @property
+    def arrays(self) -> list[tuple[tuple[int, ...], np.dtype]]:
+        """(shape, type) of every input, then of the output."""
+        return [*((shape, dtype) for _, shape, dtype, _ in self._inputs), (self.shape, self.dtype)]
 
     def input(self, place: int, value: Any) -> np.ndarray:
         """One of the inputs, as of `inputs`."""
@@ -87,7 +96,7 @@ class Signature:
             why = _fault(array) if array.flags.writeable else "read-only"
             raise ValueError(f"{self.op}: out is {why}, expected a writable array, dense in row-major order and aligned")
         self.check_apart(array, inputs, np.may_share_memory)
-        return array
+        return array.view(self.dtype)
 
     def check_number(self, values: Sequence[Any]) -> None:
         """ValueError for another number of inputs than the operator has."""
@@ -116,6 +125,8 @@ class Signature:
 
     def _of_host(self, value: Any, name: str) -> np.ndarray:
         """Any array as one of NumPy, without a copy where it speaks DLPack."""
+        if type(value) is np.ndarray:
+            return value
         if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
             return np.asarray(value)
         try:

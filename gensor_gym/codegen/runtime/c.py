@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,8 @@ import numpy as np
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
 from gensor_gym.codegen.runtime.compile import compile_c
-from gensor_gym.codegen.runtime.outputs import Outputs, address_of, aligned, workspace_of
+from gensor_gym.codegen.runtime.function import BuiltinKernel
+from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
 from gensor_gym.codegen.runtime.threads import GgCall, GgRuntime, caller, pointers, runtime
 from gensor_gym.hardware.cpuinfo import usable_cores
 
@@ -52,10 +52,8 @@ class NativeKernel:
         self.kernel = kernel
         self.signature = Signature(kernel.operator)
         self._entry, self._team = load_entry(kernel), runtime(threads)
-        self._runtime = ctypes.byref(self._team)
-        self._outputs = Outputs(self.signature.shape, self.signature.dtype)
-        self._workspaces = threading.local()
-        self._given = ctypes.c_void_p * len(kernel.operator.inputs)
+        self._builtin = BuiltinKernel(self._entry, self._team, kernel.workspace_bytes, self.signature.arrays)
+        self._compute = self._builtin.call
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """The output for the operator's inputs, in the library that the first of them is of.
@@ -66,15 +64,19 @@ class NativeKernel:
 
         ValueError names what has the wrong number, shape, type or device, and an `out` that overlaps an input.
         """
+        done = self._compute(*inputs) if out is None else self._compute(*inputs, out)
+        return self._of_others(inputs, out) if done is None else done
+
+    def _of_others(self, inputs: tuple[Any, ...], out: Any) -> Any:
+        """The same for arrays of other libraries, those to be copied, and those to be refused."""
+        done = self._compute(*self.signature.read(inputs)) if out is None else None
+        if done is not None:
+            return in_library_of(inputs[0], done)
         arrays = self.signature.inputs(inputs)
-        given = self._given(*map(address_of, arrays))
-        if out is not None:
-            self._entry(given, address_of(self.signature.output(out, arrays)), self._workspace(), self._runtime)
-            return out
-        output, address = self._outputs.take()
-        self._entry(given, address, self._workspace(), self._runtime)
-        first = inputs[0]
-        return output if type(first) is np.ndarray else in_library_of(first, output)
+        if out is None:
+            return in_library_of(inputs[0], self._compute(*arrays))
+        self._compute(*arrays, self.signature.output(out, arrays))
+        return out
 
     def bind(self, *arrays: Any) -> BoundNative:
         """A call of these inputs, and of the output where one array more is given, that checks nothing any more.
@@ -86,15 +88,6 @@ class NativeKernel:
         output = aligned(self.signature.shape, self.signature.dtype) if own is None else self.signature.output(own, inputs)
         out = in_library_of(given[0], output) if own is None else own
         return BoundNative(self._entry, inputs, output, self.kernel.workspace_bytes, self._team, out)
-
-    def _workspace(self) -> int:
-        """Address of the calling thread's workspace."""
-        try:
-            return self._workspaces.address
-        except AttributeError:
-            self._workspaces.array = workspace_of(self.kernel.workspace_bytes)
-            self._workspaces.address = address_of(self._workspaces.array)
-            return self._workspaces.address
 
 
 class BoundNative:

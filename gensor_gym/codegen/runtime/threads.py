@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.codegen.runtime.compile import compile_text
-from gensor_gym.codegen.runtime.outputs import address_of
+from gensor_gym.codegen.runtime.memory import address_of
 
 ARCH = "native"
 

@@ -15,7 +15,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load, load_entry
 from gensor_gym.codegen.runtime.compile import CompileError, compile_c
-from gensor_gym.codegen.runtime.outputs import aligned
+from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.codegen.runtime.threads import load_runtime, pointers, runtime, time_calls
 from gensor_gym.operators.types import Operator
 from tests.support.c_cases import CPU_KNOBS, inputs_of, machine, program, random_program, worst_error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import gc
 import itertools
 import os
 import resource
 import threading
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,16 @@ import pytest
 
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
+from gensor_gym.codegen.runtime import function
 from gensor_gym.codegen.runtime.arrays import CopyWarning
 from gensor_gym.codegen.runtime.c import NativeKernel
-from gensor_gym.codegen.runtime.outputs import ALIGNMENT, KEPT, address_of
+from gensor_gym.codegen.runtime.memory import ALIGNMENT, address_of
 from tests.support.thorough import thorough_but
 
 torch = pytest.importorskip("torch")
 OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
+MORE_THAN_KEPT = 12
+"""Outputs; a kernel keeps the memory of fewer."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +63,7 @@ def test_memory_is_used_again_only_when_nothing_refers_to_it(kernel: NativeKerne
         output = kernel(*arrays)
         where, held = address(output), hold(output)
         del output
-        later = [kernel(*arrays) for _ in range(2 * KEPT)]
+        later = [kernel(*arrays) for _ in range(MORE_THAN_KEPT)]
         assert where not in map(address, later), name
         del held, later
 
@@ -232,7 +237,7 @@ WAYS = ("dropped", "kept", "bound", "into out")
 def test_nothing_leaks(way: str, calls: int, kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
     own = np.empty((24, 32), np.float32)
     bound = kernel.bind(*arrays, own)
-    kept: collections.deque[Any] = collections.deque(maxlen=3 * KEPT)
+    kept: collections.deque[Any] = collections.deque(maxlen=MORE_THAN_KEPT)
     call = {
         "dropped": lambda: kernel(*arrays), "kept": lambda: kept.append(kernel(*arrays)), "bound": bound,
         "into out": lambda: kernel(*arrays, out=own),
@@ -294,3 +299,56 @@ def test_views_that_lie_as_kernels_read_them_are_not_copied(kernel: NativeKernel
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert right(kernel(larger[3:27], b), a, b) and right(kernel.bind(larger[3:27], b)(), a, b)
+
+
+def test_arrays_whose_type_is_equal_but_another_object(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    """As pickles and byte orders make them: what is read by its address would not know them."""
+    other = np.dtype("<f4", metadata={"unit": "m"})
+    given = [array.view(other) for array in arrays]
+    assert given[0].dtype == arrays[0].dtype and given[0].dtype is not arrays[0].dtype
+    out = np.empty((24, 32), other)
+    assert right(kernel(*given), *arrays) and kernel(*given, out=out) is out and right(out, *arrays)
+
+
+def test_a_kernel_that_goes_leaves_nothing_behind(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    short_lived = NativeKernel(kernel.kernel, 1)
+    owners = [weakref.ref(short_lived(*arrays).base) for _ in range(3)]
+    held = short_lived(*arrays)
+    del short_lived
+    gc.collect()
+    assert right(held, *arrays) and owners[0]() is not None  # of the output that is still held
+    del held
+    gc.collect()
+    assert all(owner() is None for owner in owners)
+
+
+def test_a_kernel_that_is_called_while_it_makes_an_output(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    """Python collects garbage when it allocates, and finalizers may call the same kernel."""
+    inner: list[np.ndarray] = []
+
+    class Last:
+        def __del__(self) -> None:
+            inner.append(kernel(*arrays))
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(200):
+            circle = Last()
+            circle.itself = circle  # type: ignore[attr-defined]
+            del circle
+            outer = kernel(*arrays)
+            assert all(address(outer) != address(one) for one in inner[-MORE_THAN_KEPT:] if one is not outer)
+    finally:
+        gc.set_threshold(*before)
+    assert len(inner) > 100 and right(outer, *arrays) and all(right(one, *arrays) for one in inner[-5:])
+
+
+def test_an_interpreter_whose_arrays_lie_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other:
+        float32, ndarray, __version__ = np.float32, np.matrix, "9.9"
+        empty = staticmethod(np.empty)
+
+    monkeypatch.setattr(function, "np", Other)
+    with pytest.raises(RuntimeError, match=r"arrays of NumPy 9\.9 lie in memory as .*'type'"):
+        function._check_layout()

@@ -1,0 +1,143 @@
+"""A kernel as a builtin function of Python: what `call.c` is given of Python and NumPy, and whether that is as it expects."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.codegen.runtime.compile import compile_text
+from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
+from gensor_gym.codegen.runtime.threads import ARCH, GgRuntime
+
+_METH_FASTCALL = 0x0080
+
+
+class _Python(ctypes.Structure):
+    """`struct gg_python`."""
+
+    _fields_ = [
+        (name, ctypes.c_void_p)
+        for name in ("none", "hold", "release", "call", "attribute", "pointer_of", "unlock", "lock")
+    ]
+
+
+class _Kind(ctypes.Structure):
+    """`struct gg_kind`."""
+
+    _fields_ = [
+        ("dtype", ctypes.c_void_p), ("shape", ctypes.c_void_p), ("axes", ctypes.c_ssize_t), ("bytes", ctypes.c_ssize_t),
+    ]  # fmt: skip
+
+
+class _Function(ctypes.Structure):
+    """`struct gg_function`: what is given; its own follows."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("entry", "runtime", "ndarray", "kinds")),
+        ("inputs", ctypes.c_ssize_t), ("new_output", ctypes.c_void_p), ("new_workspace", ctypes.c_void_p),
+        ("own", ctypes.c_void_p * 16),
+    ]  # fmt: skip
+
+
+class _Method(ctypes.Structure):
+    """`PyMethodDef`."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+
+
+class BuiltinKernel:
+    """A kernel's entry with the number of its workspace's bytes and what its arrays are."""
+
+    call: Callable[..., Any]
+    """A builtin function of the inputs, and of the caller's own output where one array more is given.
+
+    It returns the output, or None, having done nothing, unless all are NumPy arrays of these shapes and types, dense and
+    aligned, and the output is writable and overlaps no input. Safe from several threads: each call has workspace and output of
+    its own. An output that the caller did not give is handed out again when nothing refers to its memory any more.
+    """
+
+    def __init__(
+        self, entry: Any, team: GgRuntime, workspace_bytes: int, arrays: Sequence[tuple[tuple[int, ...], np.dtype]]
+    ) -> None:
+        """Shape and type of every input, then of the output; RuntimeError for a Python or NumPy that `call.c` does not know."""
+        library, sizes = _library(), [_kind(*array) for array in arrays]
+        kinds = (_Kind * len(arrays))(*(kind for kind, _ in sizes))
+        self.workspaces: list[np.ndarray] = []
+        """One for every call that ran at the same time as others."""
+
+        def new_workspace() -> int:
+            self.workspaces.append(workspace_of(workspace_bytes))
+            return address_of(self.workspaces[-1])
+
+        new_output = functools.partial(aligned, *arrays[-1])
+        state = _Function(
+            ctypes.cast(entry, ctypes.c_void_p), ctypes.addressof(team), id(np.ndarray), ctypes.addressof(kinds), len(arrays) - 1,
+            id(new_output), id(new_workspace),
+        )  # fmt: skip
+        method = _Method(b"kernel", ctypes.cast(library.gg_python_call, ctypes.c_void_p), _METH_FASTCALL, None)
+        self._kept = (state, method, kinds, sizes, arrays, new_output, new_workspace, entry, team)
+        self.call = _builtin()(ctypes.byref(method), ctypes.addressof(state), None)
+        weakref.finalize(self, library.gg_python_forget, ctypes.byref(state)).atexit = False
+
+
+def _kind(shape: tuple[int, ...], dtype: np.dtype) -> tuple[_Kind, Any]:
+    """What `call.c` compares an array with, and the memory that this refers to."""
+    kept = (ctypes.c_ssize_t * max(1, len(shape)))(*shape)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return _Kind(id(dtype), ctypes.addressof(kept), len(shape), size), kept
+
+
+@functools.cache
+def _builtin() -> Any:
+    """Python's maker of builtin functions, for an integer as the function's `self`."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p]
+    return make
+
+
+@functools.cache
+def _library() -> ctypes.PyDLL:
+    """`call.c`, compiled at the first call on a machine. A PyDLL: it keeps the lock of the interpreter."""
+    _check_layout()
+    library = ctypes.PyDLL(str(compile_text(Path(__file__).with_name("call.c").read_text("utf-8"), ARCH)))
+    of_python = ctypes.pythonapi
+    functions = (
+        of_python.Py_IncRef, of_python.Py_DecRef, of_python.PyObject_CallNoArgs, of_python.PyObject_GetAttrString,
+        of_python.PyLong_AsVoidPtr, of_python.PyEval_SaveThread, of_python.PyEval_RestoreThread,
+    )  # fmt: skip
+    library.gg_python_init(ctypes.byref(_Python(id(None), *(ctypes.cast(f, ctypes.c_void_p).value for f in functions))))
+    return library
+
+
+def _check_layout() -> None:
+    """RuntimeError unless objects and arrays lie in memory as `call.c` reads them: asked of an array with a view."""
+    array = np.empty((3, 5), np.float32)
+    view = array[1:, ::2]
+    expected = {
+        "references": sys.getrefcount(array) - 1, "type": id(np.ndarray), "data": view.ctypes.data, "axes": 2,
+        "shape": (2, 3), "strides": view.strides, "base": id(array), "dtype": id(view.dtype), "flags": view.flags.num,
+    }  # fmt: skip
+    head, pointer = object.__basicsize__, ctypes.sizeof(ctypes.c_void_p)
+    if head != 2 * pointer or pointer != 8:  # before any memory is read at a place that may be none
+        raise RuntimeError(f"objects begin with {head} bytes: kernels are called from CPython of 64 bits with its global lock")
+
+    def sizes(at: int) -> tuple[int, ...]:
+        return tuple((ctypes.c_ssize_t * 2).from_address(address(at) or 0))
+
+    address = lambda at: ctypes.c_void_p.from_address(at).value  # noqa: E731
+    number = lambda at: ctypes.c_int.from_address(at).value  # noqa: E731
+    at = id(view)
+    found = {
+        "references": number(id(array)), "type": address(at + 8), "data": address(at + 16), "axes": number(at + 24),
+        "shape": sizes(at + 32), "strides": sizes(at + 40), "base": address(at + 48), "dtype": address(at + 56),
+        "flags": number(at + 64),
+    }  # fmt: skip
+    if found != expected:
+        raise RuntimeError(f"arrays of NumPy {np.__version__} lie in memory as {found}, expected {expected}")
