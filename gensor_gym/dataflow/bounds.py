@@ -1,0 +1,66 @@
+"""Values with a bound of how far a right kernel's may be from them.
+
+Errors are absolute, so that cancellation is honest: what is left of two large numbers keeps their errors. Numbers that are not
+finite have no error: a kernel must give the same infinity, or a NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+UNDERFLOW = float(np.finfo(np.float32).tiny)
+"""Results nearer to zero may come out as zero: generated code may flush them."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """float64 values, and of each how far a right kernel's may be away; both of one shape."""
+
+    value: np.ndarray | np.float64
+    error: np.ndarray | np.float64
+
+
+def exact(value: np.ndarray) -> Bounded:
+    """Inputs: what is given has no error."""
+    return Bounded(value, np.zeros_like(value))
+
+
+def rounded(found: Bounded, unit: float, roundings: float) -> Bounded:
+    """The same after an operation that rounds so many times; 0 leaves the error as it is."""
+    if not roundings:
+        return Bounded(found.value, _settled(found.value, found.error))
+    with np.errstate(all="ignore"):
+        own = roundings * unit * (np.abs(found.value) + found.error) + UNDERFLOW
+        return Bounded(found.value, _settled(found.value, found.error + own))
+
+
+def _settled(value: np.ndarray | np.float64, error: np.ndarray | np.float64) -> np.ndarray | np.float64:
+    """No error beside what is infinite or no number; a bound that is no number is none: infinite."""
+    return np.where(np.isfinite(value), np.where(np.isnan(error), np.inf, error), 0.0)
+
+
+def gamma(count: int, unit: float) -> float:
+    """What n roundings one after another may add up to: n u / (1 - n u), Higham's lemma 3.1; infinite where n u reaches 1."""
+    return count * unit / (1.0 - count * unit) if count * unit < 1.0 else float("inf")
+
+
+def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
+    """Sums along axes, kept with extent 1, in whatever order: n - 1 roundings of partial sums (Higham, section 4.2)."""
+    count = int(np.prod([np.shape(found.value)[axis] for axis in axes]))
+    with np.errstate(all="ignore"):
+        value = np.sum(found.value, axis=axes, keepdims=True)
+        size = np.sum(np.abs(found.value) + found.error, axis=axes, keepdims=True)
+        error = np.sum(found.error, axis=axes, keepdims=True) + gamma(count - 1, unit) * size + count * UNDERFLOW
+    return Bounded(value, _settled(value, error))
+
+
+def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
+    """Maxima along axes, kept with extent 1: off by no more than the worst of those that may be the largest."""
+    value = np.max(found.value, axis=axes, keepdims=True)
+    with np.errstate(all="ignore"):
+        high = np.max(found.value + found.error, axis=axes, keepdims=True)
+        low = np.max(found.value - found.error, axis=axes, keepdims=True)
+        error = np.maximum(high - value, value - low)
+    return Bounded(value, _settled(value, error))

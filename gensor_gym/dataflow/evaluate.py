@@ -1,0 +1,91 @@
+"""The float64 evaluator: the outputs of a graph, and of each element how far a right kernel's may be from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, exact, gamma, largest, summed
+from gensor_gym.dataflow.expressions import bounded
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Pad, Reduce, Reshape, Slice, Transpose
+
+UNIT = {"float32": 2.0**-24}
+"""Unit roundoff of the arithmetic of each data type."""
+
+
+def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ...]:
+    """The outputs for inputs in their order; ValueError for another number or other shapes."""
+    if len(inputs) != len(graph.inputs):
+        raise ValueError(f"{graph.name}: {len(inputs)} arrays given, expected {len(graph.inputs)}")
+    known: dict[str, Bounded] = {}
+    for value, array in zip(graph.inputs, inputs, strict=True):
+        if array.shape != value.shape:
+            raise ValueError(f"{graph.name}: {value.name} has shape {list(array.shape)}, expected {list(value.shape)}")
+        known[value.name] = exact(np.asarray(array, np.float64))
+    for name, node in graph.nodes:
+        shape = graph.values[name].shape
+        found = _EVALUATE[type(node)](node, known)
+        known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
+    return tuple(known[name] for name in graph.outputs)
+
+
+def _map(node: Map, known: Mapping[str, Bounded]) -> Bounded:
+    return bounded(node.expression, known, UNIT["float32"])
+
+
+def _reduce(node: Reduce, known: Mapping[str, Bounded]) -> Bounded:
+    source = known[node.source]
+    return largest(source, node.axes) if node.body == "max" else summed(source, node.axes, UNIT["float32"])
+
+
+def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
+    """Of a product or a sum: errors of the sources go through the operator with absolute values of the others."""
+    op = node.operator
+    sources = [known[name] for name in node.sources]
+    sizes = [np.abs(source.value) for source in sources]
+    errors = [
+        op.reference(*(source.error if place == moved else size for place, size in enumerate(sizes)))
+        for moved, source in enumerate(sources)
+    ]
+    largest_of = op.reference(*(size + source.error for size, source in zip(sizes, sources, strict=True)))
+    count = op.points // op.output.size
+    second = op.reference(*(source.error for source in sources)) if len(sources) == 2 else 0.0
+    own = gamma(count + 1, UNIT["float32"]) * largest_of + count * UNDERFLOW
+    return Bounded(op.reference(*(source.value for source in sources)), sum(errors) + second + own)
+
+
+def _broadcast(node: Broadcast, array: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(array, node.to)
+
+
+def _slice(node: Slice, array: np.ndarray) -> np.ndarray:
+    return array[(slice(None),) * node.axis + (slice(node.start, node.stop),)]
+
+
+def _moves(move: Callable[[Any, np.ndarray], np.ndarray]) -> Callable[[Any, Mapping[str, Bounded]], Bounded]:
+    """A node that computes nothing moves values and their errors alike."""
+    return lambda node, known: Bounded(move(node, known[node.source].value), move(node, known[node.source].error))
+
+
+def _concat(node: Concat, known: Mapping[str, Bounded]) -> Bounded:
+    sources = [known[name] for name in node.sources]
+    values, errors = [source.value for source in sources], [source.error for source in sources]
+    return Bounded(np.concatenate(values, node.axis), np.concatenate(errors, node.axis))
+
+
+def _pad(node: Pad, known: Mapping[str, Bounded]) -> Bounded:
+    source = known[node.source]
+    width = [(node.before, node.after) if axis == node.axis else (0, 0) for axis in range(np.ndim(source.value))]
+    return Bounded(np.pad(source.value, width, constant_values=node.value), np.pad(source.error, width))
+
+
+_EVALUATE: dict[type, Callable[[Any, Mapping[str, Bounded]], Bounded]] = {
+    Map: _map, Reduce: _reduce, Contract: _contract, Concat: _concat, Pad: _pad,
+    Broadcast: _moves(_broadcast),
+    Transpose: _moves(lambda node, array: np.transpose(array, node.order)),
+    Reshape: _moves(lambda node, array: np.reshape(array, node.to)),
+    Slice: _moves(_slice),
+}  # fmt: skip

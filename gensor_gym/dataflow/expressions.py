@@ -1,0 +1,110 @@
+"""Scalar expressions: what a map computes of one element of each of its operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.dataflow.bounds import Bounded, rounded
+from gensor_gym.dataflow.scalars import SCALARS
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One element of a value, by the value's name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return repr(self.value) if math.isfinite(self.value) else "inf" if self.value > 0 else "-inf"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A scalar function of expressions; ValueError for a name or a number of arguments that `SCALARS` does not have."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        scalar = SCALARS.get(self.function)
+        if scalar is None:
+            raise ValueError(f"function {self.function!r}: expected one of {', '.join(SCALARS)}")
+        if len(self.arguments) != scalar.arity:
+            raise ValueError(f"{self.function} of {len(self.arguments)} arguments: expected {scalar.arity}")
+        if self.function == "negative" and isinstance(self.arguments[0], Constant):  # one number, one text
+            raise ValueError(f"the negative of {self.arguments[0]}: expected the number itself")
+
+    def __str__(self) -> str:
+        if self.function in _SIGNS:
+            sign, own = _SIGNS[self.function], _binding(self)
+            left, right = self.arguments
+            return f"{_bracketed(left, own)} {sign} {_bracketed(right, own + 1)}"
+        if self.function == "negative":
+            return f"-{_bracketed(self.arguments[0], _TIGHT)}"
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+Expression = Operand | Constant | Call
+_SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<"}
+_BINDING = {"less": 0, "add": 1, "subtract": 1, "multiply": 2, "divide": 2, "negative": 3}
+"""How tightly a sign holds its operands in Python's grammar."""
+_TIGHT = 4
+
+
+def _binding(part: Expression) -> int:
+    """A number below zero is written with a sign of its own."""
+    if isinstance(part, Constant) and math.copysign(1.0, part.value) < 0:
+        return _BINDING["negative"]
+    return _BINDING.get(part.function, _TIGHT) if isinstance(part, Call) else _TIGHT
+
+
+def _bracketed(part: Expression, least: int) -> str:
+    """The text of an operand, in brackets where it binds less tightly than its place asks for."""
+    return str(part) if _binding(part) >= least else f"({part})"
+
+
+def operands(expression: Expression) -> list[str]:
+    """Names of the values it reads, each once, in order of appearance."""
+    return list(dict.fromkeys(node.name for node in walk(expression) if isinstance(node, Operand)))
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """It and all its parts."""
+    yield expression
+    if isinstance(expression, Call):
+        for part in expression.arguments:
+            yield from walk(part)
+
+
+def operations(expression: Expression) -> int:
+    """Floating-point operations an element."""
+    return sum(SCALARS[node.function].operations for node in walk(expression) if isinstance(node, Call))
+
+
+def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -> Bounded:
+    """Its float64 value with the bound of a kernel's error; `unit` is the roundoff of the kernel's arithmetic."""
+    if isinstance(expression, Operand):
+        return given[expression.name]
+    if isinstance(expression, Constant):
+        value = np.float64(expression.value)
+        return rounded(Bounded(value, np.float64(0.0)), unit, 0.0 if np.float32(value) == value else 1.0)
+    scalar = SCALARS[expression.function]
+    parts = [bounded(part, given, unit) for part in expression.arguments]
+    with np.errstate(all="ignore"):
+        value = scalar.value(*(part.value for part in parts))
+        error = scalar.error(*(part.value for part in parts), *(part.error for part in parts))
+    return rounded(Bounded(value, error), unit, scalar.roundings)

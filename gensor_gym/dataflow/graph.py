@@ -1,0 +1,95 @@
+"""A dataflow graph: inputs, nodes that each make one value, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from keyword import iskeyword
+
+from gensor_gym.dataflow.expressions import operations
+from gensor_gym.dataflow.nodes import Contract, Map, Node, Reduce, Value
+
+MOST_NODES, MOST_AXES, MOST_ELEMENTS = 256, 8, 1 << 34
+"""Limits on what is accepted: of a graph, of a value, of a value."""
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """A computation of tensors, in static single assignment: every name is given or made once, before it is read."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    nodes: tuple[tuple[str, Node], ...]
+    """(name of the value, what makes it), each after all that it reads."""
+    outputs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """ValueError for names that are unknown, taken twice or read by nothing, shapes that do not fit, what is too large."""
+        if len(self.nodes) > MOST_NODES:
+            raise ValueError(f"{self.name}: {len(self.nodes)} nodes, expected at most {MOST_NODES}")
+        if not self.nodes or not self.outputs or len(set(self.outputs)) != len(self.outputs):
+            raise ValueError(f"{self.name}: expected at least one node and one output, and no output twice")
+        made = {name for name, _ in self.nodes}
+        if strangers := [name for name in self.outputs if name not in made]:
+            raise ValueError(f"{self.name}: output {strangers[0]} is made by no node")
+        for value in self.values.values():
+            if len(value.shape) > MOST_AXES or not 0 < value.size <= MOST_ELEMENTS or min(value.shape, default=1) < 1:
+                raise ValueError(
+                    f"{self.name}: {value.name} has shape {list(value.shape)}, expected at most {MOST_AXES} axes of extent 1 "
+                    f"or more and at most {MOST_ELEMENTS} elements"
+                )
+        if unread := [name for name, readers in self.readers.items() if not readers and name not in self.outputs]:
+            raise ValueError(f"{self.name}: {unread[0]} is read by nothing and is no output")
+
+    @cached_property
+    def values(self) -> Mapping[str, Value]:
+        """Every value by name, the inputs first."""
+        found: dict[str, Value] = {}
+        for value in self.inputs:
+            _add(found, value)
+        for name, node in self.nodes:
+            if missing := [one for one in node.inputs if one not in found]:
+                raise ValueError(f"{self.name}: {name} reads {missing[0]}, which is not made before it")
+            given = [found[one] for one in node.inputs]
+            try:
+                shape = node.shape(*(value.shape for value in given))
+            except ValueError as error:
+                raise ValueError(f"{self.name}: {name}: {error}") from error
+            constant = bool(given) and all(value.constant for value in given)
+            _add(found, Value(name, shape, given[0].dtype if given else "float32", constant))
+        return found
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[str, ...]]:
+        """Of every value the names of those that are made of it."""
+        found: dict[str, list[str]] = {name: [] for name in self.values}
+        for name, node in self.nodes:
+            for one in dict.fromkeys(node.inputs):
+                found[one].append(name)
+        return {name: tuple(readers) for name, readers in found.items()}
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Bytes that any kernel must move: every input read and every output written once."""
+        return sum(value.nbytes for value in (*self.inputs, *(self.values[name] for name in self.outputs)))
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: an expression's at every element, one for every element that is reduced."""
+        return sum(self._flops(name, node) for name, node in self.nodes)
+
+    def _flops(self, name: str, node: Node) -> int:
+        if isinstance(node, Map):
+            return operations(node.expression) * self.values[name].size
+        if isinstance(node, Reduce):
+            return self.values[node.source].size
+        return node.operator.flops if isinstance(node, Contract) else 0
+
+
+def _add(found: dict[str, Value], value: Value) -> None:
+    if not value.name.isidentifier() or iskeyword(value.name) or value.name == "inf":
+        raise ValueError(f"name {value.name!r}: expected letters, digits and underscores, and no word of Python's")
+    if value.name in found:
+        raise ValueError(f"{value.name} is made twice")
+    found[value.name] = value

@@ -1,0 +1,237 @@
+"""What a dataflow graph is made of: values, and the nodes that make one value of others, as frozen plain data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from gensor_gym.dataflow.expressions import Expression, operands
+from gensor_gym.operators.types import ITEM_BYTES, Operator
+
+Shape = tuple[int, ...]
+Reduction = Literal["sum", "max"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A named dense row-major tensor."""
+
+    name: str
+    shape: Shape
+    dtype: str = "float32"
+    constant: bool = False
+    """A parameter: the same at every call, so that it may be packed ahead."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole tensor."""
+        return self.size * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Map:
+    """One scalar expression of the elements at the same place of all operands, which have one shape."""
+
+    expression: Expression
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return tuple(operands(self.expression))
+
+    def shape(self, *given: Shape) -> Shape:
+        """Of its value; ValueError unless the operands have one shape."""
+        if len(set(given)) != 1:
+            raise ValueError(f"a map of shapes {_several(given)}: expected one shape, by broadcast where needed")
+        return given[0]
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Sums or maxima along axes, which stay with extent 1."""
+
+    source: str
+    body: Reduction
+    axes: tuple[int, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return (self.source,)
+
+    def shape(self, given: Shape) -> Shape:
+        """Of its value; ValueError for axes that are not there, not in order, or no axis at all."""
+        if not self.axes or list(self.axes) != sorted(set(self.axes)) or not set(self.axes) <= set(range(len(given))):
+            raise ValueError(f"axes {list(self.axes)} of shape {list(given)}: expected some of 0 to {len(given) - 1}, in order")
+        return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(given))
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The same elements along axes of extent 1 and along new leading axes, as NumPy repeats them."""
+
+    source: str
+    to: Shape
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return (self.source,)
+
+    def shape(self, given: Shape) -> Shape:
+        """`to`; ValueError where NumPy would not repeat."""
+        last = self.to[len(self.to) - len(given) :]
+        if len(given) > len(self.to) or any(extent not in (1, wanted) for extent, wanted in zip(given, last, strict=True)):
+            raise ValueError(f"shape {list(given)} does not repeat to {list(self.to)}: expected its last extents, or 1 there")
+        return self.to
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """Axes in another order: axis i of the value is axis `order[i]` of the source."""
+
+    source: str
+    order: tuple[int, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return (self.source,)
+
+    def shape(self, given: Shape) -> Shape:
+        """Of its value; ValueError unless `order` has every axis once."""
+        if sorted(self.order) != list(range(len(given))):
+            raise ValueError(f"order {list(self.order)} of shape {list(given)}: expected each of 0 to {len(given) - 1} once")
+        return tuple(given[axis] for axis in self.order)
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """The same elements in the same order."""
+
+    source: str
+    to: Shape
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return (self.source,)
+
+    def shape(self, given: Shape) -> Shape:
+        """`to`; ValueError for another number of elements."""
+        if math.prod(given) != math.prod(self.to):
+            raise ValueError(f"shape {list(given)} to {list(self.to)}: expected {math.prod(given)} elements")
+        return self.to
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Elements `start` to `stop` of one axis, `stop` not among them."""
+
+    source: str
+    axis: int
+    start: int
+    stop: int
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return (self.source,)
+
+    def shape(self, given: Shape) -> Shape:
+        """Of its value; ValueError for an axis or bounds that the source does not have."""
+        _check_axis(self.axis, given)
+        if not 0 <= self.start < self.stop <= given[self.axis]:
+            extent = given[self.axis]
+            raise ValueError(f"slice {self.start} to {self.stop} of extent {extent}: expected 0 <= start < stop <= extent")
+        return (*given[: self.axis], self.stop - self.start, *given[self.axis + 1 :])
+
+
+@dataclass(frozen=True)
+class Concat:
+    """Values one after another along an axis."""
+
+    sources: tuple[str, ...]
+    axis: int
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return self.sources
+
+    def shape(self, *given: Shape) -> Shape:
+        """Of its value; ValueError where other extents differ."""
+        _check_axis(self.axis, given[0])
+        rest = {(len(shape), shape[: self.axis], shape[self.axis + 1 :]) for shape in given}
+        if len(rest) != 1:
+            raise ValueError(f"concat of shapes {_several(given)} along {self.axis}: expected the same other extents")
+        return (*given[0][: self.axis], sum(shape[self.axis] for shape in given), *given[0][self.axis + 1 :])
+
+
+@dataclass(frozen=True)
+class Pad:
+    """A number before and after the elements of one axis."""
+
+    source: str
+    axis: int
+    before: int
+    after: int
+    value: float = 0.0
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return (self.source,)
+
+    def shape(self, given: Shape) -> Shape:
+        """Of its value; ValueError for an axis that is not there or less than nothing."""
+        _check_axis(self.axis, given)
+        if self.before < 0 or self.after < 0:
+            raise ValueError(f"padding of {self.before} and {self.after}: expected 0 or more")
+        return (*given[: self.axis], self.before + given[self.axis] + self.after, *given[self.axis + 1 :])
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A loop nest of its own, such as a product: an operator without epilogue, for which there are maps."""
+
+    operator: Operator
+    sources: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """ValueError for an operator that is no sum of its reads' products in float32: its error has another form."""
+        op = self.operator
+        if op.epilogue or op.dtype != "float32" or op.body not in ("multiply_add", "sum"):
+            raise ValueError(f"contract of {op}: expected a float32 sum or product without epilogue")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return self.sources
+
+    def shape(self, *given: Shape) -> Shape:
+        """The operator's output; ValueError unless the sources have the shapes of its inputs."""
+        wanted = tuple(tensor.shape for tensor in self.operator.inputs)
+        if given != wanted:
+            raise ValueError(f"{self.operator} of shapes {_several(given)}: expected {_several(wanted)}")
+        return self.operator.output.shape
+
+
+Node = Map | Reduce | Broadcast | Transpose | Reshape | Slice | Concat | Pad | Contract
+MOVES = (Transpose, Reshape, Slice, Concat, Pad)
+"""Nodes that compute nothing."""
+
+
+def _check_axis(axis: int, given: Shape) -> None:
+    if not 0 <= axis < len(given):
+        raise ValueError(f"axis {axis} of shape {list(given)}: expected 0 to {len(given) - 1}")
+
+
+def _several(shapes: tuple[Shape, ...]) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes)

@@ -1,0 +1,184 @@
+"""Memory-bound fused operators by name: of IntelliGen's public code and its hooks, of Ansor (NRM), and of today's networks.
+
+IntelliGen's own table of operators is not public; this is a declared stand-in for it. Each factory writes the text of one graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.text import parse
+from gensor_gym.registry import near
+
+FACTORIES: dict[str, Callable[..., Dataflow]] = {}
+"""Name -> function of extents."""
+
+
+def make(name: str, **arguments: Any) -> Dataflow:
+    """The graph of a factory; ValueError for a name or arguments that there are not."""
+    if name not in FACTORIES:
+        raise ValueError(f"fused operator {name!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
+    try:
+        return FACTORIES[name](**arguments)
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _factory(made: Callable[..., str]) -> Callable[..., str]:
+    """Register a function that writes a graph's text."""
+    FACTORIES[made.__name__] = lambda **arguments: parse(made(**arguments))
+    return made
+
+
+@_factory
+def softmax(m: int, n: int) -> str:
+    """Of every row."""
+    return f"""
+def softmax(x: float32[{m}, {n}]):
+    top = reduce_max(x, axes=[1])
+    e = exp(x - top)
+    total = reduce_sum(e, axes=[1])
+    y = e / total
+    return y
+"""
+
+
+@_factory
+def masked_softmax(m: int, n: int, scale: float = 0.125) -> str:
+    """Of scaled scores with a mask added: 0 where a place is seen, -inf where not; a row that sees nothing gives NaN."""
+    return f"""
+def masked_softmax(x: float32[{m}, {n}], mask: float32[{m}, {n}]):
+    scores = x * {float(scale)!r} + mask
+    top = reduce_max(scores, axes=[1])
+    e = exp(scores - top)
+    total = reduce_sum(e, axes=[1])
+    y = e / total
+    return y
+"""
+
+
+_NORMALISED = """    mean = reduce_sum({x}, axes=[1])
+    centred = {x} - mean * {inverse!r}
+    squares = centred * centred
+    spread = reduce_sum(squares, axes=[1])
+    scale = rsqrt(spread * {inverse!r} + {eps!r})
+    y = centred * scale * gamma + beta
+"""
+
+
+@_factory
+def layernorm(m: int, n: int, eps: float = 1e-5) -> str:
+    """Of every row, with gain and offset; the variance in a second pass, since E[x^2] - E[x]^2 cancels."""
+    return f"""
+def layernorm(x: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constant(float32[{n}])):
+{_NORMALISED.format(x="x", inverse=1.0 / n, eps=eps)}    return y
+"""
+
+
+@_factory
+def add_layernorm(m: int, n: int, eps: float = 1e-5) -> str:
+    """A residual and its normalisation: both are outputs."""
+    return f"""
+def add_layernorm(x: float32[{m}, {n}], r: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constant(float32[{n}])):
+    s = x + r
+{_NORMALISED.format(x="s", inverse=1.0 / n, eps=eps)}    return s, y
+"""
+
+
+@_factory
+def rmsnorm(m: int, n: int, eps: float = 1e-6) -> str:
+    """Of every row, with gain."""
+    return f"""
+def rmsnorm(x: float32[{m}, {n}], gamma: constant(float32[{n}])):
+    squares = x * x
+    total = reduce_sum(squares, axes=[1])
+    scale = rsqrt(total * {1.0 / n!r} + {eps!r})
+    y = x * scale * gamma
+    return y
+"""
+
+
+@_factory
+def norm(m: int, n: int) -> str:
+    """The root of the sum of squares of a matrix (Ansor's NRM)."""
+    return f"""
+def norm(x: float32[{m}, {n}]):
+    squares = x * x
+    total = reduce_sum(squares, axes=[0, 1])
+    y = sqrt(total)
+    return y
+"""
+
+
+@_factory
+def bias_gelu(m: int, n: int) -> str:
+    """The exact GELU, by the error function."""
+    return f"""
+def bias_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
+    s = x + bias
+    y = 0.5 * s * (1.0 + erf(s * 0.7071067811865476))
+    return y
+"""
+
+
+@_factory
+def bias_tanh_gelu(m: int, n: int) -> str:
+    """GPT-2's GELU, by the hyperbolic tangent (Hendrycks and Gimpel, arXiv 1606.08415)."""
+    return f"""
+def bias_tanh_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
+    s = x + bias
+    y = 0.5 * s * (1.0 + tanh(0.7978845608028654 * (s + 0.044715 * s * s * s)))
+    return y
+"""
+
+
+@_factory
+def swiglu(m: int, n: int) -> str:
+    """A gate through the sigmoid-weighted unit (Shazeer, arXiv 2002.05202)."""
+    return f"""
+def swiglu(gate: float32[{m}, {n}], up: float32[{m}, {n}]):
+    y = gate / (1.0 + exp(-gate)) * up
+    return y
+"""
+
+
+@_factory
+def rope(t: int, h: int, d: int) -> str:
+    """Rotary embedding (Su et al., arXiv 2104.09864) of the halves of each head; of the angles, cosines and sines."""
+    half = d // 2
+    if d % 2:
+        raise ValueError(f"rope: d={d}, expected an even number")
+    return f"""
+def rope(x: float32[{t}, {h}, {d}], cosines: float32[{t}, 1, {half}], sines: float32[{t}, 1, {half}]):
+    left = slice(x, axis=2, start=0, stop={half})
+    right = slice(x, axis=2, start={half}, stop={d})
+    first = left * cosines - right * sines
+    second = right * cosines + left * sines
+    y = concat(first, second, axis=2)
+    return y
+"""
+
+
+@_factory
+def channel_shuffle(n: int, groups: int, c: int, h: int, w: int) -> str:
+    """Channels of all groups in turns (ShuffleNet, arXiv 1707.01083); c channels a group."""
+    return f"""
+def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
+    apart = reshape(x, to=[{n}, {groups}, {c}, {h * w}])
+    turned = transpose(apart, order=[0, 2, 1, 3])
+    y = reshape(turned, to=[{n}, {groups * c}, {h}, {w}])
+    return y
+"""
+
+
+@_factory
+def transpose_relu(a: int, b: int, c: int, d: int) -> str:
+    """IntelliGen's transposition (2, 0, 3, 1) with a map behind it."""
+    return f"""
+def transpose_relu(x: float32[{a}, {b}, {c}, {d}]):
+    turned = transpose(x, order=[2, 0, 3, 1])
+    y = maximum(turned, 0.0)
+    return y
+"""

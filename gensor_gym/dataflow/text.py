@@ -1,0 +1,246 @@
+"""Dataflow graphs as text that parses back, in the syntax of a Python function, of which nothing is evaluated.
+
+    def softmax(x: float32[128, 768]):
+        top = reduce_max(x, axes=[1])
+        e = exp(x - top)
+        total = reduce_sum(e, axes=[1])
+        y = e / total
+        return y
+
+Operands of an expression are repeated to one shape as NumPy would; the graph then has `broadcast` nodes, named after their
+source, which `text_of` writes out. A parameter that is the same at every call is `weight: constant(float32[768])`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands
+from gensor_gym.dataflow.graph import MOST_NODES, Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose, Value
+from gensor_gym.dataflow.scalars import SCALARS
+from gensor_gym.operators.text import parse as parse_operator
+from gensor_gym.registry import near
+
+MOST_CHARACTERS, MOST_NESTED = 100_000, 64
+"""Limits on what is read: of a text, of an expression."""
+_SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+_NODES: dict[str, Callable[..., Node]] = {
+    "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
+    "reduce_max": lambda source, axes: Reduce(source, "max", tuple(axes)),
+    "broadcast": lambda source, to: Broadcast(source, tuple(to)),
+    "transpose": lambda source, order: Transpose(source, tuple(order)),
+    "reshape": lambda source, to: Reshape(source, tuple(to)),
+    "slice": lambda source, axis, start, stop: Slice(source, axis, start, stop),
+    "concat": lambda *sources, axis: Concat(sources, axis),
+    "pad": lambda source, axis, before, after, value=0.0: Pad(source, axis, before, after, float(value)),
+    "contract": lambda *sources, operator: Contract(parse_operator(operator), sources),
+}
+"""Names of nodes that are no maps, with what follows their sources by keyword."""
+
+
+def parse(text: str) -> Dataflow:
+    """The graph that a text describes; ValueError says at which line what was expected."""
+    if not isinstance(text, str):
+        raise ValueError(f"dataflow text {text!r}: expected text")
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"dataflow text of {len(text)} characters: expected at most {MOST_CHARACTERS}")
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"dataflow text does not parse: {error}") from error
+    if len(module.body) != 1 or not isinstance(function := module.body[0], ast.FunctionDef):
+        raise ValueError("dataflow text: expected one function, such as `def f(x: float32[4, 4]): ..`")
+    if len(function.body) > MOST_NODES + 1:
+        raise ValueError(f"{function.name}: {len(function.body)} lines, expected at most {MOST_NODES + 1}")
+    return _Reader(function).graph()
+
+
+def text_of(graph: Dataflow) -> str:
+    """The text of a graph."""
+    given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
+    lines = [f"    {name} = {_text_of_node(node)}" for name, node in graph.nodes]
+    return "\n".join([f"def {graph.name}({given}):", *lines, f"    return {', '.join(graph.outputs)}"]) + "\n"
+
+
+def _type_of(value: Value) -> str:
+    shaped = f"{value.dtype}{list(value.shape)}"
+    return f"constant({shaped})" if value.constant else shaped
+
+
+def _text_of_node(node: Node) -> str:
+    sources = ", ".join(node.inputs)
+    match node:
+        case Map(expression):
+            return str(expression)
+        case Reduce(_, body, axes):
+            return f"reduce_{body}({sources}, axes={list(axes)})"
+        case Broadcast(_, to):
+            return f"broadcast({sources}, to={list(to)})"
+        case Transpose(_, order):
+            return f"transpose({sources}, order={list(order)})"
+        case Reshape(_, to):
+            return f"reshape({sources}, to={list(to)})"
+        case Slice(_, axis, start, stop):
+            return f"slice({sources}, axis={axis}, start={start}, stop={stop})"
+        case Concat(_, axis):
+            return f"concat({sources}, axis={axis})"
+        case Pad(_, axis, before, after, value):
+            return f"pad({sources}, axis={axis}, before={before}, after={after}, value={Constant(value)})"
+        case Contract(operator, _):
+            return f"contract({sources}, operator={str(operator)!r})"
+
+
+class _Reader:
+    """One function, line by line."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self.function = function
+        self.inputs: list[Value] = []
+        self.nodes: list[tuple[str, Node]] = []
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def graph(self) -> Dataflow:
+        """See `parse`."""
+        rest = self.function.args
+        if rest.posonlyargs or rest.kwonlyargs or rest.vararg or rest.kwarg or rest.defaults or self.function.decorator_list:
+            raise self._wrong(self.function, "plain parameters without defaults, and no decorator")
+        for parameter in rest.args:
+            value = self._parameter(parameter)
+            self.inputs.append(value)
+            self.shapes[value.name] = value.shape
+        *lines, last = self.function.body
+        for line in lines:
+            self._line(line)
+        if not isinstance(last, ast.Return) or last.value is None:
+            raise self._wrong(last, "`return` with the names of the outputs")
+        outputs = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+        return Dataflow(self.function.name, tuple(self.inputs), tuple(self.nodes), tuple(map(self._name, outputs)))
+
+    def _parameter(self, parameter: ast.arg) -> Value:
+        kind, constant = parameter.annotation, False
+        if isinstance(kind, ast.Call) and isinstance(kind.func, ast.Name) and kind.func.id == "constant" and len(kind.args) == 1:
+            kind, constant = kind.args[0], True
+        if not (isinstance(kind, ast.Subscript) and isinstance(kind.value, ast.Name) and kind.value.id == "float32"):
+            raise self._wrong(parameter, f"a type such as `{parameter.arg}: float32[4, 4]`")
+        shape = self._literal(kind.slice)
+        return Value(parameter.arg, self._extents(kind, shape if isinstance(shape, tuple) else [shape]), "float32", constant)
+
+    def _line(self, line: ast.stmt) -> None:
+        if not (isinstance(line, ast.Assign) and len(line.targets) == 1 and isinstance(line.targets[0], ast.Name)):
+            raise self._wrong(line, "`name = expression`")
+        name, made = line.targets[0].id, line.value
+        special = isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id in _NODES
+        self._add(line, name, self._node(made) if special else self._map(made))  # type: ignore[arg-type]
+
+    def _node(self, call: ast.Call) -> Node:
+        assert isinstance(call.func, ast.Name)
+        options = {str(word.arg): self._literal(word.value) for word in call.keywords}
+        try:
+            return _NODES[call.func.id](*map(self._name, call.args), **options)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.function.name}, line {call.lineno}: {call.func.id}: {error}") from error
+
+    def _map(self, made: ast.expr) -> Map:
+        """A map, and before it a broadcast of every operand that is smaller than the largest."""
+        expression = self._expression(made, 0)
+        names = operands(expression)
+        if not names:
+            raise self._wrong(made, "an expression of at least one value")
+        if unknown := [name for name in names if name not in self.shapes]:
+            raise self._wrong(made, f"a name that was made before in place of {unknown[0]!r}{near(unknown[0], self.shapes)}")
+        try:
+            shape = np.broadcast_shapes(*(self.shapes[name] for name in names))
+        except ValueError as error:
+            raise ValueError(f"{self.function.name}, line {made.lineno}: {error}") from error
+        return Map(_renamed(expression, {name: self._repeated(made, name, shape) for name in names}))
+
+    def _repeated(self, made: ast.expr, name: str, shape: tuple[int, ...]) -> str:
+        """The name of the value with that shape: of a broadcast that is there already, or made now."""
+        if self.shapes[name] == shape:
+            return name
+        wanted = Broadcast(name, shape)
+        known = next((other for other, node in self.nodes if node == wanted), None)
+        if known is not None:
+            return known
+        number = sum(isinstance(node, Broadcast) and node.source == name for _, node in self.nodes)
+        fresh = f"{name}_wide" + (f"_{number}" if number else "")
+        self._add(made, fresh, wanted)
+        return fresh
+
+    def _add(self, line: ast.AST, name: str, node: Node) -> None:
+        if unknown := [one for one in node.inputs if one not in self.shapes]:
+            raise self._wrong(line, f"a name that was made before in place of {unknown[0]!r}{near(unknown[0], self.shapes)}")
+        if name in self.shapes:
+            raise self._wrong(line, f"a new name in place of {name!r}")
+        try:
+            self.shapes[name] = node.shape(*(self.shapes[one] for one in node.inputs))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.function.name}, line {getattr(line, 'lineno', 0)}: {error}") from error
+        self.nodes.append((name, node))
+
+    def _expression(self, made: ast.expr, depth: int) -> Expression:
+        if depth > MOST_NESTED:
+            raise self._wrong(made, f"expressions nested at most {MOST_NESTED} deep")
+        match made:
+            case ast.Name(id="inf"):
+                return Constant(float("inf"))
+            case ast.Name(id=name):
+                return Operand(name)
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return Constant(float(number))
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                part = self._expression(inner, depth + 1)
+                return Constant(-part.value) if isinstance(part, Constant) else Call("negative", (part,))
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _SIGNS:
+                return Call(_SIGNS[type(sign)], (self._expression(left, depth + 1), self._expression(right, depth + 1)))
+            case ast.Compare(left=left, ops=[ast.Lt()], comparators=[right]):
+                return Call("less", (self._expression(left, depth + 1), self._expression(right, depth + 1)))
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in SCALARS:
+                parts = tuple(self._expression(one, depth + 1) for one in arguments)
+                try:
+                    return Call(name, parts)
+                except ValueError as error:
+                    raise ValueError(f"{self.function.name}, line {made.lineno}: {error}") from error
+            case ast.Call(func=ast.Name(id=name)):
+                hint = near(name, [*SCALARS, *_NODES])
+                raise self._wrong(made, f"a function of {', '.join(SCALARS)} in place of {name!r}{hint}")
+        raise self._wrong(made, "names, numbers, + - * / <, and functions")
+
+    def _name(self, made: ast.expr) -> str:
+        if not isinstance(made, ast.Name):
+            raise self._wrong(made, "the name of a value")
+        return made.id
+
+    def _literal(self, made: ast.expr) -> Any:
+        if isinstance(made, ast.Name) and made.id == "inf":
+            return float("inf")
+        if isinstance(made, ast.UnaryOp) and isinstance(made.op, ast.USub) and isinstance(made.operand, ast.Name):
+            return -self._literal(made.operand)
+        try:
+            return ast.literal_eval(made)
+        except (ValueError, TypeError, RecursionError, MemoryError) as error:
+            raise self._wrong(made, "a literal number, list or text") from error
+
+    def _extents(self, made: ast.AST, shape: Any) -> tuple[int, ...]:
+        if not all(isinstance(extent, int) and not isinstance(extent, bool) and extent > 0 for extent in shape):
+            raise self._wrong(made, "extents of 1 or more")
+        return tuple(shape)
+
+    def _wrong(self, made: ast.AST, expected: str) -> ValueError:
+        shown = ast.unparse(made)
+        shown = shown if len(shown) < 60 else f"{shown[:57]}..."
+        return ValueError(f"{self.function.name}, line {getattr(made, 'lineno', 1)}: `{shown}`: expected {expected}")
+
+
+def _renamed(expression: Expression, names: dict[str, str]) -> Expression:
+    """The expression with operands of other names."""
+    if isinstance(expression, Operand):
+        return Operand(names[expression.name])
+    if isinstance(expression, Call):
+        return Call(expression.function, tuple(_renamed(part, names) for part in expression.arguments))
+    return expression
