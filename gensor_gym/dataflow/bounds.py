@@ -18,8 +18,8 @@ UNDERFLOW = float(np.finfo(np.float32).tiny)
 class Bounded:
     """float64 values, and of each how far a right kernel's may be away; both of one shape."""
 
-    value: np.ndarray | np.float64
-    error: np.ndarray | np.float64
+    value: np.ndarray
+    error: np.ndarray
 
 
 def exact(value: np.ndarray) -> Bounded:
@@ -36,7 +36,7 @@ def rounded(found: Bounded, unit: float, roundings: float) -> Bounded:
         return Bounded(found.value, _settled(found.value, found.error + own))
 
 
-def _settled(value: np.ndarray | np.float64, error: np.ndarray | np.float64) -> np.ndarray | np.float64:
+def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
     """No error beside what is infinite or no number; a bound that is no number is none: infinite."""
     return np.where(np.isfinite(value), np.where(np.isnan(error), np.inf, error), 0.0)
 

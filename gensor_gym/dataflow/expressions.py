@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gensor_gym.dataflow.bounds import Bounded, rounded
+from gensor_gym.dataflow.bounds import Bounded, exact, rounded
 from gensor_gym.dataflow.scalars import SCALARS
 
 
@@ -100,8 +100,8 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
     if isinstance(expression, Operand):
         return given[expression.name]
     if isinstance(expression, Constant):
-        value = np.float64(expression.value)
-        return rounded(Bounded(value, np.float64(0.0)), unit, 0.0 if np.float32(value) == value else 1.0)
+        value = np.asarray(expression.value, np.float64)
+        return rounded(exact(value), unit, 0.0 if np.float32(value) == value else 1.0)
     scalar = SCALARS[expression.function]
     parts = [bounded(part, given, unit) for part in expression.arguments]
     with np.errstate(all="ignore"):

@@ -68,6 +68,10 @@ def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: A
     return np.where(unsure == 0, sure, np.maximum(ea, eb) + np.abs(a - b))
 
 
+def _chosen(condition: Array, a: Array, b: Array) -> Array:
+    return np.where(condition != 0, a, b)
+
+
 def _compared(a: Array, b: Array, ea: Array, eb: Array) -> Array:
     return ((np.abs(a - b) <= ea + eb) & (ea + eb > 0)).astype(np.float64)
 
@@ -95,6 +99,6 @@ SCALARS = {
     "tanh": Scalar(1, np.tanh, _between(np.tanh), 8, 16),
     "erf": Scalar(1, _erf, _between(_erf), 8, 20),
     "less": Scalar(2, lambda a, b: (a < b).astype(np.float64), _compared, 0, 1),
-    "where": Scalar(3, lambda c, a, b: np.where(c != 0, a, b), _where, 0, 1),
+    "where": Scalar(3, _chosen, _where, 0, 1),
 }
 """Name -> function. Roundings are what generated code is held to; a quotient may be a product with a refined reciprocal."""
