@@ -18,6 +18,7 @@ from agents.policies.learned import CARD
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import common, fingerprints
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB
@@ -94,7 +95,7 @@ def load_correction(folder: str) -> Correction:
     path = Path(folder) / "correction.json"
     if not path.exists():
         raise FileNotFoundError(f"no correction at {path}; learn one: python -m experiments.learn_correction output={folder}")
-    card = json.loads((Path(folder) / CARD).read_text(encoding="utf-8"))
+    card = read_json(Path(folder) / CARD)
     if card["fingerprint"] != (now := _fingerprint(card)):
         raise ValueError(
             f"correction {path} was learned on tasks of fingerprint {card['fingerprint']}, which have {now} here: learn another"

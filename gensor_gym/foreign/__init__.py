@@ -1,0 +1,11 @@
+"""Files that others may have written: read with limits on size, nesting and unfolding, and never as code.
+
+Everything of these packages that reads such a file reads it by what is here, so that the limits stand in one place.
+"""
+
+from gensor_gym.foreign.files import MOST_BYTES, read_bytes, read_lines, read_text, unfolded
+from gensor_gym.foreign.jsons import MOST_NESTING, parse_json, parse_object, read_json
+
+__all__ = [
+    "MOST_BYTES", "MOST_NESTING", "parse_json", "parse_object", "read_bytes", "read_json", "read_lines", "read_text", "unfolded",
+]  # fmt: skip
