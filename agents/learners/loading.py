@@ -47,7 +47,8 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
             raise ValueError(f"policy {path} says {facts.get(name)} {name}; expected a number from 1 to 65536")
     with torch.random.fork_rng(devices=[]):  # weights are drawn, and written over
         try:
-            model = learner.make(settings_of_answers(settings), Blank(facts["observations"], facts["actions"], space), None)
+            blank = Blank(facts["observations"], facts["actions"], space)
+            model = learner.make(settings_of_answers(settings), blank, None)
         except (KeyError, TypeError, AttributeError, AssertionError, RuntimeError) as error:
             raise ValueError(f"the card beside {path} describes no network of agent {agent}: {error!r}") from error
     fill(model.policy, tensors, path)
@@ -61,8 +62,8 @@ def check_trust(folder: Path, trust: bool) -> None:
         raise FileNotFoundError(f"no policy at {folder / POLICY}")
     if not trust:
         raise ValueError(
-            f"{path} is a file of stable-baselines3: to read it runs whatever code its maker put into it. If you trust its maker, "
-            f"say so with trust=true (strategies.NAME.trust=true); else ask for {POLICY}, which holds numbers alone"
+            f"{path} is a file of stable-baselines3: to read it runs whatever code its maker put into it. If you trust that "
+            f"maker, say so with trust=true (strategies.NAME.trust=true); else ask for {POLICY}, which is numbers alone"
         )
     warnings.warn(f"{path} is trusted: the code that it holds is run in this process", stacklevel=3)
 

@@ -37,8 +37,8 @@ POLICIES = ROOT / "agents" / "data" / "policies"
 class Learned(Constructing):
     """A search with a policy. The programs it saw are ranked by the model, and the top is measured.
 
-    The checkpoint is a folder with `policy.safetensors` and `card.json`; by default the one shipped for the hardware's kind. It was
-    trained on the train split on the analytic tier only.
+    The checkpoint is a folder with `policy.safetensors` and `card.json`; by default the one shipped for the hardware's kind. It
+    was trained on the train split on the analytic tier only.
     """
 
     space: str = "extended"

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line, refusals, say_where
+from experiments.commands.command import command_line, say_where
+from experiments.commands.refusal import refusals
 from experiments.common.jobs import DONE, Jobs, Outcome
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
@@ -132,11 +133,11 @@ def run(config: DictConfig) -> None:
     """One configuration (of several, with --multirun)."""
     console = Console()
     begin = time.perf_counter()
-    with refusals(console, ValueError):
+    with refusals():
         settings = settings_of(config)
         jobs = Jobs(settings.backend, settings.store, settings.output)
-    summary = compare(settings, jobs, console)
-    table.show(console, summary)
+        summary = compare(settings, jobs, console)
+        table.show(console, summary)
     say_where(console, begin, settings.output)
     if all(jobs.finished(job) is None for job in settings.jobs):
         console.print("No search was done; the page says why.", style="red")

@@ -160,7 +160,7 @@ def _figure(ratios: Ratios, over_first: Mapping[str, Any], first: str) -> Figure
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code."""
-    return exit_code(lambda: _write_there(sys.argv[1:] if arguments is None else arguments), ValueError)
+    return exit_code(lambda: _write_there(sys.argv[1:] if arguments is None else arguments))
 
 
 def _write_there(arguments: list[str]) -> None:

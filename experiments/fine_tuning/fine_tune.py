@@ -109,7 +109,7 @@ def _write_card(
     return whole
 
 
-@command("fine_tune", ValueError, OSError)
+@command("fine_tune")
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
     found = fine_tune(config, console)["fine_tuned"]

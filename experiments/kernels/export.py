@@ -64,7 +64,7 @@ def show(results: Sequence[Result], console: Console) -> None:
     show_table(console, "kernels", ("operator", "time", "found"), rows)
 
 
-@command("export", ValueError)
+@command("export")
 def main(config: DictConfig, console: Console) -> None:
     """Collect the programs, search for those that are missing, write the folder."""
     if config.folder is None:

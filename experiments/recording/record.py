@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line, refusals
+from experiments.commands.command import command_line
+from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.recording import record_table
 from experiments.recording.passes import Plan, Recording, backend_of
@@ -132,7 +133,7 @@ def run(config: DictConfig) -> None:
     """One configuration."""
     console = Console()
     try:
-        with refusals(console, ValueError):
+        with refusals():
             settings = settings_of(config)
             plan = settings.plans[0]
             backend = backend_of(plan.hardware, plan.samples) if settings.measure else None

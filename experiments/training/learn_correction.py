@@ -87,7 +87,7 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-@command("learn_correction", ValueError, OSError)
+@command("learn_correction")
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
     lines = Path(config.measured).read_text(encoding="utf-8").splitlines()

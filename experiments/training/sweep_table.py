@@ -104,7 +104,6 @@ def _line(cells: list[str]) -> str:
 
 def main() -> None:
     """Command line."""
-    try:
-        print(write_table(Path(sys.argv[1])))
-    except (IndexError, ValueError) as error:
-        sys.exit(str(error) if isinstance(error, ValueError) else "name the folder of a sweep")
+    if len(sys.argv) < 2:
+        raise ValueError("name the folder of a sweep")
+    print(write_table(Path(sys.argv[1])))

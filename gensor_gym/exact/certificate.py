@@ -18,7 +18,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("candidates", "visited", "evaluated", "pruned"), _COUNT), "optima": _COUNT_OR_NONE, "seconds": _NUMBER,
 }  # fmt: skip
 """Of the fields of a certificate that was read."""
-_WORDS = {str: "text", _COUNT: "a whole number from 0", _COUNT_OR_NONE: "a whole number from 0, or null", _NUMBER: "seconds from 0"}
+_WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from 0, or null", _NUMBER: "seconds from 0"}
 
 
 @dataclass(frozen=True)

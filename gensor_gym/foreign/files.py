@@ -16,7 +16,8 @@ _GZIP, _BLOCK = b"\x1f\x8b", 1 << 20
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """What a file holds, as it lies there.
 
-    ValueError for a device and for a file of more than `most` bytes; OSError for a folder, for none, and for what may not be read.
+    ValueError for a device and for a file of more than `most` bytes; OSError for a folder, where there is none, and for what
+    may not be read.
     """
     with open(path, "rb") as file:
         if stat.S_ISCHR(kind := os.fstat(file.fileno()).st_mode) or stat.S_ISBLK(kind):

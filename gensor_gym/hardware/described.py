@@ -10,7 +10,6 @@ import dataclasses
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from gensor_gym.foreign import parse_object, read_text
 from gensor_gym.hardware.types import Hardware, MemoryLevel
