@@ -219,7 +219,8 @@ def main() -> None:
     """`gensor COMMAND ..`; exit code 2 for a command that is not there."""
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
-        print(overview())
+        with whole_output():
+            print(overview())
         return
     name = words[0]
     if name not in COMMANDS:

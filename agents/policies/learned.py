@@ -144,6 +144,8 @@ def checked_card(folder: Path) -> dict[str, Any]:
             "columns are shipped for the model of an H200, ppo for that of a Cascade Lake too)"
         )
     card = read_card(folder)
+    if missing := [name for name in ("agent", "config", "operators", "training_seconds") if name not in card]:
+        raise ValueError(f"{folder / CARD} is no card of a policy: it lacks {', '.join(missing)}")
     if card.get("layout") != LAYOUT_VERSION:
         raise ValueError(
             f"policy {path} was trained on layout {card.get('layout')}; this version has layout {LAYOUT_VERSION}"

@@ -25,6 +25,7 @@ from experiments.common.settings import Job, Settings, settings_of, short_hash
 from experiments.comparison import table
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.comparison.summary import label_of, summarise
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
@@ -122,7 +123,7 @@ def _written(settings: Settings) -> dict[str, object] | None:
     path = settings.output / "summary.json"
     if not path.exists():
         return None
-    summary = json.loads(path.read_text(encoding="utf-8"))
+    summary = read_json(path, finite=False)
     same = summary.get("jobs") == short_hash([job.key for job in settings.jobs])
     drawn = not settings.figures or (settings.output / "speedup.png").exists()
     return summary if same and drawn and summary["config"] == settings.config else None

@@ -1,9 +1,10 @@
-"""Bytes, text and lines of a file that others may have written, gzipped or not, up to a size."""
+"""Bytes, text and lines of a file that others may have written, gzipped or not, up to a size; and files written whole."""
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,25 +29,35 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     return data
 
 
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file at once: readers find what was there before or all of this, also where the disk is full."""
+    path = Path(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        temporary = Path(folder) / path.name
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+
+
 def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
     """What gzip data hold, other data as they are. ValueError where they are cut off, broken, or unfold to more than `most`."""
     if not data.startswith(_GZIP):
         return data
-    found, size = [], 0
+    found = bytearray()
     try:
         while data:
             part = zlib.decompressobj(wbits=31)
             while not part.eof:
-                found.append(part.decompress(data, _BLOCK))
-                data, size = part.unconsumed_tail, size + len(found[-1])
-                if size > most:
+                block = part.decompress(data, _BLOCK)
+                found += block
+                data = part.unconsumed_tail
+                if len(found) > most:
                     raise ValueError(f"gzip data that unfold to more than {most:,} bytes, which is the most that is read")
-                if not data and not found[-1] and not part.eof:
+                if not data and not block and not part.eof:
                     raise ValueError("gzip data that are cut off")
             data = part.unused_data.lstrip(b"\0")  # another member, or padding
     except zlib.error as error:
         raise ValueError(f"no whole gzip data: {error}") from error
-    return b"".join(found)
+    return bytes(found)
 
 
 def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:

@@ -6,10 +6,12 @@ import json
 import math
 import os
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from gensor_gym.foreign.files import read_text
 
+Made = TypeVar("Made")
 MOST_NESTING = 64
 """Brackets within one another; what these packages write has a dozen."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]++|[\]}]++', re.DOTALL)
@@ -40,6 +42,21 @@ def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, An
     try:
         return parse_object(text, finite)
     except ValueError as error:
+        raise ValueError(f"{path} does not read: {error}") from error
+
+
+def read_fields(path: str | os.PathLike[str], make: Callable[..., Made], of: str | None = None) -> Made:
+    """What `make` makes of the fields of the object in a JSON file, or of the object that it has under the key `of`.
+
+    ValueError for a file without it, and for fields that are missing, or that `make` does not take.
+    """
+    value = read_json(path, finite=False)
+    inner = value if of is None else value.get(of)
+    if not isinstance(inner, dict):
+        raise ValueError(f"{path} does not read: {of!r} is {inner!r}; expected an object"[:400])
+    try:
+        return make(**inner)
+    except TypeError as error:
         raise ValueError(f"{path} does not read: {error}") from error
 
 

@@ -7,10 +7,9 @@ import json
 import os
 import warnings
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from gensor_gym.foreign import parse_json, read_text
+from gensor_gym.foreign import parse_json, read_text, write_whole
 from gensor_gym.locate import located
 from gensor_gym.measure.records.tables import read_table
 from gensor_gym.spaces import kernel_tuner, t4
@@ -65,7 +64,7 @@ def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | N
     document = document_in(space, format)
     text = kernel_tuner.text_of(document, json.dumps) if format == kernel_tuner.NAME else json.dumps(document)
     data = text.encode()
-    Path(path).write_bytes(gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data)
+    write_whole(path, gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data)
 
 
 def _text(full: str, source: str) -> str:

@@ -25,6 +25,7 @@ from experiments.common.results import whole, write_text
 from experiments.device.context import StageJournal
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked
 from experiments.resuming.archive import read_state, write_state
+from gensor_gym.foreign import read_json
 from gensor_gym.measure.measurement import Measurement, Status
 
 MEASURED, LAST = "measured.jsonl", "last.zip"
@@ -100,7 +101,7 @@ def digest_of(path: Path) -> str:
 def summary(path: Path, run: str) -> dict[str, Any]:
     """What a folder says: kernels in all, of this run and learned from; statuses; the card's facts; and `over_fastest`."""
     rows = read_rows(path / MEASURED)
-    card = json.loads((path / CARD).read_text(encoding="utf-8")) if (path / CARD).exists() else {}
+    card = read_json(path / CARD, finite=False) if (path / CARD).exists() else {}
     told = card.get("fine_tuned", {})
     return {
         "measured": len(rows), "this_run": sum(row.get("run") == run for row in rows),
