@@ -6,6 +6,7 @@ Every command is a line of `COMMANDS`: where it is written, what it does, two ex
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 
+from experiments.commands.refusal import DEBUG, whole_output
 from gensor_gym.plugins import load_named, load_plugins
 from gensor_gym.registry import near
 
@@ -217,7 +219,8 @@ def main() -> None:
     """`gensor COMMAND ..`; exit code 2 for a command that is not there."""
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
-        print(overview())
+        with whole_output():
+            print(overview())
         return
     name = words[0]
     if name not in COMMANDS:
@@ -236,7 +239,7 @@ def overview() -> str:
     """All commands, a line each."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {command.about}" for name, command in COMMANDS.items()]
-    last = "gensor COMMAND --help says more of one; every command takes plugins=[NAME,..]."
+    last = "gensor COMMAND --help says more of one; every command takes plugins=[NAME,..], and --debug to show errors whole."
     return "\n".join(["usage: gensor COMMAND ARGUMENTS", "", *lines, "", last])
 
 
@@ -249,11 +252,8 @@ def help_of(name: str) -> str:
 def _without_plugins(words: Sequence[str]) -> list[str]:
     """The arguments but for `plugins=[NAME,..]`, which every command takes; these and those of the environment are loaded."""
     chosen = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
-    try:
-        load_named()
-        load_plugins(*(name for text in chosen for name in re.findall(r"[^][,\s]+", text)))
-    except ValueError as error:
-        sys.exit(str(error))
+    load_named()
+    load_plugins(*(name for text in chosen for name in re.findall(r"[^][,\s]+", text)))
     return [word for word in words if not word.startswith("plugins=")]
 
 
@@ -263,9 +263,14 @@ def _refusal(name: str) -> str:
 
 
 def _run(name: str, words: Sequence[str]) -> None:
-    """Run a command; its answer is the exit code."""
-    if set(words) & {"-h", "--help"}:
-        print(help_of(name), flush=True)
-    sys.argv[1:] = _without_plugins(words)
-    module, _, function = COMMANDS[name].target.partition(":")
-    sys.exit(getattr(import_module(module), function)())
+    """Run a command; its answer is the exit code, 2 where it ends on an error of the user's."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # its errors come out whole, and are told as all others are
+    if "--debug" in words:
+        os.environ[DEBUG] = "1"
+    with whole_output():
+        if set(words) & {"-h", "--help"}:
+            print(help_of(name), flush=True)
+        sys.argv[1:] = _without_plugins([word for word in words if word != "--debug"])
+        module, _, function = COMMANDS[name].target.partition(":")
+        code = getattr(import_module(module), function)()
+    sys.exit(code)

@@ -20,6 +20,7 @@ from torch import nn
 from agents.columns.choices import Choices, is_joint
 from agents.columns.given import Given
 from agents.columns.network import ColumnNetwork
+from agents.learners.stored import save_tensors
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 
@@ -92,7 +93,7 @@ class ColumnLearner:
 
     def save(self, path: Path) -> None:
         """Write the network alone."""
-        torch.save({"network": self.network.state_dict()}, path)
+        save_tensors(path, self.network.state_dict())
 
     def state(self) -> dict[str, Any]:
         """All that the rest of the training depends on, for `restore`."""

@@ -19,9 +19,12 @@ import numpy as np
 from agents.columns.choices import SEES, Choices, choices_of
 from agents.columns.feasible import Feasible
 from agents.core.ranking import Construction, ranked
-from agents.policies.learned import POLICY, Episodic, Learned, checked_card
+from agents.learners.loading import POLICY, ZIP, check_trust
+from agents.learners.stored import check_width, fill, load_tensors
+from agents.policies.learned import Episodic, Learned, checked_card
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW
+from gensor_gym.locate import located
 
 BLOCK, FEW = 256, 4
 """Programs drawn at a time; a block is idle with fewer than FEW new legal ones."""
@@ -76,7 +79,7 @@ class ColumnWriter(Episodic, Learned):
     def written(self, graph: ConstructionGraph, count: int, memory: Memory, rng: np.random.Generator) -> Construction:
         """At most `count` legal programs that were not written before; fewer where few are left to draw."""
         begin = time.perf_counter()
-        rows = write(load_columns(str(self.folder(graph))), choices_of(graph), count, memory, rng)
+        rows = write(load_columns(str(self.folder(graph)), self.trust), choices_of(graph), count, memory, rng)
         seconds = graph.latencies(rows)
         schedules, latencies = ranked(rows, seconds, graph)
         return Construction(schedules, latencies, len(rows), len(rows), time.perf_counter() - begin)
@@ -145,13 +148,11 @@ def _legal(
 
 
 @lru_cache(maxsize=8)
-def load_columns(folder: str) -> Any:
+def load_columns(folder: str, trust: bool = False) -> Any:
     """The network of a checkpoint folder; errors and a warning as of `agents.policies.learned.checked_card`."""
-    import torch
-
     from agents.columns.network import ColumnNetwork
 
-    card = checked_card(Path(folder))
+    card = checked_card(located(folder))
     if card["agent"] != "columns":
         raise ValueError(f"policy {folder} was learned by agent {card['agent']!r}: expected columns")
     if card.get("sees") != SEES:
@@ -159,6 +160,17 @@ def load_columns(folder: str) -> Any:
             f"policy {folder} observes what version {card.get('sees')} of agent columns does, this is version {SEES}; train "
             "another with: python -m experiments.train agent=columns output=FOLDER"
         )
-    network = ColumnNetwork(card["config"]["agent"]["width"])
-    network.load_state_dict(torch.load(Path(folder) / POLICY, weights_only=True)["network"])
+    check_width(folder, "width", width := card["config"]["agent"].get("width"))
+    network = ColumnNetwork(width)
+    fill(network, _tensors(located(folder), trust), folder)
     return network.eval()
+
+
+def _tensors(folder: Path, trust: bool) -> dict[str, Any]:
+    """Those of the policy's file; a file of an earlier version is PyTorch's, and read where it is trusted."""
+    import torch
+
+    if (folder / POLICY).exists():
+        return load_tensors(folder / POLICY)[0]
+    check_trust(folder, trust)
+    return torch.load(folder / ZIP, weights_only=True)["network"]

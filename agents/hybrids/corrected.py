@@ -25,6 +25,8 @@ class Corrected(Constructing):
     """A strategy that constructs by the model alone."""
     checkpoint: str = ""
     """Folder of its policy, if it has one."""
+    trust: bool = False
+    """As the proposer's setting of that name, where it has a checkpoint."""
     correction: str = ""
     """Folder of `experiments.learn_correction`; empty takes none."""
     most: int = 512
@@ -50,7 +52,7 @@ class Corrected(Constructing):
 
     def _inner(self) -> Any:
         """The proposer."""
-        of_policy = {"checkpoint": self.checkpoint} if self.checkpoint else {}
+        of_policy = {"checkpoint": self.checkpoint, "trust": self.trust} if self.checkpoint else {}
         return get_strategy(self.proposer, space=self.space, **of_policy)
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:

@@ -18,6 +18,7 @@ from agents.policies.learned import CARD
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import common, fingerprints
+from gensor_gym.foreign import meant, read_json, write_whole
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB
@@ -71,7 +72,7 @@ class Correction:
         """correction.json and its card.json; the card names `operators`, `hardware` and `space` of what was measured."""
         folder.mkdir(parents=True, exist_ok=True)
         self.booster.save_model(folder / "correction.json")
-        (folder / CARD).write_text(json.dumps({**card, "fingerprint": _fingerprint(card)}, indent=1) + "\n", encoding="utf-8")
+        write_whole(folder / CARD, (json.dumps({**card, "fingerprint": _fingerprint(card)}, indent=1) + "\n").encode())
 
 
 def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -94,11 +95,15 @@ def load_correction(folder: str) -> Correction:
     path = Path(folder) / "correction.json"
     if not path.exists():
         raise FileNotFoundError(f"no correction at {path}; learn one: python -m experiments.learn_correction output={folder}")
-    card = json.loads((Path(folder) / CARD).read_text(encoding="utf-8"))
-    if card["fingerprint"] != (now := _fingerprint(card)):
-        raise ValueError(
-            f"correction {path} was learned on tasks of fingerprint {card['fingerprint']}, which have {now} here: learn another"
-        )
+    card = read_json(Path(folder) / CARD)
+    with meant(Path(folder) / CARD, "card of a correction"):
+        learned, now = card["fingerprint"], _fingerprint(card)
+    if learned != now:
+        raise ValueError(f"correction {path} was learned on tasks of fingerprint {learned}, which have {now} here: learn another")
+    read_json(path)
     booster = xgboost.Booster(SETTINGS)
-    booster.load_model(path)
+    try:
+        booster.load_model(path)
+    except xgboost.core.XGBoostError as error:
+        raise ValueError(f"correction {path} does not read: {' '.join(str(error).split())[:200]}") from error
     return Correction(booster)

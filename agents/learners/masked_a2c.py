@@ -21,7 +21,7 @@ _NO_CLIPPING = 1e9
 _SETTINGS = ("learning_rate", "n_steps", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm")
 
 
-def make(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
     """Fresh; gamma is the environment's discount."""
     policy = {
         "net_arch": list(settings["net_arch"]), "optimizer_class": torch.optim.RMSprop,

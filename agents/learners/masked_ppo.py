@@ -8,7 +8,6 @@ are ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from sb3_contrib import MaskablePPO
 from torch import nn
 
 from agents.learners.feature_groups import of_groups
-from agents.learners.former import former_names
 from agents.learners.masked_policy import MaskedBuffer, MaskedPolicy
 from agents.learners.networks import ActorCritic
 from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, Observer, lookahead_actions
@@ -56,19 +54,19 @@ class NetworkPolicy(MaskedPolicy):
         return super()._get_constructor_parameters() | {"network": self.network}
 
 
-def make(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
     """A flat multi-layer perceptron, fresh; gamma is the environment's discount."""
     looking = of_groups(settings) if settings.get("groups") else {}
     return make_with(MaskedPolicy, {"net_arch": list(settings["net_arch"]), **looking}, settings, env, seed)
 
 
-def make_axes(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+def make_axes(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
     """A policy over the flat observation that treats axes as a set."""
     network = {"width": settings["width"], "axes": True, "actions": [], "features": 0, **hidden(settings)}
     return make_with(NetworkPolicy, {"network": network}, settings, env, seed)
 
 
-def make_successors(settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+def make_successors(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
     """A policy that scores successors; with `axes` its view of the state is that of `ppo_axes`."""
     actions = lookahead_actions(env.get_attr("tasks")[0].space).tolist()
     network = {
@@ -83,7 +81,7 @@ def hidden(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"hidden": tuple(settings.get("hidden") or ())}
 
 
-def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any], env: Any, seed: int) -> MaskablePPO:
+def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
     """MaskablePPO with a policy class and the arguments of its network."""
     chosen = {name: settings[name] for name in _OF_PPO if name in settings}
     return MaskablePPO(
@@ -110,10 +108,9 @@ class Line:
         return self.last + (self.first - self.last) * left
 
 
-def load(path: Path | BufferedIOBase, env: Any = None) -> MaskablePPO:
-    """A saved model, on the CPU."""
-    with former_names():
-        return MaskablePPO.load(path, env=env, device="cpu")
+def load(path: Path) -> MaskablePPO:
+    """The model of a file of stable-baselines3, on the CPU; runs the code that it holds."""
+    return MaskablePPO.load(path, device="cpu")
 
 
 def logits(model: MaskablePPO, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:

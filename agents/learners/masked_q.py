@@ -8,7 +8,6 @@ action is a legal one both in acting and in the target. Exploration draws among 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepRetu
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
 from agents.learners.feature_groups import of_groups
-from agents.learners.former import former_names
 from agents.learners.registry import Learner
 
 ILLEGAL = -1e8
@@ -134,7 +132,7 @@ def random_legal(masks: np.ndarray) -> np.ndarray:
     return np.where(masks > 0, np.random.rand(*masks.shape), -1.0).argmax(axis=-1)
 
 
-def _arguments(settings: Mapping[str, Any], env: Any, seed: int, more: dict[str, Any]) -> dict[str, Any]:
+def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: dict[str, Any]) -> dict[str, Any]:
     """What both constructors take."""
     policy = {"net_arch": list(settings["net_arch"]), **of_groups(settings), **more}
     return {
@@ -170,12 +168,11 @@ def values(model: Any, observations: np.ndarray) -> np.ndarray:
 def _learner(model: Any, policy: type, *of_policy: str) -> Learner:
     """The learner of a class; its policy takes the settings named beside those of all. Gamma is the environment's discount."""
 
-    def make(settings: Mapping[str, Any], env: Any, seed: int) -> Any:
+    def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> Any:
         return model(policy, **_arguments(settings, env, seed, {name: settings[name] for name in of_policy}))
 
-    def load(path: Path | BufferedIOBase, env: Any = None) -> Any:
-        with former_names():
-            return model.load(path, env=None if env is None else MaskedObservations(env), device="cpu")
+    def load(path: Path) -> Any:
+        return model.load(path, device="cpu")
 
     return Learner(make, load, logits, values)
 

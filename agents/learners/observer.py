@@ -75,6 +75,11 @@ class Observer:
         """Observations of one environment."""
         return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES + self.extra,), dtype=np.float32)
 
+    @staticmethod
+    def features(space: str) -> int:
+        """How many values a policy of a space of schedules observes."""
+        return NUM_FEATURES
+
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
         """Observations float32 [B, O] from the flat ones [B, F]; episodes that are `over` (bool [B]) are not looked at."""
         tasks = self.envs.tasks
@@ -101,6 +106,11 @@ class LookaheadObserver(Observer):
         super().__init__(envs, retain, charge)
         self.actions = lookahead_actions(envs.tasks.space)
         self.extra = len(self.actions) * NUM_LOOKAHEAD_FEATURES
+
+    @staticmethod
+    def features(space: str) -> int:
+        """Those of the flat observation and of every action."""
+        return NUM_FEATURES + len(lookahead_actions(space)) * NUM_LOOKAHEAD_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
         """As of `Observer`; successors are remembered as well."""

@@ -1,6 +1,6 @@
 """How policies are learned, and the registry of the ways there are.
 
-A learner makes a model of stable-baselines3 from settings (`conf/agent/NAME.yaml`) and environments, loads a saved one, and
+A learner makes a model of stable-baselines3 from settings (`conf/agent/NAME.yaml`) and environments, and
 says how probable a model finds every action. Training (`experiments.train`) and strategies (`agents.policies.ppo`) know no
 more of it.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ from agents.learners.observer import Observer
 class Learner:
     """One way to learn a policy."""
 
-    make: Callable[[Mapping[str, Any], Any, int], Any]
-    """(settings, `VecEnv`, seed) -> a fresh model, which has `learn`, `save` and `num_timesteps`."""
-    load: Callable[[Path | BufferedIOBase, Any], Any]
-    """(path or open file, `VecEnv` to go on training with, or None) -> the saved model."""
+    make: Callable[[Mapping[str, Any], Any, int | None], Any]
+    """(settings, `VecEnv`, seed or None) -> a fresh model, which has `policy`, `learn` and `num_timesteps`."""
+    load: Callable[[Path], Any]
+    """(file of stable-baselines3) -> its model. Runs the code that the file holds: see `agents.learners.loading`."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
     """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf where not legal."""
     values: Callable[[Any, np.ndarray], np.ndarray]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 import warnings
 from abc import abstractmethod
@@ -19,15 +18,18 @@ import numpy as np
 from agents.core.feedback import measure_with_feedback
 from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from agents.gensor.descents import descended
-from agents.learners.registry import Learner, get_learner
+from agents.learners.loading import POLICY, ZIP, flat_space, load_model
+from agents.learners.registry import Learner
 from agents.policies.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.foreign import read_json
+from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 from gensor_gym.locate import ROOT, located
 from gensor_gym.measure.session import Session
 
-CARD, POLICY = "card.json", "policy.zip"
-"""Files of a checkpoint folder."""
+CARD = "card.json"
+"""Of a checkpoint folder, beside the policy's file."""
 POLICIES = ROOT / "agents" / "data" / "policies"
 
 
@@ -35,8 +37,8 @@ POLICIES = ROOT / "agents" / "data" / "policies"
 class Learned(Constructing):
     """A search with a policy. The programs it saw are ranked by the model, and the top is measured.
 
-    The checkpoint is a folder with `policy.zip` and `card.json`; by default the one shipped for the hardware's kind. It was
-    trained on the train split on the analytic tier only.
+    The checkpoint is a folder with `policy.safetensors` and `card.json`; by default the one shipped for the hardware's kind. It
+    was trained on the train split on the analytic tier only.
     """
 
     space: str = "extended"
@@ -44,6 +46,8 @@ class Learned(Constructing):
     """Folder of the policy; empty takes agents/data/policies/<agent>_<kind of hardware>, which ships."""
     per_register_tile: int = 2
     """Programs of one register tile that are measured before others."""
+    trust: bool = False
+    """Whether a `policy.zip` of stable-baselines3 may be read, which runs whatever code its maker put into it."""
     agent: ClassVar[str] = "ppo"
     """Who learned the policy that is taken by default."""
 
@@ -96,7 +100,7 @@ class LearnedWalk(Learned):
 
     def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
         """How the policy for a task was learned, and its model."""
-        return load_policy(str(self.folder(graph)))
+        return load_policy(str(self.folder(graph)), self.trust)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The fastest programs observed, fastest by the model first; no measurement."""
@@ -111,10 +115,19 @@ class LearnedWalk(Learned):
 
 
 @lru_cache(maxsize=8)
-def load_policy(folder: str) -> tuple[Learner, Any]:
-    """How the policy of a checkpoint folder was learned, and its model; see `checked_card`."""
-    learner = get_learner(checked_card(located(folder))["agent"])
-    return learner, learner.load(located(folder) / POLICY, None)
+def load_policy(folder: str, trust: bool = False) -> tuple[Learner, Any]:
+    """How the policy of a checkpoint folder was learned, and its model; see `checked_card`.
+
+    ValueError for a policy that observes, or answers, other than its learner does here. `trust` reads files of
+    stable-baselines3, which runs the code that they hold.
+    """
+    place = located(folder)
+    card = checked_card(place)
+    learner, model = load_model(place, card, trust)
+    found = flat_space(model).shape[0], int(model.action_space.n)
+    if found != (wanted := (learner.observer.features(card["config"]["env"]["space"]), NUM_ACTIONS)):
+        raise ValueError(f"policy {place} has (observations, actions) {found}; agent {card['agent']} has {wanted} here")
+    return learner, model
 
 
 def checked_card(folder: Path) -> dict[str, Any]:
@@ -124,16 +137,18 @@ def checked_card(folder: Path) -> dict[str, Any]:
     a warning: the rules or the model that it learned are no longer these (`agents.policies.training_tasks`).
     """
     path = folder / POLICY
-    if not path.exists():
+    if not path.exists() and not (folder / ZIP).exists():
         raise FileNotFoundError(
             f"no policy at {path}; train one with: python -m experiments.train "
             "agent=NAME env.hardware=MACHINE env.space=SPACE output=FOLDER, for the machine and the space of the task (ppo and "
             "columns are shipped for the model of an H200, ppo for that of a Cascade Lake too)"
         )
     card = read_card(folder)
-    if card["layout"] != LAYOUT_VERSION:
+    if missing := [name for name in ("agent", "config", "operators", "training_seconds") if name not in card]:
+        raise ValueError(f"{folder / CARD} is no card of a policy: it lacks {', '.join(missing)}")
+    if card.get("layout") != LAYOUT_VERSION:
         raise ValueError(
-            f"policy {path} was trained on layout {card['layout']}; this version has layout {LAYOUT_VERSION}"
+            f"policy {path} was trained on layout {card.get('layout')}; this version has layout {LAYOUT_VERSION}"
         )
     if changed := changed_tasks(card):
         warnings.warn(
@@ -146,4 +161,4 @@ def checked_card(folder: Path) -> dict[str, Any]:
 
 def read_card(folder: Path) -> dict[str, Any]:
     """The card of a checkpoint: configuration, data, cost and evaluation."""
-    return json.loads((folder / CARD).read_text())
+    return read_json(folder / CARD, finite=False)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.learners.registry import get_learner
-from agents.policies.learned import CARD, POLICY, read_card
+from agents.learners.loading import POLICY, ZIP, load_model
+from agents.policies.learned import CARD, read_card
 from gensor_gym.env.recorded import RecordedEnv
 from gensor_gym.locate import located
 from gensor_gym.spaces import TuningSession, TuningSpace
@@ -26,6 +26,8 @@ class TuningPolicy:
 
     checkpoint: str = ""
     """Folder of the policy."""
+    trust: bool = False
+    """Whether a `policy.zip` of stable-baselines3 may be read, which runs whatever code its maker put into it."""
     temperature: float = 1.0
     """Of the draws: above 1 the policy tries more."""
     starts: str = "best"
@@ -61,14 +63,14 @@ class TuningPolicy:
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
         """Learner, model and card."""
         folder = located(self.checkpoint)
-        card = read_card(folder) if (folder / POLICY).exists() and (folder / CARD).exists() else {}
+        held = any((folder / name).exists() for name in (POLICY, ZIP)) and (folder / CARD).exists()
+        card = read_card(folder) if held else {}
         if "parameters" not in card:
             raise FileNotFoundError(
                 f"no policy of recorded spaces in {folder}; train one with: "
                 "python -m experiments.train_recorded 'spaces=[FILE]' output=FOLDER"
             )
-        learner = get_learner(card["agent"])
-        return learner, learner.load(folder / POLICY, None), card
+        return *load_model(folder, card, self.trust), card
 
 
 def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:

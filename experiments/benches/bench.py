@@ -5,7 +5,6 @@ The suites are env, construct, kernels, call, measure, repeatability, replay, st
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 
 import hydra
@@ -14,6 +13,7 @@ from omegaconf import DictConfig
 from experiments.benches.lines import Lines
 from experiments.commands.arguments import CONF
 from experiments.commands.command import command_line
+from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 
 SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model")
@@ -36,10 +36,8 @@ def bench(config: DictConfig) -> dict[str, Lines]:
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="bench")
 def run(config: DictConfig) -> None:
     """One configuration."""
-    try:
+    with refusals():
         bench(config)
-    except ValueError as error:
-        sys.exit(str(error))
 
 
 def main() -> None:

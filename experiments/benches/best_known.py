@@ -18,6 +18,7 @@ from agents.core.programs import Programs
 from experiments.common.results import write_text
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.schedule import Schedule
 
@@ -28,7 +29,7 @@ class BestKnown:
     def __init__(self, path: Path) -> None:
         """Read the file."""
         self.path = path
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        found = read_json(path) if path.exists() else {}
         self.tasks: dict[str, dict[str, Any]] = found.get("tasks", {})
 
     def entry(self, graph: ConstructionGraph) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from experiments.certification.explain import NAMES
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env import CONSTRUCT
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.foreign import meant, parse_json, read_bytes
 from gensor_gym.graph.actions import ACTIONS
 
 VERSION = 1
@@ -152,11 +153,12 @@ def check_header(header: Mapping[str, Any]) -> None:
 def verify_file(path: Path) -> Verified:
     """Compute a file again; Difference names the first byte that differs, ValueError what does not read."""
     try:
-        text = path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_bytes(path).decode("utf-8")
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} does not read: {error}") from error
     try:
-        return verify_text(text)
+        with meant(path, "replay file"):
+            return verify_text(text)
     except Difference as error:
         raise Difference(f"{path}: {error}") from error
     except ValueError as error:
@@ -226,7 +228,7 @@ def _place(line: str, at: int) -> str:
 def _field(expected: str, found: str) -> str:
     """The first field whose values differ, with both."""
     try:
-        want, have = json.loads(expected), json.loads(found)
+        want, have = parse_json(expected), parse_json(found)
     except ValueError:
         return f": expected {expected!r}, found {found!r}"
     same_fields = isinstance(have, dict) and set(want) == set(have)
@@ -244,7 +246,7 @@ def _same_bytes(one: bytes, other: bytes) -> int:
 def _parsed(line: str, where: str) -> dict[str, Any]:
     """A line as a JSON object."""
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError as error:
         raise ValueError(f"{where}: expected a line of JSON, found {line[:60]!r}") from error
     if not isinstance(value, dict):

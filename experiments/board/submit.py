@@ -28,6 +28,7 @@ from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from gensor_gym.env import CONSTRUCT
 from gensor_gym.exact.paths import actions_to
+from gensor_gym.foreign import parse_json, read_text
 from gensor_gym.graph.actions import CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.measure.session import Budget, Session, Task
 
@@ -140,7 +141,7 @@ def is_played(path: Path, header: Mapping[str, Any]) -> bool:
     if not path.exists():
         return False
     try:
-        found = json.loads(path.read_text(encoding="utf-8").partition("\n")[0])
+        found = parse_json(read_text(path).partition("\n")[0])
     except ValueError:
         return False
     return isinstance(found, dict) and all(found.get(name) == value for name, value in header.items())
@@ -194,7 +195,7 @@ def _setting(text: str) -> tuple[str, Any]:
     if not equals:
         raise ValueError(f"--set {text!r}: expected NAME=VALUE")
     try:
-        return name, json.loads(value)
+        return name, parse_json(value)
     except ValueError:
         return name, value
 

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
 from experiments.common.settings import ROOT
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.foreign import read_yaml
 from gensor_gym.measure.records.tables import file_name
 from gensor_gym.measure.session import Budget
 
@@ -53,8 +50,8 @@ class Suite:
 def read_suite(path: Path = SUITE) -> Suite:
     """Read a suite; ValueError names what is wrong with it."""
     try:
-        plain: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    except (OSError, YAMLError, OmegaConfBaseException) as error:
+        plain: Any = read_yaml(path)
+    except (OSError, ValueError) as error:
         raise ValueError(f"suite {path} does not read: {error}") from error
     if not isinstance(plain, dict) or set(plain) != {"budget", "tasks"} or not plain["tasks"]:
         raise ValueError(f"suite {path}: expected 'budget' and a list of 'tasks'")

@@ -15,16 +15,17 @@ from pathlib import Path
 from experiments.board.replay_file import Difference, Verified, compare_texts, verify_file
 from experiments.board.submit import FOLDER, Entrant, play
 from experiments.board.suite import PARTS, SuiteTask
+from experiments.commands.refusal import CODE, one_line
 from gensor_gym.measure.session import Budget
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a file is not true, or there is none."""
+    """Command line; returns the exit status: 1 where a file is not true, or there is none; 2 where one does not read."""
     parser = argparse.ArgumentParser(prog="python -m experiments.verify", description="Compute replay files again.")
     parser.add_argument("paths", nargs="*", type=Path, default=[FOLDER], help="files, or folders of files *.jsonl")
     parser.add_argument("--search", action="store_true", help="make the searches of strategies again, too")
     args = parser.parse_args(arguments)
-    failed = 0
+    failed, unreadable = 0, False
     files = replay_files(args.paths)
     for path in files:
         try:
@@ -32,13 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if args.search:
                 search_again(path, verified)
         except ValueError as error:
-            print(error, file=sys.stderr, flush=True)
-            failed += 1
+            print(one_line(error), file=sys.stderr, flush=True)
+            failed, unreadable = failed + 1, unreadable or not isinstance(error, Difference)
             continue
         outcome = verified.outcome
         print(f"verified {path}: {outcome.steps} steps, {outcome.status}, {outcome.seconds * 1e6:.3f} us", flush=True)
     print(f"{len(files) - failed} of {len(files)} files verified")
-    return 1 if failed or not files else 0
+    return CODE if unreadable else 1 if failed or not files else 0
 
 
 def replay_files(paths: Iterable[Path]) -> list[Path]:

@@ -1,11 +1,10 @@
-"""What the commands of `experiments` have in common: readable arguments, errors in red, what is said at the end."""
+"""What the commands of `experiments` have in common: readable arguments, errors, what is said at the end."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 
@@ -14,20 +13,21 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.commands.arguments import CONF, readable
+from experiments.commands.refusal import refusals
 
 Run = Callable[[DictConfig, Console], Path | None]
 """What a command does with its configuration; the folder of the results, None where it says itself where they are."""
 
 
-def command(name: str, *kinds: type[Exception]) -> Callable[[Run], Callable[[], None]]:
-    """Makes a function the command of conf/`name`.yaml; errors of these kinds are refusals."""
+def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], None]]:
+    """Makes a function the command of conf/`name`.yaml; errors of these kinds are refusals as well as those of the user's."""
 
     def made(run: Run) -> Callable[[], None]:
         @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
         @wraps(run)
         def configured(config: DictConfig) -> None:
             console, begin = Console(), time.perf_counter()
-            with refusals(console, *kinds):
+            with refusals(*more):
                 folder = run(config, console)
             if folder is not None:
                 say_where(console, begin, folder)
@@ -39,19 +39,9 @@ def command(name: str, *kinds: type[Exception]) -> Callable[[Run], Callable[[], 
 
 def command_line(run: Callable[[], object]) -> None:
     """Run a function of Hydra's on the arguments of the process, made readable for it."""
-    with refusals(Console(), ValueError):
+    with refusals():
         sys.argv[1:] = readable(sys.argv[1:])
-    run()
-
-
-@contextmanager
-def refusals(console: Console, *kinds: type[Exception]) -> Iterator[None]:
-    """Errors of these kinds speak to whoever gave the command: they are printed in red, and the exit code is 2."""
-    try:
-        yield
-    except kinds as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(2)
+        run()
 
 
 def say_where(console: Console, begin: float, folder: Path) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from experiments.commands.refusal import CODE, debugging, one_line, users_errors
 
-def exit_code(work: Callable[[], int | None], *kinds: type[Exception]) -> int:
-    """What the work of a command returns, 0 for None; 2 where it raises an error of these kinds, which is printed as it reads."""
+
+def exit_code(work: Callable[[], int | None]) -> int:
+    """What the work of a command returns, 0 for None; 2 where it raises an error of the user's, which is printed as a line."""
     try:
         return work() or 0
-    except kinds as error:
-        print(error, file=sys.stderr)
-        return 2
+    except users_errors() as error:
+        if debugging():
+            raise
+        print(one_line(error), file=sys.stderr, flush=True)
+        return CODE

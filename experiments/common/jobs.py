@@ -19,6 +19,7 @@ from experiments.common.results import write_text
 from experiments.common.settings import Job
 from experiments.common.trials import Results
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.foreign import read_fields
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
@@ -64,7 +65,7 @@ class Jobs:
         path = self._path(job)
         if not path.exists():
             return None
-        found = Outcome(**json.loads(path.read_text(encoding="utf-8"))["outcome"])
+        found = read_fields(path, Outcome, "outcome")
         return found if len(self.results.rows(job)) == found.trials else None
 
     def run(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:

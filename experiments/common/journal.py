@@ -8,11 +8,9 @@ and at most one torn at the end, which the next one to open the journal cuts off
 from __future__ import annotations
 
 import fcntl
-import gzip
 import json
 import os
 import threading
-import zlib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from io import FileIO
 from operator import itemgetter
@@ -21,8 +19,11 @@ from typing import Any
 
 from experiments.common.folders import make_folder
 from experiments.common.results import whole
+from gensor_gym.foreign import parse_json, read_text
 
 Row = dict[str, Any]
+MOST_BYTES = 256 << 20
+"""Of a journal, unfolded: some hundred thousand trials."""
 
 
 class Journal:
@@ -131,10 +132,9 @@ def read_rows(path: Path) -> list[Row]:
     A line that does not read was cut off by the end of its process and is left out. ValueError for a file that is no whole
     gzip file, or no text.
     """
-    content = path.read_bytes() if path.exists() else b""
     try:
-        text = (gzip.decompress(content) if path.suffix == ".gz" and content else content).decode()
-    except (EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
+        text = read_text(path, MOST_BYTES) if path.exists() else ""
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} does not read: {error}") from error
     return [row for row in map(_row, text.split("\n")) if row is not None]
 
@@ -172,7 +172,7 @@ def _mend(file: FileIO) -> None:
 def _row(line: str | bytes) -> Row | None:
     """The row of a line; None where it is cut off."""
     try:
-        row = json.loads(line)
+        row = parse_json(line if isinstance(line, str) else line.decode(), finite=False)
     except ValueError:
         return None
     return row if isinstance(row, dict) else None

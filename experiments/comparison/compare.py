@@ -17,13 +17,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line, refusals, say_where
+from experiments.commands.command import command_line, say_where
+from experiments.commands.refusal import refusals
 from experiments.common.jobs import DONE, Jobs, Outcome
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
 from experiments.comparison import table
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.comparison.summary import label_of, summarise
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
@@ -121,7 +123,7 @@ def _written(settings: Settings) -> dict[str, object] | None:
     path = settings.output / "summary.json"
     if not path.exists():
         return None
-    summary = json.loads(path.read_text(encoding="utf-8"))
+    summary = read_json(path, finite=False)
     same = summary.get("jobs") == short_hash([job.key for job in settings.jobs])
     drawn = not settings.figures or (settings.output / "speedup.png").exists()
     return summary if same and drawn and summary["config"] == settings.config else None
@@ -132,11 +134,11 @@ def run(config: DictConfig) -> None:
     """One configuration (of several, with --multirun)."""
     console = Console()
     begin = time.perf_counter()
-    with refusals(console, ValueError):
+    with refusals():
         settings = settings_of(config)
         jobs = Jobs(settings.backend, settings.store, settings.output)
-    summary = compare(settings, jobs, console)
-    table.show(console, summary)
+        summary = compare(settings, jobs, console)
+        table.show(console, summary)
     say_where(console, begin, settings.output)
     if all(jobs.finished(job) is None for job in settings.jobs):
         console.print("No search was done; the page says why.", style="red")

@@ -13,6 +13,7 @@ from typing import cast
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.foreign import read_fields
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
@@ -70,7 +71,7 @@ class Retimer:
         name = short_hash([str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0])
         path = self.folder / f"{name}.json"
         if path.exists():
-            return Comparison(**json.loads(path.read_text(encoding="utf-8")))
+            return read_fields(path, Comparison)
         distinct = {kernel.digest: kernel for kernel in kernels.values()}
         busy = busy_share()
         samples, faults = self._time(distinct)

@@ -183,7 +183,7 @@ def self_check(settings: Settings) -> Outcome:
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code."""
-    return exit_code(lambda: _checked(read_arguments(sys.argv[1:] if arguments is None else arguments)), ValueError)
+    return exit_code(lambda: _checked(read_arguments(sys.argv[1:] if arguments is None else arguments)))
 
 
 def _checked(settings: Settings) -> int:

@@ -7,7 +7,6 @@ not significantly different.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from experiments.device.stages.headline import FOLDER, TUNED
 from experiments.device.stages.standings import TORCH, standings
 from experiments.device.verdicts import verdicts
 from gensor_gym import operators
+from gensor_gym.foreign import read_json
 
 PAGE, FIGURE = "headline.md", "headline.png"
 BEFORE = "columns"
@@ -110,7 +110,7 @@ def tuning(folder: Path, run: str) -> list[str]:
     found = summary(folder / FOLDER, run)
     if not found["measured"]:
         return ["Nothing was measured."]
-    device = json.loads((folder / FOLDER / "card.json").read_text(encoding="utf-8"))["fine_tuned"]["device"]
+    device = read_json(folder / FOLDER / "card.json", finite=False)["fine_tuned"]["device"]
     statuses = ", ".join(f"{count} {name}" for name, count in sorted(found["statuses"].items()))
     rate = found["learned_from"] / found["learning_s"] if found["learning_s"] else 0.0
     lines = [
@@ -160,7 +160,7 @@ def _figure(ratios: Ratios, over_first: Mapping[str, Any], first: str) -> Figure
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code."""
-    return exit_code(lambda: _write_there(sys.argv[1:] if arguments is None else arguments), ValueError)
+    return exit_code(lambda: _write_there(sys.argv[1:] if arguments is None else arguments))
 
 
 def _write_there(arguments: list[str]) -> None:

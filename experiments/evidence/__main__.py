@@ -24,7 +24,7 @@ FOLDER = ROOT / "results" / "h100"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 2 for what cannot be made."""
     args = _parser().parse_args(arguments)
-    return exit_code(lambda: make(args.folder, args.recordings, args.study, args.predict), ValueError)
+    return exit_code(lambda: make(args.folder, args.recordings, args.study, args.predict))
 
 
 def make(folder: Path, recordings: Path = RECORDINGS, study: Path | None = None, predict: bool = False) -> None:

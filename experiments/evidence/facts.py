@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from gensor_gym.foreign import read_fields
 
 RAW = "raw"
 FILE = "conditions.json"
@@ -67,7 +68,7 @@ def read_facts(folder: Path) -> Facts:
     if not path.is_file():
         raise ValueError(f"no {path}: expected the raw files of runs and what is to be said of them")
     try:
-        facts = Facts(**json.loads(path.read_text(encoding="utf-8")))
+        facts = read_fields(path, Facts)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} does not describe runs: {error}") from error
     if missing := [name for name in facts.files if not (folder / RAW / name).is_file()]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from experiments.evidence.libraries import UNITS
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.search.report import table
 from gensor_gym import operators
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 
 CORRECTNESS, OPERATORS, HEADLINE = "correctness.jsonl.gz", "operators.jsonl.gz", "headline.jsonl.gz"
@@ -34,7 +34,7 @@ def write(folder: Path) -> list[str]:
     """Write the pages; their names. A day without a file leaves its section out."""
     made = []
     for day in sorted(path.parent for path in (folder / RAW).glob(f"*/{FILE}")):
-        about = json.loads((day / FILE).read_text(encoding="utf-8"))
+        about = read_json(day / FILE, finite=False)
         lines = [*_head(day, about), *_correctness(day), *_libraries(day), *_tables(day)]
         headline, figures = _headline(folder, day)
         (folder / f"{day.name}.md").write_text("\n".join([*lines, *headline, *_files(day, about)]) + "\n", encoding="utf-8")

@@ -6,7 +6,6 @@ with today's model.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from experiments.evidence.facts import RAW, Facts
 from experiments.evidence.pack import write_rows
 from experiments.evidence.tables import OPERATORS, RECORDED, drift_of
 from experiments.tables.recorded import Recorded, tables_of
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 
 PREDICTED, FITS = "predicted.jsonl.gz", "fits.json"
@@ -76,7 +76,7 @@ def told(folder: Path, facts: Facts) -> list[Told]:
 
 def fit_of(folder: Path, facts: Facts) -> dict[str, Any]:
     """The fit that was made of the recorded rows."""
-    return json.loads((folder / RAW / FITS).read_text(encoding="utf-8"))[facts.machine]
+    return read_json(folder / RAW / FITS)[facts.machine]
 
 
 def _rounded(seconds: np.ndarray) -> list[float]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from pathlib import Path
 
 from experiments.evidence.facts import RAW, Facts
 from experiments.studies.search.report import table
+from gensor_gym.foreign import read_text
 
 FILE = "profile.txt.gz"
 FIGURES = {
@@ -21,7 +21,7 @@ _LONGEST = 44
 
 def section(folder: Path, facts: Facts) -> list[str]:
     """Lines of Markdown: a column for each kernel."""
-    kernels = read_profile(gzip.decompress((folder / RAW / FILE).read_bytes()).decode())
+    kernels = read_profile(read_text(folder / RAW / FILE))
     names = [f"`{name if len(name) <= _LONGEST else name[: _LONGEST - 2] + '..'}`" for name in kernels]
     rows = [(words, *(found.get(figure, "") for found in kernels.values())) for figure, words in FIGURES.items()]
     return [

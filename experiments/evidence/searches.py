@@ -6,7 +6,6 @@ tables (`raw/searches.jsonl.gz`), since times and schedules stand there; the pag
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from experiments.studies.search.scores import Curves, Scores, summarise
 from experiments.studies.search.truth import Truth
 from experiments.tables.table import Stamp
 from gensor_gym import hardware, operators
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.analytic import program_key
@@ -50,10 +50,10 @@ def pack(study: Path, folder: Path) -> None:
     """Write the trials of a finished study; ValueError for a folder without one, or with strategies that did not run."""
     if not (study / "summary.json").is_file():
         raise ValueError(f"no study in {study}: expected the output folder of python -m experiments.study")
-    summary = json.loads((study / "summary.json").read_text(encoding="utf-8"))
+    summary = read_json(study / "summary.json", finite=False)
     if summary["broken"]:
         raise ValueError(f"{study}: {', '.join(summary['broken'])} did not run")
-    ends = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((study / "jobs").glob("*.json"))]
+    ends = [read_json(path, finite=False) for path in sorted((study / "jobs").glob("*.json"))]
     of_job = {(e["job"]["strategy"], e["job"]["operator"], e["job"]["seed"]): e["outcome"] for e in ends}
     tried: dict[tuple, list[bytes]] = defaultdict(list)
     for row in read_rows(study / "results.jsonl"):

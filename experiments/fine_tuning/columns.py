@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from omegaconf import DictConfig
 
 from agents.columns.policy import load_columns
-from agents.policies.learned import POLICY
+from agents.learners.loading import POLICY
 from experiments.common.results import whole
 from experiments.fine_tuning.measured_budget import MeasuredBudget
 from experiments.fine_tuning.measured_columns import Judge, MeasuredLearner
 from experiments.fine_tuning.measured_reward import Timings
+from experiments.resuming.archive import read_state, write_state
 from experiments.training.watch import LAST
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.hardware.types import Hardware
@@ -42,9 +42,9 @@ def learn(
     learner = MeasuredLearner({**config.columns, "width": width}, graphs, timings.rows, config.seed)
     resumed = (folder / LAST).exists()
     if resumed:
-        learner.restore(torch.load(folder / LAST, weights_only=False))
+        learner.restore(read_state(folder / LAST, lambda _: None, "another output=FOLDER"))
     else:
-        learner.network.load_state_dict(load_columns(str(config.checkpoint)).state_dict())
+        learner.network.load_state_dict(load_columns(str(config.checkpoint), config.trust).state_dict())
     budget = MeasuredBudget(timings, config, folder, resumed)
     while budget.is_left():
         choices = learner.next_task()
@@ -52,7 +52,7 @@ def learn(
             measure(learner.judges[choices], learner.drawn(choices, temperature), count, timings)
         learner.learn()
         mean, learner.rewards = float(np.mean(learner.rewards)), []
-        whole(folder / LAST, lambda temporary: torch.save(learner.state(), temporary))
+        write_state(folder / LAST, {}, learner.state())
         budget.add_point(mean)
     whole(folder / POLICY, learner.save)
     return learner.num_timesteps, budget.elapsed

@@ -28,6 +28,7 @@ from experiments.fine_tuning.measured_budget import CURVE
 from experiments.fine_tuning.measured_reward import Timings
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.foreign import read_json
 from gensor_gym.locate import located
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.store import Store
@@ -61,7 +62,7 @@ def begin(config: DictConfig, device: str, folder: Path) -> None:
     kept = {name: value for name, value in settings.items() if name not in FREE}
     now = {**kept, "policy": digest_of_policy(located(config.checkpoint)), "device": device}
     path = folder / BEGUN
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and read_rows(folder / MEASURED) else now
+    before = read_json(path, finite=False) if path.exists() and read_rows(folder / MEASURED) else now
     if other := [f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
         raise ValueError(
             f"{folder} holds a fine-tuning begun with {'; '.join(other)}: expected the same, or another output=FOLDER"
@@ -109,7 +110,7 @@ def _write_card(
     return whole
 
 
-@command("fine_tune", ValueError, OSError)
+@command("fine_tune")
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
     found = fine_tune(config, console)["fine_tuned"]

@@ -9,14 +9,17 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from stable_baselines3.common.callbacks import BaseCallback
 
+from agents.learners.loading import POLICY, save_policy
 from agents.learners.observed import ObservedVecEnv
-from agents.policies.learned import POLICY, load_policy
+from agents.learners.stored import fill
+from agents.policies.learned import load_policy
 from experiments.common.results import whole
 from experiments.fine_tuning.measured_budget import MeasuredBudget
 from experiments.fine_tuning.measured_reward import MeasuredVectorEnv, Timings
+from experiments.resuming.archive import read_state, write_state
+from experiments.resuming.model import restore_model, state_of_model
 from experiments.training.watch import LAST
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.locate import located
 from gensor_gym.operators.types import Operator
 
 
@@ -43,7 +46,7 @@ class Until(BaseCallback):
 
     def _save(self) -> None:
         """The policy, whole or not at all, and a point of the curve."""
-        whole(self.folder / LAST, self.model.save)
+        write_state(self.folder / LAST, {}, state_of_model(self.model))
         episodes: Any = self.model.ep_info_buffer or []
         self.budget.add_point(sum(e["r"] for e in episodes) / len(episodes) if episodes else None)
 
@@ -59,24 +62,32 @@ def learn(
     kept = {name: before[name] for name in ("space", "discount", "step_cost") if name in before}
     envs = MeasuredVectorEnv(timings, config.num_envs, operator=ops, hardware=hardware, **kept)
     resumed = (folder / LAST).exists()
-    model = _load(folder / LAST if resumed else located(config.checkpoint) / POLICY, envs, config)
+    model = _model(card, envs, config, folder / LAST)
     model.set_random_seed(config.seed + timings.spent)
     budget = MeasuredBudget(timings, config, folder, resumed)
     model.learn(sys.maxsize, callback=Until(budget, folder), reset_num_timesteps=not resumed)
-    model.save(folder / POLICY, exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
+    whole(folder / POLICY, lambda temporary: save_policy(temporary, model))
     envs.close()
     return int(model.num_timesteps), budget.elapsed
 
 
-def _load(path: Path, envs: MeasuredVectorEnv, config: DictConfig) -> Any:
-    """The model of a checkpoint with the settings of fine-tuning in place of those it was trained with."""
+def _model(card: dict[str, Any], envs: MeasuredVectorEnv, config: DictConfig, last: Path) -> Any:
+    """The model of the card, or of `last` where it is there, with the settings of fine-tuning in place of those of training."""
     from gensor_gym.env.sb3 import ConstructVecEnv
 
     settings: dict[str, Any] = OmegaConf.to_container(config.ppo)  # type: ignore[assignment]
-    learner, model = load_policy(str(config.checkpoint))
-    if not hasattr(model, "clip_range"):
+    learner, trained = load_policy(str(config.checkpoint), config.trust)
+    if not hasattr(trained, "clip_range"):
         raise ValueError(
-            f"checkpoint {config.checkpoint} holds a {type(model).__name__}: expected a policy that PPO or agent columns learned"
+            f"checkpoint {config.checkpoint} holds a {type(trained).__name__}: expected a policy of PPO or of agent columns"
         )
     env = ObservedVecEnv(ConstructVecEnv(envs), learner.observer, measured=True)
-    return type(model).load(path, env=env, device="cpu", custom_objects=settings)
+    model = learner.make(card["config"]["agent"], env, config.seed)
+    vars(model).update(settings)
+    model._setup_model()
+    if last.exists():
+        restore_model(model, read_state(last, lambda _: None, "another output=FOLDER"))
+        model._last_obs = None  # episodes begin anew
+    else:
+        fill(model.policy, trained.policy.state_dict(), config.checkpoint)
+    return model

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from experiments.common.results import write_text
 from experiments.house.counting import MANY, SOURCE, count
+from gensor_gym.foreign import read_json
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "results" / "house"
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def read_states(folder: Path) -> dict[str, Any]:
     """What was counted, by label, `before` first."""
     paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem != "before", path.stem))
-    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    return {path.stem: read_json(path) for path in paths}
 
 
 if __name__ == "__main__":

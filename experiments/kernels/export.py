@@ -20,6 +20,7 @@ from experiments.common.texts import seconds_text, show_table
 from experiments.kernels.search import Search
 from gensor_gym import operators
 from gensor_gym.codegen.export import check_folder
+from gensor_gym.foreign import read_lines
 from gensor_gym.measure.records.tuned import fastest
 from gensor_gym.operators.types import Operator
 
@@ -33,7 +34,7 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
             raise ValueError(f"no file {given}")
         return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given))))
     found: dict[Operator, None] = {}
-    for number, line in enumerate(Path(given).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in read_lines(given):
         if text := line.partition("#")[0].strip():
             try:
                 found |= dict.fromkeys(operators.resolve(text))
@@ -64,7 +65,7 @@ def show(results: Sequence[Result], console: Console) -> None:
     show_table(console, "kernels", ("operator", "time", "found"), rows)
 
 
-@command("export", ValueError)
+@command("export")
 def main(config: DictConfig, console: Console) -> None:
     """Collect the programs, search for those that are missing, write the folder."""
     if config.folder is None:

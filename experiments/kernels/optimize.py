@@ -58,7 +58,7 @@ def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
         yield "exported", f"{made.folder}: {', '.join(sorted(path.name for path in made.folder.iterdir()))}"
 
 
-@command("optimize", ValueError)
+@command("optimize")
 def main(config: DictConfig, console: Console) -> None:
     """Search, say what was found, write what is asked for."""
     if config.operators is None:

@@ -24,7 +24,8 @@ from rich.console import Console
 
 from experiments.benches.lines import machine
 from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line, refusals
+from experiments.commands.command import command_line
+from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT, code_digest
@@ -230,7 +231,7 @@ def run(config: DictConfig) -> None:
     """One configuration. Exit code 1 when a search failed, 2 when nothing could run."""
     console = Console()
     begin = time.perf_counter()
-    with refusals(console, ValueError, Stopped):
+    with refusals(Stopped):
         wrong = compare(study_of(config), console)
     console.print(f"{time.perf_counter() - begin:.0f} s", highlight=False)
     sys.exit(1 if wrong else 0)

@@ -19,12 +19,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line, refusals
+from experiments.commands.command import command_line
+from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
+from experiments.common.results import write_text
 from experiments.recording import record_table
 from experiments.recording.passes import Plan, Recording, backend_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.foreign import read_text
 from gensor_gym.hardware.described import FILE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.native import NativeBackend
@@ -100,9 +103,9 @@ def _line(about: dict[str, Any]) -> str:
 def _described(hw: Hardware, path: Path) -> Hardware:
     """The machine as the folder describes it: figures measured again differ a little, and tables must agree on them."""
     if not path.exists():
-        path.write_text(machines.to_json(hw), encoding="utf-8")
+        write_text(path, machines.to_json(hw))
         return hw
-    known = machines.from_json(path.read_text(encoding="utf-8"))
+    known = machines.from_json(read_text(path))
     for name in ("name", "kind", "arch", "units", "lanes", "vector_registers"):
         if getattr(known, name) != getattr(hw, name):
             raise ValueError(
@@ -132,7 +135,7 @@ def run(config: DictConfig) -> None:
     """One configuration."""
     console = Console()
     try:
-        with refusals(console, ValueError):
+        with refusals():
             settings = settings_of(config)
             plan = settings.plans[0]
             backend = backend_of(plan.hardware, plan.samples) if settings.measure else None

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import gensor_gym
+from experiments.common.results import write_text
 from experiments.recording.passes import Plan, Recording
 from gensor_gym import hardware, operators
 from gensor_gym.fingerprint import fingerprints
@@ -70,7 +71,7 @@ def write(content: Content, folder: Path) -> dict[str, Any]:
     about = about_table(content, records)
     path = folder / f"{file_name(content.plan.operator)}.parquet"
     write_table(path, records, about)
-    path.with_suffix(".md").write_text(card(about), encoding="utf-8")
+    write_text(path.with_suffix(".md"), card(about))
     return about
 
 

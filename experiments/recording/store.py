@@ -24,7 +24,7 @@ DAY = 86400.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 2 for what cannot be done."""
     args = _parser().parse_args(arguments)
-    return exit_code(lambda: args.run(args), ValueError, ImportError)
+    return exit_code(lambda: args.run(args))
 
 
 def _list(args: argparse.Namespace) -> None:

@@ -8,7 +8,6 @@ is one HTML file that needs nothing else.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
@@ -26,15 +25,12 @@ SKIPPED = {".git", ".hydra", "wandb", "env", "site-packages", "node_modules"}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Gather, write, say where; exits with a message where there is nothing to show."""
+    """Gather, write, say where; ValueError where there is nothing to show."""
     args = _parser().parse_args(arguments)
     console = Console()
-    try:
-        page = make_page([Path(folder) for folder in args.folders], args.title)
-        output = Path(args.output)
-        make_folder(output.parent)
-    except ValueError as error:
-        sys.exit(str(error))
+    page = make_page([Path(folder) for folder in args.folders], args.title)
+    output = Path(args.output)
+    make_folder(output.parent)
     write_text(output, page.text())
     console.print(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
 

@@ -103,7 +103,7 @@ class Study(ABC, Generic[Asked, Found]):
 def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> Callable[[], None]:
     """The command of a study that `make` makes of conf/`name`.yaml."""
 
-    @command(name, ValueError, RuntimeError, OSError)
+    @command(name, RuntimeError)
     def main(config: DictConfig, console: Console) -> Path:
         study = make(config)
         _, summary = study(console)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from experiments.benches.fitting.ranks import spearman
 from experiments.statistics.statistics import expected_best
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.backend import passes_of
@@ -91,7 +91,7 @@ def _tables(folder: Path) -> Iterator[Recorded]:
 def read_stages(folder: Path) -> Iterator[Recorded]:
     """What the stages of `make gpu` recorded there, complete or not; nothing where there is no such file."""
     if (folder / STAGES).exists():
-        machine = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["hardware"]
+        machine = read_json(folder / "summary.json", finite=False)["hardware"]
         yield from tables_of(folder / STAGES, machine)
 
 

@@ -53,7 +53,7 @@ def show(console: Console, table: Table) -> None:
         console.print(f"  {note}", style="dim", highlight=False)
 
 
-@command("reproduce", ValueError)
+@command("reproduce")
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
     with console.status(f"making {config.table}"):

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Console
 
 from agents.columns.choices import SEES, Choices, is_joint
 from agents.columns.learner import ColumnLearner
 from agents.columns.policy import Memory, write
-from agents.policies.learned import POLICY
+from agents.learners.loading import POLICY
 from agents.policies.training_tasks import bound
 from experiments.common.journal import append_row
 from experiments.common.results import whole
+from experiments.resuming.archive import read_state, write_state
+from experiments.training.checkpoints import check_same
 from experiments.training.validation import over_floor
 from experiments.training.variants import with_variants
 from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, training_bar
@@ -94,18 +95,16 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
 
 def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: float) -> None:
     """Write a checkpoint."""
-    tasks = bound(config["operators"], config["env"])
-    kept = {"config": identity(config), **tasks, "sees": SEES, "seconds": seconds, "state": learner.state()}
-    whole(path, lambda temporary: torch.save(kept, temporary))
+    write_state(path, _begun(config), {"seconds": seconds, "state": learner.state()})
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
     """Restore the learner; the seconds it took so far. ValueError where the configuration was another."""
-    kept = torch.load(path, weights_only=False)
-    here = {**identity(config), "fingerprint": bound(config["operators"], config["env"])["fingerprint"], "sees": SEES}
-    there = {**kept["config"], "fingerprint": kept["fingerprint"], "sees": kept.get("sees")}
-    if differing := [name for name, value in here.items() if there.get(name) != value]:
-        named = ", ".join(differing)
-        raise ValueError(f"{path} was trained with another {named}; begin anew with resume=false or another output")
+    kept = read_state(path, lambda begun: check_same(path, begun, _begun(config)))
     learner.restore(kept["state"])
     return float(kept["seconds"])
+
+
+def _begun(config: dict[str, Any]) -> dict[str, Any]:
+    """What binds a checkpoint to its configuration and its tasks."""
+    return {**identity(config), "fingerprint": bound(config["operators"], config["env"])["fingerprint"], "sees": SEES}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from agents.policies.learned import CARD
 from experiments.common import style
 from experiments.statistics import statistics
+from gensor_gym.foreign import parse_object, read_json, read_lines
 
 POINTS = 200
 """Steps at which the runs of a group are read off."""
@@ -34,10 +34,10 @@ class Run:
 def read_run(folder: Path) -> Run:
     """The run in a folder; ValueError names one whose card.json or curve.jsonl is not as experiments.train writes it."""
     try:
-        card = json.loads((folder / CARD).read_text())
-        points = [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
+        card = read_json(folder / CARD, finite=False)
+        points = [parse_object(line, finite=False) for _, line in read_lines(folder / "curve.jsonl")]
         steps, returns = (np.array([p[name] for p in points], dtype=np.float64) for name in ("steps", "mean_return"))
-    except (json.JSONDecodeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder}: card.json or curve.jsonl is not as experiments.train writes it ({error!r})") from error
     if not len(steps):
         raise ValueError(f"{folder}/curve.jsonl: expected at least one point of a learning curve")

@@ -6,7 +6,6 @@ ranks kernels of operators that it was not fitted to (groups of operators left o
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from experiments.commands.command import command
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.foreign import meant, parse_object, read_lines
 from gensor_gym.graph.schedule import Schedule
 
 FOLDS = 5
@@ -87,11 +87,12 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-@command("learn_correction", ValueError, OSError)
+@command("learn_correction")
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
-    lines = Path(config.measured).read_text(encoding="utf-8").splitlines()
+    lines = [parse_object(line) for _, line in read_lines(config.measured)]
     hw = machines.get(config.env.hardware).name
-    correction, card = learn([json.loads(line) for line in lines], config.env.hardware, config.env.space, console)
+    with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
+        correction, card = learn(lines, config.env.hardware, config.env.space, console)
     correction.save(Path(config.output), {**card, "hardware": hw, "measured": str(config.measured)})
     console.print(f"correction and card in {config.output}", highlight=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import io
 import json
 import time
 from collections.abc import Mapping
@@ -15,8 +14,9 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
+from agents.learners.loading import POLICY, save_policy
 from agents.learners.registry import get_learner
-from agents.policies.learned import CARD, POLICY, read_card
+from agents.policies.learned import CARD, read_card
 from experiments.commands.checks import check_whole
 from experiments.common.results import whole, write_text
 from experiments.common.settings import digest_of_file, short_hash
@@ -124,7 +124,7 @@ def check_alike(spaces: list[TuningSpace]) -> None:
 def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
     """The card of the training's policy, which is learned on one thread unless the folder holds it.
 
-    Written are policy.zip, curve.jsonl, and at last card.json. The same training gives the same curve, number for number.
+    Written are policy.safetensors, curve.jsonl, and at last card.json. The same training gives the same curve, number for number.
     """
     if (card := known_card(training, folder)) is not None:
         return card
@@ -143,10 +143,8 @@ def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
         "best": [space.configuration(space.best(training.timing)) for space in spaces], "training_steps": model.num_timesteps,
         "training_seconds": round(time.perf_counter() - begin, 1), "date": datetime.date.today().isoformat(),
     }  # fmt: skip
-    buffer = io.BytesIO()
-    model.save(buffer, exclude=["rollout_buffer", "ep_info_buffer", "ep_success_buffer"])
     (folder / CARD).unlink(missing_ok=True)  # of a policy that this one takes the place of
-    whole(folder / POLICY, lambda temporary: temporary.write_bytes(buffer.getvalue()))
+    whole(folder / POLICY, lambda temporary: save_policy(temporary, model))
     write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in curve.rows))
     write_text(folder / CARD, json.dumps(card, indent=1) + "\n")
     return card

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -16,8 +15,10 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.common.journal import read_rows
+from experiments.common.results import write_text
 from experiments.statistics.statistics import bootstrap
 from experiments.training.watch import CURVE
+from gensor_gym.foreign import meant, read_json
 
 _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")
 _SCORE = "validation_latency_over_"
@@ -52,18 +53,19 @@ def write_table(folder: Path) -> str:
         seconds = f"{np.mean([m['seconds'] for m in members]):.0f}"
         lines.append(_line([*names, str(len(members)), _interval(returns), _interval(ratios), seconds]))
     text = "\n".join(lines) + "\n"
-    (folder / "summary.md").write_text(text)
+    write_text(folder / "summary.md", text)
     return text
 
 
 def _run(card: Path) -> dict[str, Any]:
     """Settings and outcome of one run."""
-    facts = json.loads(card.read_text())
+    facts = read_json(card, finite=False)
     curve = read_rows(card.parent / CURVE)
-    settings = {name: value for name, value in _flat(facts["config"]).items() if name.split(".")[0] not in _NOT_SETTINGS}
-    last = curve[-1]["mean_return"] if curve else float("nan")
-    more = {"evaluation": facts["evaluation"]} if "evaluation" in facts else {}
-    return {"settings": settings, "seconds": facts["training_seconds"], "return": last, **more}
+    with meant(card, "card of a training"):
+        settings = {name: value for name, value in _flat(facts["config"]).items() if name.split(".")[0] not in _NOT_SETTINGS}
+        last = curve[-1]["mean_return"] if curve else float("nan")
+        more = {"evaluation": facts["evaluation"]} if "evaluation" in facts else {}
+        return {"settings": settings, "seconds": facts["training_seconds"], "return": last, **more}
 
 
 def _ratio(evaluation: dict[str, float]) -> float:
@@ -104,7 +106,6 @@ def _line(cells: list[str]) -> str:
 
 def main() -> None:
     """Command line."""
-    try:
-        print(write_table(Path(sys.argv[1])))
-    except (IndexError, ValueError) as error:
-        sys.exit(str(error) if isinstance(error, ValueError) else "name the folder of a sweep")
+    if len(sys.argv) < 2:
+        raise ValueError("name the folder of a sweep")
+    print(write_table(Path(sys.argv[1])))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,13 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from agents.policies.learned import CARD, POLICY, read_card
+from agents.learners.loading import POLICY
+from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_whole
 from experiments.commands.parent import end_with_parent
+from experiments.commands.refusal import refusals
 from experiments.common.journal import locked, read_rows
 from experiments.common.results import write_text
 from experiments.common.settings import WANDB_MODES
@@ -114,7 +115,7 @@ def main(cfg: DictConfig) -> None:
     end_with_parent()
     torch.set_num_threads(cfg.torch_threads)
     console = Console()
-    try:
+    with refusals():
         config = settings_of(cfg)
         folder = Path(config["output"])
         lock = locked(folder)
@@ -125,8 +126,6 @@ def main(cfg: DictConfig) -> None:
             console.print(f"training on operators of the part {' and '.join(others)}: to this policy that part is not unseen")
         scores = run(config, folder, console)
         lock.close()
-    except ValueError as error:
-        sys.exit(str(error))
     tracked = track_training(config, read_rows(folder / CURVE), read_rows(folder / VALIDATION), scores, folder)
     console.print(f"policy and card in {folder}: {scores}")
     console.print(hint(tracked))

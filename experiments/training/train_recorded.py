@@ -28,7 +28,7 @@ def training_of(config: DictConfig) -> RecordedTraining:
     )  # fmt: skip
 
 
-@command("train_recorded", ValueError, OSError)
+@command("train_recorded")
 def main(config: DictConfig, console: Console) -> Path:
     """One policy, unless the folder holds it."""
     training, folder = training_of(config), Path(config.output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ from rich.console import Console
 from stable_baselines3.common.logger import configure
 
 from agents.learners.cloning import examples, imitate
+from agents.learners.loading import POLICY, save_policy
 from agents.learners.observed import ObservedVecEnv
 from agents.learners.observer import Observer
 from agents.learners.registry import Learner, get_learner
-from agents.policies.learned import POLICY
 from experiments.common.results import whole
 from experiments.training.checkpoints import load_checkpoint
 from experiments.training.validation import Validation
@@ -86,8 +85,5 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, 
     env.close()
     if validation is not None:
         validation.close()
-    left_out = ["rollout_buffer", "replay_buffer", "ep_info_buffer", "ep_success_buffer"]
-    buffer = io.BytesIO()  # a path would be given the suffix .zip
-    model.save(buffer, exclude=left_out)
-    whole(folder / POLICY, lambda temporary: temporary.write_bytes(buffer.getvalue()))
+    whole(folder / POLICY, lambda temporary: save_policy(temporary, model))
     return model, watch.seconds, resumed

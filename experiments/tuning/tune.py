@@ -101,7 +101,7 @@ def ranked(
     return sorted(found, key=lambda pair: pair[0])
 
 
-@command("tune", ValueError)
+@command("tune")
 def main(config: DictConfig, console: Console) -> None:
     """Halve, decide, write `<output>/<strategy>.json`."""
     output = make_folder(config.output)

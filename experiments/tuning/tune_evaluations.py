@@ -103,7 +103,7 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@command("tune_evaluations", ValueError)
+@command("tune_evaluations")
 def main(config: DictConfig, console: Console) -> None:
     """Choose and write."""
     output = make_folder(config.output)

@@ -6,10 +6,19 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from gensor_gym.foreign import parse_object, read_lines
 from gensor_gym.graph.schedule import Schedule
 
 METHODS = ("enumeration", "branch and bound")
+_COUNT, _COUNT_OR_NONE, _NUMBER = int, (int, type(None)), (int, float)
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("operator", "hardware", "space", "fingerprint", "method", "latency", "schedule", "bound"), str),
+    **dict.fromkeys(("candidates", "visited", "evaluated", "pruned"), _COUNT), "optima": _COUNT_OR_NONE, "seconds": _NUMBER,
+}  # fmt: skip
+"""Of the fields of a certificate that was read."""
+_WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from 0, or null", _NUMBER: "seconds from 0"}
 
 
 @dataclass(frozen=True)
@@ -67,10 +76,13 @@ class Certificate:
     @classmethod
     def from_json(cls, line: str) -> Certificate:
         """Read `to_json`; ValueError names fields that are missing or unknown."""
-        data = json.loads(line)
+        data = parse_object(line)
         expected = {field.name for field in dataclasses.fields(cls)}
         if set(data) != expected:
             raise ValueError(f"a certificate has the fields {sorted(expected)}, not {sorted(data)}")
+        for name, kinds in _KINDS.items():
+            if not isinstance(data[name], kinds) or isinstance(data[name], bool) or kinds is not str and (data[name] or 0) < 0:
+                raise ValueError(f"a certificate's {name} is {data[name]!r}; expected {_WORDS[kinds]}")
         return cls(**data)
 
 
@@ -78,7 +90,15 @@ def read_certificates(path: Path) -> list[Certificate]:
     """All certificates of a file of JSON lines; a file that is not there has none."""
     if not path.exists():
         return []
-    return [Certificate.from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [_at(path, number, line) for number, line in read_lines(path)]
+
+
+def _at(path: Path, number: int, line: str) -> Certificate:
+    """The certificate of a line; ValueError says where it stands."""
+    try:
+        return Certificate.from_json(line)
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: {error}") from error
 
 
 def append_certificate(path: Path, certificate: Certificate) -> None:

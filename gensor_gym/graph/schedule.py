@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+from gensor_gym.foreign import parse_object
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import KNOB, LAYOUT_VERSION, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
 
@@ -109,7 +110,7 @@ class Schedule:
     @classmethod
     def from_json(cls, text: str) -> Schedule:
         """Read `to_json`; ValueError if it was written with another layout."""
-        data = json.loads(text)
+        data = parse_object(text)
         if data.get("layout") != LAYOUT_VERSION:
             raise ValueError(f"schedule of layout {data.get('layout')!r}; this version reads layout {LAYOUT_VERSION}")
         return cls.parse(data["schedule"])

@@ -9,6 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from gensor_gym import foreign
+
 VARIABLE = "GENSOR_GYM_CACHE"
 PRIVATE = 0o700
 """Mode of folders and libraries that processes of this user load from."""
@@ -59,10 +61,9 @@ def is_own(path: Path) -> bool:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file, or None when the file is missing or does not hold one."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return foreign.read_json(path)
     except (OSError, ValueError):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

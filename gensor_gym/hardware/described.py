@@ -10,8 +10,8 @@ import dataclasses
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from gensor_gym.foreign import parse_object, read_text
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
@@ -29,7 +29,7 @@ def to_json(hw: Hardware) -> str:
 def from_json(text: str) -> Hardware:
     """The machine that `to_json` wrote; ValueError for text that describes none."""
     try:
-        value: dict[str, Any] = json.loads(text)
+        value = parse_object(text)
         value["peak"] = tuple((dtype, rate) for dtype, rate in value["peak"])
         value["tensor_peak"] = tuple((dtype, rate) for dtype, rate in value.get("tensor_peak", ()))
         value["memory"] = tuple(MemoryLevel(**level) for level in value["memory"])
@@ -70,4 +70,4 @@ def recorded_machine(name: str) -> Hardware:
 @cache
 def _read(path: Path) -> Hardware:
     """A machine from its file."""
-    return from_json(path.read_text(encoding="utf-8"))
+    return from_json(read_text(path))

@@ -6,11 +6,10 @@ import gzip
 import json
 import os
 import warnings
-import zlib
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+from gensor_gym.foreign import parse_json, read_text, write_whole
 from gensor_gym.locate import located
 from gensor_gym.measure.records.tables import read_table
 from gensor_gym.spaces import kernel_tuner, t4
@@ -65,15 +64,14 @@ def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | N
     document = document_in(space, format)
     text = kernel_tuner.text_of(document, json.dumps) if format == kernel_tuner.NAME else json.dumps(document)
     data = text.encode()
-    Path(path).write_bytes(gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data)
+    write_whole(path, gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data)
 
 
 def _text(full: str, source: str) -> str:
     """Text of a file; gzip is told by its first bytes."""
-    data = Path(full).read_bytes()
     try:
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        return read_text(full)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{source} is neither JSON text nor complete gzip of it ({error})") from error
 
 
@@ -81,38 +79,25 @@ def _parse(text: str, source: str) -> Any:
     """The JSON of a file; a cache that is cut off is closed first."""
     text = text.strip()
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return parse_json(text, finite=False)
     except json.JSONDecodeError as error:
         if '"cache"' not in text:
             raise ValueError(f"{source} is not JSON: {error}") from error
         fault = error
-    except _Twice as error:
+    except ValueError as error:
         raise ValueError(f"{source}: {error}") from error
     last = text.rfind("},") + 1
     for whole, lost in ((text.rstrip(","), ""), (text[:last], text[last + 1 :])):
         try:
-            document = json.loads(whole + "}}", object_pairs_hook=_object)
+            document = parse_json(whole + "}}", finite=False)
         except json.JSONDecodeError:
             continue
-        except _Twice as error:
+        except ValueError as error:
             raise ValueError(f"{source}: {error}") from error
         if lost:
             warnings.warn(f"{source} is cut off; dropped its last {len(lost)} characters: {lost.strip()[:60]!r}", stacklevel=4)
         return document
     raise ValueError(f"{source} is not JSON, nor a cache that lacks its end: {fault}") from fault
-
-
-class _Twice(Exception):
-    """An object names a key twice: JSON readers would keep the last one only."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys are distinct."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [key for key, _ in pairs]
-        raise _Twice(f"key {next(n for n in names if names.count(n) > 1)!r} stands twice in one object; it takes distinct keys")
-    return found
 
 
 def _format_of(document: Any, source: str) -> str:

@@ -17,7 +17,10 @@ from agents.columns.learner import ColumnLearner, weights_of  # noqa: E402
 from agents.columns.network import ColumnNetwork  # noqa: E402
 from agents.columns.policy import BARREN, KNOWN, Columns, Memory, write  # noqa: E402
 from agents.hybrids.annealed import ColumnsAnnealing  # noqa: E402
+from agents.learners.loading import POLICY  # noqa: E402
+from agents.learners.stored import save_tensors  # noqa: E402
 from agents.policies.training_tasks import bound  # noqa: E402
+from experiments.resuming.archive import read_state, write_state  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.graph.tables.layout import KNOB, LAYOUT_VERSION  # noqa: E402
 
@@ -41,7 +44,7 @@ def learner(**changed: object) -> ColumnLearner:
 def checkpoint(folder: Path, of: ColumnNetwork | None = None, **card: object) -> str:
     """A folder as training leaves it."""
     folder.mkdir(exist_ok=True)
-    torch.save({"network": (of or network()).state_dict()}, folder / "policy.zip")
+    save_tensors(folder / POLICY, (of or network()).state_dict())
     env = {"hardware": "h200", "space": "gensor"}
     known = {"agent": "columns", "config": {"agent": SETTINGS, "env": env}, "layout": LAYOUT_VERSION, "sees": SEES}
     known |= {"operators": ["gemm(m=16, n=16, k=16)"], "training_seconds": 1.0}
@@ -127,9 +130,9 @@ def test_a_learner_goes_on_from_its_state_number_for_number(tmp_path: Path) -> N
     whole, part = learner(), learner()
     rewards = [whole.advance() for _ in range(6)]
     assert [part.advance() for _ in range(3)] == rewards[:3]
-    torch.save(part.state(), tmp_path / "state")
+    write_state(tmp_path / "state", {}, part.state())
     other = learner()
-    other.restore(torch.load(tmp_path / "state", weights_only=False))
+    other.restore(read_state(tmp_path / "state", lambda _: None))
     assert [other.advance() for _ in range(3)] == rewards[3:]
     for mine, theirs in zip(whole.network.parameters(), other.network.parameters(), strict=True):
         assert torch.equal(mine, theirs)

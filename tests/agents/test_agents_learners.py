@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from hydra import compose, initialize_config_dir  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from stable_baselines3 import A2C  # noqa: E402
 
-from agents.learners import feature_groups, masked_a2c, masked_q  # noqa: E402
-from agents.learners.former import former_names  # noqa: E402
+from agents.learners import masked_a2c, masked_q  # noqa: E402
+from agents.learners.loading import POLICY, load_model, save_policy  # noqa: E402
 from agents.learners.masked_q import ILLEGAL, MaskedObservations, random_legal  # noqa: E402
 from agents.learners.registry import LEARNERS, get_learner  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
@@ -39,12 +38,6 @@ SMALL = {
 
 def envs(count: int = 16, **arguments: Any) -> Any:
     return make_sb3(count, operator=GEMM, hardware="h200", **arguments)
-
-
-@pytest.mark.parametrize("module", ["agents.groups", "agents.learners.groups", "agents.learners.feature_groups"])
-def test_classes_are_found_under_the_names_of_older_checkpoints(module: str) -> None:
-    with former_names():
-        assert pickle.loads(f"c{module}\nGroups\n.".encode()) is feature_groups.Groups
 
 
 def watched(env: Any) -> list[int]:
@@ -87,8 +80,10 @@ def test_every_learner_has_its_settings_and_is_loaded_as_it_was(name: str, tmp_p
     assert found.shape == masks.shape and (np.isfinite(found) == masks).all()
     np.testing.assert_allclose(np.exp(found).sum(axis=1), 1.0, rtol=1e-5)
     assert learner.values(model, seen).shape == (2,)
-    model.save(tmp_path / "policy.zip")
-    again = learner.load(tmp_path / "policy.zip", None)
+    save_policy(tmp_path / POLICY, model)
+    before = torch.get_rng_state()
+    again = load_model(tmp_path, {"agent": name, "config": {"agent": settings, "env": {"space": "gensor"}}})[1]
+    assert torch.equal(torch.get_rng_state(), before), "loading draws nothing"
     assert np.array_equal(learner.logits(again, seen, masks), found)
 
 

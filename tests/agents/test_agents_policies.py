@@ -16,11 +16,12 @@ import torch
 from agents import get_strategy
 from agents.learners.cloning import examples, imitate, of_task, optimum, way_to
 from agents.learners.guide import Guide
+from agents.learners.loading import POLICY, load_model, save_policy
 from agents.learners.networks import HIDEABLE, ActorCritic
 from agents.learners.observed import ObservedVecEnv
 from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, Observer, lookahead_actions
 from agents.learners.registry import LEARNERS, get_learner
-from agents.policies.learned import Learned, load_policy
+from agents.policies.learned import Learned, load_policy, read_card
 from agents.policies.visited import Visited
 from experiments.commands.arguments import CONF, compose
 from experiments.training.train import settings_of, write_card
@@ -52,7 +53,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     learner = get_learner(request.param)
     model = learner.make(config["agent"], make_env(config, learner.observer), 0)
     model.learn(64)
-    model.save(folder / "policy.zip")
+    save_policy(folder / POLICY, model)
     write_card(config, folder, 1.0, 64)
     return folder
 
@@ -176,7 +177,7 @@ def test_a_saved_policy_answers_as_before_and_never_illegally(trained: Path) -> 
     graph = ConstructionGraph(SMALL[0], "h200")
     rows = np.stack([graph.random_schedule(np.random.default_rng(i)).row for i in range(6)])
     answer = Guide(learner, model, graph).ask(rows, 9)
-    again = Guide(learner, learner.load(trained / "policy.zip", None), graph).ask(rows, 9)
+    again = Guide(learner, load_model(trained, read_card(trained))[1], graph).ask(rows, 9)
     assert (answer.chances == again.chances).all() and (answer.values == again.values).all()
     assert (np.isfinite(answer.chances) == graph.action_masks(rows)).all()
     np.testing.assert_allclose(np.exp(answer.chances).sum(1), 1.0, rtol=1e-5)
@@ -212,7 +213,7 @@ def test_a_policy_of_another_version_is_told(trained: Path, tmp_path: Path) -> N
     for name, changed in (("layout", {"layout": -1}), ("tasks", {"fingerprints": dict.fromkeys(card["fingerprints"], "0")})):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "policy.zip").write_bytes((trained / "policy.zip").read_bytes())
+        (folder / POLICY).write_bytes((trained / POLICY).read_bytes())
         (folder / "card.json").write_text(json.dumps(card | changed))
     with pytest.raises(ValueError, match="layout -1"):
         load_policy(str(tmp_path / "layout"))

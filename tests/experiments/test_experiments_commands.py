@@ -10,18 +10,26 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.commands.command import command_line, refusals, say_where
+from experiments.commands.command import command_line, say_where
+from experiments.commands.refusal import refusals
 
 
-def test_a_refusal_is_said_and_ends_the_command_with_code_2() -> None:
-    said = io.StringIO()
-    console = Console(file=said, width=40)
-    with pytest.raises(SystemExit) as ended, refusals(console, ValueError, OSError):
-        raise OSError("folder [x] cannot be written, " + 4 * "which is long ")
+def test_a_refusal_is_said_and_ends_the_command_with_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, refusals():
+        raise OSError("folder [x] cannot be written,\n" + 4 * "which is long " + "\x1b[2J")
     assert ended.value.code == 2
-    assert said.getvalue() == "folder [x] cannot be written, " + 4 * "which is long " + "\n"
-    with pytest.raises(KeyError), refusals(console, ValueError):
+    assert capsys.readouterr().err == "folder [x] cannot be written, " + 4 * "which is long " + "?[2J\n"
+    with pytest.raises(KeyError), refusals():
         raise KeyError("an error of our own is shown whole")
+    with pytest.raises(SystemExit) as ended, refusals(RuntimeError):
+        raise RuntimeError("3\nlines\nlong" + "x" * 5000)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and line.startswith("3 lines long") and len(line) < 1300
+    monkeypatch.setenv("GENSOR_GYM_DEBUG", "1")
+    with pytest.raises(OSError, match="shown whole"), refusals():
+        raise OSError("shown whole")
 
 
 def test_arguments_are_readable_when_a_command_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,4 +51,4 @@ def test_an_operator_that_cannot_be_read_is_said_in_a_sentence(
     monkeypatch.setattr(sys, "argv", ["command", "operator=gemm(m=4"])
     with pytest.raises(SystemExit) as ended:
         command_line(lambda: pytest.fail("it ran"))
-    assert ended.value.code == 2 and "a bracket is not closed" in capsys.readouterr().out
+    assert ended.value.code == 2 and "a bracket is not closed" in capsys.readouterr().err

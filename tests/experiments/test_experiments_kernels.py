@@ -18,13 +18,14 @@ MODEL = ["hardware=h200", "backend=analytic", "strategy=random_walk", "trials=2"
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
-    """Runs `gensor WORDS`: (exit code, what it printed)."""
+    """Runs `gensor WORDS`: (exit code, what it printed, or said in refusal)."""
 
     def run(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["gensor", *words])
         with pytest.raises(SystemExit) as ended:
             entry.main()
-        return int(ended.value.code or 0), capsys.readouterr().out
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.err if ended.value.code == 2 else said.out
 
     return run
 

@@ -5,13 +5,12 @@ Files are found by their own name and their folder's, wherever in the project th
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from tests.identical.digests import of, of_bytes
 
@@ -59,32 +58,11 @@ def goldens() -> dict[str, str]:
 
 
 def policies() -> dict[str, str]:
-    """Weights of every shipped policy, whatever they are called and whatever holds them."""
-    return {name: of(sorted(map(_array, _weights(path)))) for name, path in found("policies/*/policy.zip")}
+    """Weights of every shipped policy, whatever they are called; their entries have the name of the file that held them first."""
+    held = {path.parent.name: path for _, path in found("policies/*/policy.safetensors")}
+    return {f"{name}/policy.zip": of(sorted(map(_array, load_file(path).values()))) for name, path in held.items()}
 
 
 def _array(array: np.ndarray) -> list[object]:
     """Type, shape and digest of an array."""
     return [str(array.dtype), list(array.shape), of_bytes(np.ascontiguousarray(array).tobytes())]
-
-
-def _weights(path: Path) -> list[np.ndarray]:
-    """The arrays of a checkpoint: one of stable-baselines3 has a file of PyTorch's in its archive, ours is one itself."""
-    import torch
-
-    with zipfile.ZipFile(path) as archive:
-        inner = "policy.pth"
-        data = archive.read(inner) if inner in archive.namelist() else path.read_bytes()
-    return [tensor.numpy() for tensor in _tensors(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))]
-
-
-def _tensors(value: object) -> Iterator:
-    """All tensors in dictionaries, lists and tuples."""
-    if hasattr(value, "numpy"):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from _tensors(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)

@@ -66,8 +66,8 @@ def test_a_lesson_gives_the_same_policy_again_and_is_learned_once(tmp_path: Path
     curves = [(tmp_path / name / "curve.jsonl").read_text() for name in "ab"]
     assert curves[0] == curves[1] and len(curves[0].splitlines()) == 1
     assert card["devices"] == ["near", "far"] and card["best"] == [{"x": 16, "y": 4}, {"x": 128, "y": 1}]
-    written = (tmp_path / "a" / "policy.zip").stat().st_mtime_ns
-    assert learn(wanted, tmp_path / "a") == card and (tmp_path / "a" / "policy.zip").stat().st_mtime_ns == written
+    written = (tmp_path / "a" / "policy.safetensors").stat().st_mtime_ns
+    assert learn(wanted, tmp_path / "a") == card and (tmp_path / "a" / "policy.safetensors").stat().st_mtime_ns == written
     assert known_card(training(near, far, seed=1), tmp_path / "a") is None
     with pytest.raises(ValueError, match="the same ones"):
         learn(training(near, CACHE), tmp_path / "a")
@@ -121,7 +121,7 @@ def test_searches_with_a_policy_name_what_is_wrong(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match="expected a space with the same ones"):
                 tune(path, "policy", checkpoint=str(tmp_path / "p"))
     (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "policy.zip").write_bytes((tmp_path / "p" / "policy.zip").read_bytes())
+    (tmp_path / "bare" / "policy.safetensors").write_bytes((tmp_path / "p" / "policy.safetensors").read_bytes())
     for folder in (tmp_path / "bare", CONF.parent / "agents" / "data" / "policies" / "ppo_gpu"):  # no card; of constructions
         with pytest.raises(FileNotFoundError, match="no policy of recorded spaces"):
             tune(near, "policy", checkpoint=str(folder))

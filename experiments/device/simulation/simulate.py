@@ -80,7 +80,7 @@ def now(delays: Delays, seed: int, budget: float) -> dict[str, Mapping[str, int]
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code."""
-    return exit_code(lambda: _show(read_words(Settings, sys.argv[1:] if arguments is None else arguments)), ValueError)
+    return exit_code(lambda: _show(read_words(Settings, sys.argv[1:] if arguments is None else arguments)))
 
 
 def _show(given: Settings) -> None:

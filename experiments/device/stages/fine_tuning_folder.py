@@ -1,8 +1,8 @@
 """The folder of a fine-tuning on a device: every measurement, the state of the learner, the policy with its card.
 
-Four files: `measured.jsonl` a line for each kernel, in the order of arrival; `last.zip` the learner; `policy.zip` and `card.json`
-a checkpoint that strategies load. The first is never behind what was measured. The others follow every few kernels, and are made
-again from it where they are behind.
+Four files: `measured.jsonl` a line for each kernel, in the order of arrival; `last.zip` the learner; `policy.safetensors` and
+`card.json` a checkpoint that strategies load. The first is never behind what was measured. The others follow every few kernels,
+and are made again from it where they are behind.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from agents.policies.learned import CARD, POLICY
+from agents.learners.loading import POLICY
+from agents.policies.learned import CARD
 from experiments.common.journal import read_rows
 from experiments.common.results import whole, write_text
 from experiments.device.context import StageJournal
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked
+from experiments.resuming.archive import read_state, write_state
+from gensor_gym.foreign import read_json
 from gensor_gym.measure.measurement import Measurement, Status
 
 MEASURED, LAST = "measured.jsonl", "last.zip"
@@ -43,11 +45,15 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
         self.lines = list(journal.done.values())
         """Measured in earlier calls, in the order of arrival."""
-        self.state = torch.load(path / LAST, weights_only=False) if (path / LAST).exists() else None
+        self.state = read_state(path / LAST, self._check, "another folder") if (path / LAST).exists() else None
         """Of the learner at its last save; None before there is one."""
-        before = self.state["begun"] if self.state is not None else self.begun
-        if other := [f"{name} {before.get(name)!r}, now {now!r}" for name, now in self.begun.items() if before.get(name) != now]:
-            raise ValueError(f"{path} holds a fine-tuning begun with {'; '.join(other)}: expected the same, or another folder")
+
+    def _check(self, before: Mapping[str, Any]) -> None:
+        """ValueError where a state was begun with something else."""
+        others = ((name, before.get(name), now) for name, now in self.begun.items())
+        if other := [f"{name} {then!r}, now {now!r}" for name, then, now in others if then != now]:
+            told = "; ".join(other)
+            raise ValueError(f"{self.path} holds a fine-tuning begun with {told}: expected the same, or another folder")
 
     @property
     def seconds(self) -> float:
@@ -69,8 +75,7 @@ class Folder:
 
     def save(self, learner: ArrivingLearner, card: Mapping[str, Any], seconds: float) -> None:
         """The learner, then the policy and its card, each as a whole."""
-        state = {**learner.state(), "begun": self.begun, "seconds": seconds}
-        whole(self.path / LAST, lambda path: torch.save(state, path))
+        write_state(self.path / LAST, self.begun, {**learner.state(), "seconds": seconds})
         whole(self.path / POLICY, learner.save)
         write_text(self.path / CARD, json.dumps(self._card(learner, card, seconds), indent=1) + "\n")
 
@@ -96,7 +101,7 @@ def digest_of(path: Path) -> str:
 def summary(path: Path, run: str) -> dict[str, Any]:
     """What a folder says: kernels in all, of this run and learned from; statuses; the card's facts; and `over_fastest`."""
     rows = read_rows(path / MEASURED)
-    card = json.loads((path / CARD).read_text(encoding="utf-8")) if (path / CARD).exists() else {}
+    card = read_json(path / CARD, finite=False) if (path / CARD).exists() else {}
     told = card.get("fine_tuned", {})
     return {
         "measured": len(rows), "this_run": sum(row.get("run") == run for row in rows),

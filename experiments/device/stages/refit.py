@@ -24,6 +24,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.fingerprint import common, fingerprint
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Status
@@ -129,7 +130,7 @@ def digest(out: Path, run: str) -> dict[str, object]:
     path = out / FILE
     if not path.exists():
         return {}
-    (entry,) = json.loads(path.read_text(encoding="utf-8")).values()
+    (entry,) = read_json(path, finite=False).values()
     lines = entry["by_operator"].values()
 
     def mean(which: str, name: str) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from experiments.common.optima import split_of
 from experiments.studies.generalise.policies import Trained
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.foreign import meant, read_json
 from gensor_gym.locate import located
 from gensor_gym.operators.types import Operator
 
@@ -174,10 +174,11 @@ def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str
     path = located(tuned)
     if not path.exists():
         raise ValueError(f"strategies.{name}.tuned {tuned!r}: no such file; python -m experiments.tune_evaluations makes it")
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if found["strategy"] != of:
-        raise ValueError(f"strategies.{name}.tuned {tuned!r}: values of {found['strategy']!r}, not of {of!r}")
-    return {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
+    found = read_json(path, finite=False)
+    with meant(path, "file of tuned values"):
+        if found["strategy"] != of:
+            raise ValueError(f"strategies.{name}.tuned {tuned!r}: values of {found['strategy']!r}, not of {of!r}")
+        return {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
 
 
 def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.policies.learned import CARD, POLICY, read_card
+from agents.learners.loading import POLICY
+from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import is_current
 from experiments.commands.parent import PARENT
 from experiments.common.pool import ONE_THREAD

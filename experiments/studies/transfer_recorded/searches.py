@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from agents.learners.loading import POLICY
 from agents.optimize import run
-from agents.policies.learned import CARD, POLICY
+from agents.policies.learned import CARD
 from agents.recorded.tune import get_strategy_of_spaces
 from experiments.common.settings import code_digest, digest_of_file, short_hash
 from gensor_gym.measure.session import Budget

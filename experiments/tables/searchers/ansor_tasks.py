@@ -27,6 +27,7 @@ from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import common, fingerprints
+from gensor_gym.foreign import read_json
 from gensor_gym.operators.types import Operator
 
 NAME = "ansor_tasks"
@@ -115,7 +116,7 @@ def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> lis
     path = folder / f"{variant}_{seed}_{short_hash(about)}.json"
     if not path.exists():
         write_text(path, json.dumps({"about": about, "speed": _speeds(plain, dict(given), seed)}))
-    found: list[float] = json.loads(path.read_text(encoding="utf-8"))["speed"]
+    found: list[float] = read_json(path)["speed"]
     return found
 
 

@@ -9,8 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gensor_gym.foreign import parse_object
+
 KEY = b"gensor_gym"
 """Under which the file's metadata holds what the table says about itself, as JSON."""
+MOST_ROWS, MOST_BYTES = 200_000, 256 << 20
+"""Of a file, unfolded."""
 _LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
 """Conditions with a column of their own; the others stand together as JSON."""
 _REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
@@ -37,12 +41,20 @@ def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
     """Rows and what the table says about itself. ValueError for another kind of file, ImportError without pyarrow."""
     arrow, parquet = _arrow()
     try:
+        _check_size(parquet.read_metadata(path), path)
         table = parquet.read_table(path)
         table = table.cast(_schema(arrow))
-    except (arrow.ArrowInvalid, ValueError, KeyError) as error:
+    except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
         raise ValueError(f"{path} is no Parquet file of timings: {error}") from error
-    about = json.loads((parquet.read_metadata(path).metadata or {}).get(KEY, b"{}"))
+    about = parse_object((parquet.read_metadata(path).metadata or {}).get(KEY, b"{}").decode())
     return map(_nested, table.to_pylist()), about
+
+
+def _check_size(about: Any, path: Path) -> None:
+    """ValueError for more rows, or more bytes when unfolded, than are read."""
+    size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    if about.num_rows > MOST_ROWS or size > MOST_BYTES or path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{about.num_rows:,} rows, {size:,} bytes; at most {MOST_ROWS:,} and {MOST_BYTES:,} are read")
 
 
 def _schema(arrow: Any) -> Any:
@@ -67,7 +79,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 def _nested(row: dict[str, Any]) -> dict[str, Any]:
     """A row as `tables.from_row` takes it."""
     lifted = {name: value for name in _LIFTED if (value := row.pop(name)) is not None}
-    return {**row, "conditions": {**json.loads(row["conditions"]), **lifted}}
+    return {**row, "conditions": {**parse_object(row["conditions"], finite=False), **lifted}}
 
 
 def _arrow() -> tuple[Any, Any]:

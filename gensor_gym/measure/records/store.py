@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gensor_gym.foreign import parse_json, parse_object
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import PROTOCOL
 
@@ -268,7 +269,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _median_of(status: str, samples: str) -> float | None:
     """The median of samples in JSON where the status is OK."""
-    values = json.loads(samples)
+    values = parse_json(samples)
     return statistics.median(values) if status == Status.OK and values else None
 
 
@@ -290,5 +291,5 @@ def _marks(row: tuple) -> str:
 def _record(row: tuple) -> Record:
     """A row of the table as values."""
     digest, device, protocol, operator, schedule, status, samples, conditions, error, created, _ = row
-    measurement = Measurement(Status(status), tuple(json.loads(samples)), json.loads(conditions), error, digest)
+    measurement = Measurement(Status(status), tuple(parse_json(samples)), parse_object(conditions, finite=False), error, digest)
     return Record(device, operator, schedule, measurement, created, protocol)

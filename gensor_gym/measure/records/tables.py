@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gensor_gym.foreign import parse_object, read_lines, write_whole
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import Record, Selection, Store
 from gensor_gym.measure.stats.timing import PROTOCOL
@@ -19,6 +18,12 @@ from gensor_gym.operators.types import Operator
 STORES = (".db", ".sqlite")
 FILES = (".jsonl", ".parquet")
 ZIPPED = ".jsonl.gz"
+MOST_BYTES = 128 << 20
+"""Of a file of JSON lines, unfolded."""
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("operator", "schedule", "status", "device", "error", "digest"), str), "samples": list, "conditions": dict,
+    "protocol": int, "created": (int, float),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ def write_table(path: str | Path, records: Iterable[Record], about: Mapping[str,
 
         parquet.write(path, rows, about or {})
     elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
+        write_whole(path, "".join(json.dumps(row, default=str) + "\n" for row in rows).encode())
     else:
         raise ValueError(f"{path}: timings are written as {' or '.join(FILES)}")
     return len(rows)
@@ -97,13 +102,23 @@ def file_name(op: Operator) -> str:
 
 def _read_lines(path: Path) -> Iterator[Record]:
     """Records of a file of JSON lines; ValueError names the line that does not read, or a file that does not read."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+    try:
+        lines = read_lines(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} does not read: {error}") from error
+    for number, line in lines:
         try:
-            lines = list(file)
-        except (EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
-            raise ValueError(f"{path} does not read: {error}") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            yield from_row(json.loads(line))
+            row = parse_object(line, finite=False)
+            _check_types(row)
+            yield from_row(row)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}, line {number}: not a record ({error!r})") from error
+
+
+def _check_types(row: Mapping[str, Any]) -> None:
+    """ValueError names a field of a row that is of another type than a record's."""
+    for name, kinds in _TYPES.items():
+        if name in row and (not isinstance(row[name], kinds) or isinstance(row[name], bool)):
+            raise ValueError(f"{name} is {row[name]!r}"[:200])
+    if not all(type(value) in (int, float) for value in row.get("samples", ())):
+        raise ValueError("samples: expected seconds")

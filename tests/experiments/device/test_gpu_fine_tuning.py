@@ -161,7 +161,7 @@ def test_the_stage_measures_learns_and_leaves_a_policy(tmp_path: Path, policy: P
     again.resume(None, rows)
     assert all(torch.equal(after[name], value) for name, value in again.network.state_dict().items())
     assert sorted(path.name for path in (tmp_path / "fine_tuning").iterdir()) == [
-        "card.json", "last.zip", "measured.jsonl", "policy.zip",
+        "card.json", "last.zip", "measured.jsonl", "policy.safetensors",
     ]  # fmt: skip
 
 

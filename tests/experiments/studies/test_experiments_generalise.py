@@ -14,6 +14,9 @@ from rich.console import Console
 
 from agents import get_strategy
 from agents.core.watched import Curve, WatchedGraph
+from agents.learners.loading import POLICY, save_policy
+from agents.learners.registry import get_learner
+from agents.learners.stored import save_tensors
 from agents.policies.training_tasks import bound
 from experiments.commands.arguments import compose
 from experiments.common.anytime import Search, constructing, run_search, spend
@@ -53,20 +56,19 @@ def make_columns(folder: Path, seed: int) -> None:
 
     folder.mkdir(parents=True)
     torch.manual_seed(seed)
-    torch.save({"network": ColumnNetwork(8).state_dict()}, folder / "policy.zip")
+    save_tensors(folder / POLICY, ColumnNetwork(8).state_dict())
     _write_card(folder, seed, "columns", {"width": 8})
 
 
 def make_policy(folder: Path, seed: int) -> None:
     """A policy with the weights that it begins with, and its card."""
-    from sb3_contrib import MaskablePPO
-
     from gensor_gym.env.sb3 import make_sb3
 
     envs = make_sb3(num_envs=2, operator=GEMM, hardware="h200", space="gensor")
     folder.mkdir(parents=True)
-    MaskablePPO("MlpPolicy", envs, seed=seed, device="cpu").save(folder / "policy.zip")
-    _write_card(folder, seed, "ppo", {})
+    settings = {"net_arch": [64, 64], "learning_rate": 3e-4}
+    save_policy(folder / POLICY, get_learner("ppo").make(settings, envs, seed))
+    _write_card(folder, seed, "ppo", settings)
 
 
 def _write_card(folder: Path, seed: int, agent: str, settings: dict) -> None:

@@ -108,7 +108,7 @@ def test_fine_tuning_goes_on_and_says_what_it_did(tmp_path: Path, monkeypatch: p
     assert found["measurements"] == len(rows) and found["operators"] == [str(operators.parse(GEMM))]
     assert found["from"] == str(tmp_path / "p0") and found["backend"] == "made_up" and found["split"] == "v1 train"
     assert card["training_seconds"] >= 10.0 and json.loads((tmp_path / "tuned" / "card.json").read_text()) == card
-    assert (tmp_path / "tuned" / "policy.zip").read_bytes() != (tmp_path / "p0" / "policy.zip").read_bytes()
+    assert (tmp_path / "tuned" / "policy.safetensors").read_bytes() != (tmp_path / "p0" / "policy.safetensors").read_bytes()
 
 
 def test_a_killed_fine_tuning_has_learned_what_it_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,12 +95,12 @@ def test_a_run_leaves_policy_card_and_curve(tmp_path: Path) -> None:
 def test_another_evaluation_is_made_without_training_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = configuration()
     train.run(config, tmp_path, QUIET)
-    weights = (tmp_path / "policy.zip").read_bytes()
+    weights = (tmp_path / "policy.safetensors").read_bytes()
     other = config | {"eval_episodes": config["eval_episodes"] + 3}
     assert train.trained(tmp_path, other) and not train.finished(tmp_path, other)
     monkeypatch.setattr(ColumnLearner, "advance", lambda _self: pytest.fail("trained again"))
     train.run(other, tmp_path, QUIET)
-    assert train.finished(tmp_path, other) and (tmp_path / "policy.zip").read_bytes() == weights
+    assert train.finished(tmp_path, other) and (tmp_path / "policy.safetensors").read_bytes() == weights
 
 
 def test_a_policy_that_sees_something_else_is_trained_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

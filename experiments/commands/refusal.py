@@ -1,0 +1,82 @@
+"""How a command ends on an error of the user's: one line on the standard error, exit code 2.
+
+An error of the user's speaks of what was given: a value, a file, a missing package, a full disk. Any other is ours and is shown
+whole. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error whole.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+DEBUG = "GENSOR_GYM_DEBUG"
+"""Environment variable: shows errors whole. Commands that a command starts inherit it."""
+CODE = 2
+_LONGEST = 1200
+"""Characters of a line."""
+_USERS = (ValueError, OSError, ImportError, EOFError, MemoryError, sqlite3.Error, zlib.error, zipfile.BadZipFile)
+_LIBRARIES = (("omegaconf.errors", "OmegaConfBaseException"), ("hydra.errors", "HydraException"), ("yaml", "YAMLError"))
+"""Errors of configurations, where their library is loaded: (module, name)."""
+
+
+def users_errors() -> tuple[type[Exception], ...]:
+    """Kinds of errors that are the user's."""
+    loaded = [(sys.modules[module], name) for module, name in _LIBRARIES if module in sys.modules]
+    return (*_USERS, *(getattr(module, name) for module, name in loaded))
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, on one line, without control characters, which a file could have put there."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} .."
+
+
+def refuse(error: BaseException) -> NoReturn:
+    """End the process with an error's line."""
+    print(one_line(error), file=sys.stderr, flush=True)
+    sys.exit(CODE)
+
+
+def debugging() -> bool:
+    """Whether errors are shown whole."""
+    return bool(os.environ.get(DEBUG))
+
+
+@contextmanager
+def refusals(*more: type[Exception]) -> Iterator[None]:
+    """Errors of the user's, and of these kinds, end the process with a line."""
+    try:
+        yield
+    except BrokenPipeError:  # who read has enough
+        _close_output()
+        sys.exit(1)
+    except Exception as error:
+        if debugging() or not isinstance(error, (*users_errors(), *more)):
+            raise
+        refuse(error)
+
+
+@contextmanager
+def whole_output() -> Iterator[None]:
+    """As `refusals`, and what was printed has been written, or is said not to have been."""
+    with refusals():
+        yield
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _close_output()
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        refuse(error)
+
+
+def _close_output() -> None:
+    """Print to nowhere from now on: the interpreter would try again, and complain, when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,81 @@
+"""A file of a state: a zip archive, nothing in it compressed, of what it was begun with, JSON, and arrays (safetensors).
+
+What it was begun with is read, and checked, before anything else of it is.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.common.results import whole
+from experiments.resuming.tree import from_tree, to_tree
+from gensor_gym.foreign import parse_json, parse_object
+
+BEGUN, STATE, ARRAYS = "begun.json", "state.json", "arrays.safetensors"
+"""Members: what binds a state to its run, numbers and text, arrays."""
+MOST_BYTES = {BEGUN: 16 << 20, STATE: 64 << 20, ARRAYS: 4 << 30}
+"""Of each; a replay buffer of DQN has some 150 MB."""
+
+
+def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
+    """Write a state with what it was begun with; a file that was there before stays whole until this one is complete."""
+    from safetensors.numpy import save
+
+    arrays: dict[str, np.ndarray] = {}
+    tree = json.dumps(to_tree(state, arrays), allow_nan=False)
+    members = {BEGUN: json.dumps(begun, default=str).encode(), STATE: tree.encode(), ARRAYS: save(arrays)}
+
+    def write(temporary: Path) -> None:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:
+            for name, data in members.items():
+                file.writestr(name, data)
+
+    whole(path, write)
+
+
+def read_state(path: Path, check: Callable[[dict[str, Any]], None], anew: str = "resume=false or another output=FOLDER") -> Any:
+    """The state of a file, once `check` has let pass what it was begun with.
+
+    ValueError for a file of an earlier version, which kept pickles, and for one that is broken, with what to do: `anew`.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            if set(file.namelist()) != set(MOST_BYTES):
+                raise ValueError(
+                    f"{path} is no checkpoint of this version (earlier ones kept pickles, which are not read); begin anew "
+                    f"with {anew}"
+                )
+            check(parse_object(_member(file, BEGUN).decode(), finite=False))
+            tree, arrays = parse_json(_member(file, STATE).decode()), _arrays(_member(file, ARRAYS))
+        return from_tree(tree, arrays)
+    except (zipfile.BadZipFile, _Broken, EOFError, NotImplementedError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is no whole checkpoint ({error}); begin anew with {anew}") from error
+
+
+class _Broken(Exception):
+    """What is in an archive is not what was written there."""
+
+
+def _member(file: zipfile.ZipFile, name: str) -> bytes:
+    """The bytes of a member, which is as long as it says and not compressed."""
+    about = file.getinfo(name)
+    if about.compress_type != zipfile.ZIP_STORED or about.file_size > MOST_BYTES[name]:
+        raise _Broken(f"{name} is compressed, or has more than {MOST_BYTES[name]:,} bytes")
+    return file.read(name)
+
+
+def _arrays(data: bytes) -> dict[str, np.ndarray]:
+    """Arrays by name, each a copy that may be written to."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return {name: np.array(array) for name, array in load(data).items()}
+    except SafetensorError as error:
+        raise _Broken(f"{ARRAYS}: {error}") from error

@@ -1,0 +1,76 @@
+"""Bytes, text and lines of a file that others may have written, gzipped or not, up to a size; and files written whole."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+MOST_BYTES = 64 << 20
+"""Of a file, and of what a gzip file unfolds to: twenty times the largest that ships, and as Python's values below 500 MB."""
+_GZIP, _BLOCK = b"\x1f\x8b", 1 << 20
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+    """What a file holds, as it lies there.
+
+    ValueError for a device and for a file of more than `most` bytes; OSError for a folder, where there is none, and for what
+    may not be read.
+    """
+    with open(path, "rb") as file:
+        if stat.S_ISCHR(kind := os.fstat(file.fileno()).st_mode) or stat.S_ISBLK(kind):
+            raise ValueError(f"{path} is a device; expected a file")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{path} is larger than {most:,} bytes, which is the most that is read")
+    return data
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file at once: readers find what was there before or all of this, also where the disk is full."""
+    path = Path(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        temporary = Path(folder) / path.name
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+
+
+def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
+    """What gzip data hold, other data as they are. ValueError where they are cut off, broken, or unfold to more than `most`."""
+    if not data.startswith(_GZIP):
+        return data
+    found = bytearray()
+    try:
+        while data:
+            part = zlib.decompressobj(wbits=31)
+            while not part.eof:
+                block = part.decompress(data, _BLOCK)
+                found += block
+                data = part.unconsumed_tail
+                if len(found) > most:
+                    raise ValueError(f"gzip data that unfold to more than {most:,} bytes, which is the most that is read")
+                if not data and not block and not part.eof:
+                    raise ValueError("gzip data that are cut off")
+            data = part.unused_data.lstrip(b"\0")  # another member, or padding
+    except zlib.error as error:
+        raise ValueError(f"no whole gzip data: {error}") from error
+    return bytes(found)
+
+
+def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
+    """The UTF-8 text of a file, gzipped or not. As `read_bytes`, and ValueError for what is no such text."""
+    try:
+        return unfolded(read_bytes(path, most), most).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}") from error
+    except ValueError as error:
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+
+
+def read_lines(path: str | os.PathLike[str], most: int = MOST_BYTES) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of the lines of a file that are not empty; as `read_text`."""
+    text = read_text(Path(path), most)
+    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())

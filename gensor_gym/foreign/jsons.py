@@ -1,0 +1,101 @@
+"""JSON that others may have written: distinct keys, finite numbers, and so many brackets within one another."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gensor_gym.foreign.files import read_text
+
+Made = TypeVar("Made")
+MOST_NESTING = 64
+"""Brackets within one another; what these packages write has a dozen."""
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]++|[\]}]++', re.DOTALL)
+
+
+def parse_json(text: str, finite: bool = True) -> Any:
+    """The value of JSON text; with `finite=False` also NaN and Infinity, which Python writes and JSON does not have.
+
+    json.JSONDecodeError, a ValueError, for what is no JSON; ValueError for a key that stands twice in one object, numbers that
+    are not finite, and brackets nested deeper than MOST_NESTING.
+    """
+    if text.count("[") + text.count("{") > MOST_NESTING:
+        _check_nesting(text)
+    return (_STRICT if finite else _LOOSE).decode(text)
+
+
+def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
+    """As `parse_json`; ValueError for a value that is no object as well."""
+    value = parse_json(text, finite)
+    if not isinstance(value, dict):
+        raise ValueError(f"a JSON {_KINDS.get(type(value), 'number')}; expected an object, {{..}}")
+    return value
+
+
+def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, Any]:
+    """The object in a JSON file. ValueError names the file and what is wrong; OSError where there is none."""
+    text = read_text(path)
+    try:
+        return parse_object(text, finite)
+    except ValueError as error:
+        raise ValueError(f"{path} does not read: {error}") from error
+
+
+def read_fields(path: str | os.PathLike[str], make: Callable[..., Made], of: str | None = None) -> Made:
+    """What `make` makes of the fields of the object in a JSON file, or of the object that it has under the key `of`.
+
+    ValueError for a file without it, and for fields that are missing, or that `make` does not take.
+    """
+    value = read_json(path, finite=False)
+    inner = value if of is None else value.get(of)
+    if not isinstance(inner, dict):
+        raise ValueError(f"{path} does not read: {of!r} is {inner!r}; expected an object"[:400])
+    try:
+        return make(**inner)
+    except TypeError as error:
+        raise ValueError(f"{path} does not read: {error}") from error
+
+
+_KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
+
+
+def _check_nesting(text: str) -> None:
+    """ValueError where brackets outside of texts are nested too deep."""
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        first = text[found.start()]
+        if first == '"':
+            continue
+        width = found.end() - found.start()
+        depth += width if first in "[{" else -width
+        if depth > MOST_NESTING:
+            raise ValueError(f"brackets are nested deeper than {MOST_NESTING} (character {found.start()}); expected fewer")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose keys are distinct: readers would keep the last one only."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twice!r} stands twice in one object; it takes distinct keys")
+    return found
+
+
+def _refuse(name: str) -> float:
+    """NaN and the like."""
+    raise ValueError(f"the number {name}; expected finite ones")
+
+
+def _finite(text: str) -> float:
+    """A number that fits a float."""
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text[:20])
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse, parse_float=_finite)
+_LOOSE = json.JSONDecoder(object_pairs_hook=_distinct)

@@ -1,0 +1,28 @@
+"""YAML that others may have written. The only file that needs PyYAML (extra `lab`)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gensor_gym.foreign.files import read_text
+
+MOST_BYTES = 1 << 20
+"""Of a file: what is written by hand."""
+
+
+def read_yaml(path: str | os.PathLike[str]) -> Any:
+    """The value in a YAML file: texts, numbers, lists and dictionaries.
+
+    ValueError for a file that is none, and for one with aliases, by which a small file stands for a large one. OSError where
+    there is none.
+    """
+    import yaml
+
+    text = read_text(path, MOST_BYTES)
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError(f"{path} has an alias (*name); write the value itself")
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
