@@ -17,6 +17,7 @@ from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.graph.tables.geometry import columns_of
 from gensor_gym.hardware.types import Hardware
@@ -190,8 +191,8 @@ def legal_kernels(op: Operator, count: int, rng: np.random.Generator) -> list[Ke
         if graph.is_legal(schedule):
             kernel = generate(op, schedule, H200)
             ints = graph.tables.ints
-            assert kernel.main.shared_bytes == shared_bytes_of(schedule.row, ints)
-            assert kernel.main.block[0] == threads_of(schedule.row, ints)
+            assert kernel.main.shared_bytes == shared_bytes_of(plain(schedule.row), ints)
+            assert kernel.main.block[0] == threads_of(plain(schedule.row), ints)
             assert f"COLUMNS = {columns_of(schedule.row, ints)};" in kernel.source
             kernels.append(kernel)
     return kernels

@@ -16,6 +16,7 @@ from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.cost.gpu.memory import grid_blocks
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.graph.structure import is_laid_out, lies_as_product, wgmma_columns
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
@@ -153,7 +154,7 @@ def legal_kernels(op: Operator, count: int, rng: np.random.Generator) -> list[Ke
         outer = [a * b for a, b in zip(inner, across, strict=True)]
         schedule = make_schedule(op, [*inner, 16, 1, 1], [*outer, 64, 1, 1], tensor_core=2, **knobs)
         if graph.is_legal(schedule):
-            kernel, row, ints = generate(op, schedule, H200), schedule.row, graph.tables.ints
+            kernel, row, ints = generate(op, schedule, H200), plain(schedule.row), graph.tables.ints
             assert kernel.operator == op
             assert kernel.main.shared_bytes == shared_bytes_of(row, ints)
             assert kernel.main.block[0] == threads_of(row, ints)
