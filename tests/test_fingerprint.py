@@ -20,6 +20,7 @@ from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.exact import Certificate, read_certificates
 from gensor_gym.exact.shipped import certificate_of, folder
 from gensor_gym.fingerprint import common, fingerprint, fingerprints
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
 from gensor_gym.hardware.types import Hardware
 
@@ -99,7 +100,7 @@ def test_a_limit_that_the_optimum_stands_at_counts() -> None:
     """Certified optima use all there is of something: a limit just below changes their certificates, and must show."""
     h200, missed, tried = hardware.get("h200"), [], 0
     for certificate in [c for c in certificates() if c.space == "gensor"][::9]:
-        graph, row = ConstructionGraph(certificate.operator, h200), certificate.best.row
+        graph, row = ConstructionGraph(certificate.operator, h200), plain(certificate.best.row)
         ints = graph.tables.ints
         tighter = [
             replace(h200, registers_per_thread=int(registers_of(row, ints)) - 1),

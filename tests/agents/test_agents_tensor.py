@@ -9,6 +9,7 @@ from agents.gensor.markov import MarkovExtended
 from experiments.tables.gpu_published import MMA, SIMT, WGMMA, Kernel
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph import resources
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import WGMMA_COLUMNS, starts
 from gensor_gym.graph.structure import column_step, matrix_axes, tensor_core_choices
@@ -61,9 +62,9 @@ def test_masks_among_wgmma_programs_are_the_oracles(operator: str) -> None:
             state = oracle.read(schedule)
             cores.append(state.knob("tensor_core"))
             assert graph.action_mask(schedule).tolist() == oracle.mask(state), str(schedule)
-            assert resources.threads_of(schedule.row, ints) == oracle.threads(state)
-            assert resources.registers_of(schedule.row, ints) == oracle.registers(state)
-            assert resources.shared_bytes_of(schedule.row, ints) == oracle.shared_bytes(state)
+            assert resources.threads_of(plain(schedule.row), ints) == oracle.threads(state)
+            assert resources.registers_of(plain(schedule.row), ints) == oracle.registers(state)
+            assert resources.shared_bytes_of(plain(schedule.row), ints) == oracle.shared_bytes(state)
     assert cores.count(2) >= 20  # walks may leave wgmma
 
 

@@ -18,6 +18,7 @@ from gensor_gym.cost.gpu.simt import simt_step
 from gensor_gym.cost.gpu.tensor import narrow_share
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import LAUNCH_TERM, NUM_TERMS
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables.layout import SPLIT_K
 from tests.support.cuda_schedules import make_schedule
@@ -85,7 +86,7 @@ def test_the_layout_of_a_convolution_is_charged() -> None:
         schedule = make_schedule(op, [1, 64, 4, 56, 64, 1, 1], [1, 128, 4, 56, 64, 1, 1], tensor_core=2, stages=4)
         assert on.is_legal(schedule)
         terms = np.zeros(NUM_TERMS)
-        latency_gpu(schedule.row, on.tables.ints, on.tables.floats, terms)
+        latency_gpu(plain(schedule.row), on.tables.ints, on.tables.floats, terms)
         moved = 2 * sum(tensor.nbytes for tensor in op.inputs)
         rate = next(m.bandwidth for m in on.hardware.memory if m.name == level)
         assert terms[LAUNCH_TERM] == pytest.approx(2 * on.hardware.launch_overhead + moved / rate)

@@ -15,7 +15,7 @@ from gensor_gym.graph.tables.layout import ROW
 from tests.support.graph_walks import graph_of
 
 SHORT = Markov(steps=14)
-WALKS = 100_000
+WALKS = 40_000
 
 
 def task():  # noqa: ANN201

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gensor_gym.cost.gpu.gpu import resident_blocks
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.schedule import Schedule, make_row
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW
@@ -134,4 +135,4 @@ def test_resident_blocks_by_hand(machine: str, register: tuple, block: tuple, k:
     graph = graph_of("gemm(m=1024, n=1024, k=1024)", machine, "gensor")
     schedule = _gemm(register, block, k)
     assert graph.is_legal(schedule)
-    assert resident_blocks(schedule.row, graph.tables.ints) == blocks
+    assert resident_blocks(plain(schedule.row), graph.tables.ints) == blocks

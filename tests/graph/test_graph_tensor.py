@@ -8,6 +8,7 @@ import pytest
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.graph import resources
 from gensor_gym.graph.actions import NUM_ACTIONS
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
@@ -117,8 +118,8 @@ def test_construction_reaches_large_warp_tiles() -> None:
         schedule = climbed(graph, schedule, f"tile[{slot}]", lambda s, at=slot, n=length: s.tile[1][at] == n)
     schedule = climbed(graph, schedule, "raise[stages]", lambda s: s.knob("stages") == 3)
     assert graph.is_legal(schedule) and schedule.knob("tensor_core") == 1
-    assert resources.threads_of(schedule.row, graph.tables.ints) == 8 * 32
-    assert resources.registers_of(schedule.row, graph.tables.ints) == 40 + 128 + 32
+    assert resources.threads_of(plain(schedule.row), graph.tables.ints) == 8 * 32
+    assert resources.registers_of(plain(schedule.row), graph.tables.ints) == 40 + 128 + 32
 
 
 def test_construction_reaches_wgmma() -> None:
@@ -138,8 +139,8 @@ def test_construction_reaches_wgmma() -> None:
     schedule = climbed(graph, schedule, "raise[persistent]", lambda s: s.knob("persistent") == 1)
     ints = graph.tables.ints
     assert graph.is_legal(schedule) and schedule.row[LEVEL] == 1
-    assert resources.threads_of(schedule.row, ints) == 384 and resources.registers_of(schedule.row, ints) == 168
-    assert resources.shared_bytes_of(schedule.row, ints) == 1024 + 4 * (128 * 128 + 64 * 512 + 16)
+    assert resources.threads_of(plain(schedule.row), ints) == 384 and resources.registers_of(plain(schedule.row), ints) == 168
+    assert resources.shared_bytes_of(plain(schedule.row), ints) == 1024 + 4 * (128 * 128 + 64 * 512 + 16)
 
 
 @pytest.mark.parametrize("operator", TENSOR[:2])
@@ -192,7 +193,7 @@ def test_shared_memory_counts_stages_and_matrices() -> None:
         schedule = climbed(graph, schedule, f"tile[{slot}]", lambda s, at=slot, n=length: s.tile[1][at] >= n)
     schedule = climbed(graph, schedule, "lower[shared_layout]", lambda s: s.knob("shared_layout") == 0)
     schedule = climbed(graph, schedule, "lower[vector]", lambda s: s.knob("vector") == 1)
-    size = lambda s: resources.shared_bytes_of(s.row, graph.tables.ints)  # noqa: E731
+    size = lambda s: resources.shared_bytes_of(plain(s.row), graph.tables.ints)  # noqa: E731
     window = tuple(int(n) for n in schedule.tile[1][6:])
     assert size(schedule) == 4 * (8 * (4 + window[0] - 1) * (16 + window[1] - 1) + 16 * 8 * window[0] * window[1])
     implicit = climbed(graph, schedule, "raise[convolution]", lambda s: s.knob("convolution") == 3)

@@ -14,6 +14,7 @@ from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.graph.structure import column_step
@@ -84,8 +85,8 @@ def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: i
         schedule = make_schedule(op, *tiles, tensor_core=2, **knobs)
         if graph.is_legal(schedule):
             kernel = generate(op, schedule, H200)
-            assert kernel.main.shared_bytes == shared_bytes_of(schedule.row, graph.tables.ints)
-            assert kernel.main.block[0] == threads_of(schedule.row, graph.tables.ints)
+            assert kernel.main.shared_bytes == shared_bytes_of(plain(schedule.row), graph.tables.ints)
+            assert kernel.main.block[0] == threads_of(plain(schedule.row), graph.tables.ints)
             kernels.append(kernel)
     return kernels
 

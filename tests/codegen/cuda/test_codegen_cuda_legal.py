@@ -9,6 +9,7 @@ from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_cuda import ARCHES, MACHINES, check, needs_nvrtc
@@ -23,11 +24,11 @@ def legal_kernel(op: Operator, machine: str, rng: np.random.Generator) -> Kernel
     graph = ConstructionGraph(op, machine, space="extended")
     while True:
         schedule = graph.random_schedule(rng, steps=int(rng.integers(10, 50)))
-        if threads_of(schedule.row, graph.tables.ints) <= MAX_THREADS:
+        if threads_of(plain(schedule.row), graph.tables.ints) <= MAX_THREADS:
             break
     assert graph.is_legal(schedule)
     kernel = generate(op, schedule, graph.hardware)
-    assert max(launch.shared_bytes for launch in kernel.launches) <= shared_bytes_of(schedule.row, graph.tables.ints)
+    assert max(launch.shared_bytes for launch in kernel.launches) <= shared_bytes_of(plain(schedule.row), graph.tables.ints)
     return kernel
 
 

@@ -15,6 +15,7 @@ from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.cuda.simt.copies import fewest_rounds
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import resident_blocks
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.graph.tables.geometry import spatial_product
 from gensor_gym.hardware.occupancy import blocks_per_unit
@@ -108,7 +109,7 @@ def test_registers_of_convolutions_are_as_counted(machine: str) -> None:
     graph = ConstructionGraph("conv2d(n=4, c=32, h=28, w=28, k=64, r=3, s=3, padding=1)", machine, space="extended")
     ints, hw, found = graph.tables.ints, graph.hardware, 0
     while found < programs:
-        row = (schedule := graph.random_schedule(rng, steps=int(rng.integers(20, 60)))).row
+        row = plain((schedule := graph.random_schedule(rng, steps=int(rng.integers(20, 60)))).row)
         if schedule.knob("tensor_core") or threads_of(row, ints) < 64 or spatial_product(row, 0, ints) < 8:
             continue
         found += 1

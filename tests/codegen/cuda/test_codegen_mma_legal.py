@@ -9,6 +9,7 @@ from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from tests.codegen.cuda.test_codegen_mma import check, needs_nvrtc
@@ -38,14 +39,14 @@ def legal_kernel(text: str, machine: str, rng: np.random.Generator) -> Kernel:
     found = None
     while found is None:
         for schedule in walk(graph, rng, int(rng.integers(5, 60)), tensor_start(graph)):
-            if schedule.knob("tensor_core") == 1 and threads_of(schedule.row, graph.tables.ints) <= MAX_THREADS:
+            if schedule.knob("tensor_core") == 1 and threads_of(plain(schedule.row), graph.tables.ints) <= MAX_THREADS:
                 found = schedule
     assert graph.is_legal(found)
     kernel, ints, hw = generate(graph.operator, found, graph.hardware), graph.tables.ints, graph.hardware
-    launch, threads, nbytes = kernel.launches[0], threads_of(found.row, ints), shared_bytes_of(found.row, ints)
+    launch, threads, nbytes = kernel.launches[0], threads_of(plain(found.row), ints), shared_bytes_of(plain(found.row), ints)
     assert (launch.block, launch.shared_bytes) == ((threads, 1, 1), nbytes)
     resident = blocks_per_unit(
-        threads, registers_of(found.row, ints), nbytes, hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit,
+        threads, registers_of(plain(found.row), ints), nbytes, hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit,
         hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved,
     )  # fmt: skip
     assert f"__launch_bounds__({threads}{f', {resident}' if resident > 1 else ''})" in kernel.source

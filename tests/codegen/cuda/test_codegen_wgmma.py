@@ -217,8 +217,8 @@ def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, and is right."""
     rng = np.random.default_rng(3)
     small = operators.batched_gemm(2, 192, 136, 200, dtype="float16").with_epilogue("bias", "relu")
-    assert faults(legal_kernels(small, 5, rng)) == []
-    assert len(legal_kernels(gemm(2048, 2048, 2048), 40, rng)) == 40
+    assert faults(legal_kernels(small, 2, rng)) == []
+    assert len(legal_kernels(gemm(2048, 2048, 2048), 10, rng)) == 10
 
 
 def test_parts_of_a_sum_are_stored_as_they_lie() -> None:
@@ -260,7 +260,7 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
 
 @needs_nvrtc
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
-@pytest.mark.parametrize("name", ["128x256", "128x128"])
+@pytest.mark.parametrize("name", thorough_but(["128x256", "128x128"], "128x256"))
 def test_machine_code_has_wgmma_and_bulk_copies(name: str) -> None:
     """As many HGMMA in a step as there are 16s in it, tensor loads, and nothing in local memory."""
     cubin = nvrtc.compile_cubin(MENU[name]).cubin

@@ -124,7 +124,7 @@ FAULTS: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
 
 QUICK = (
     "no remote arrive", "arrivals of one block expected", "no barrier at the end", "no barrier at the start",
-    "mask of four blocks", "the other's share", "one tile for both", "no guard",
+    "mask of four blocks", "one tile for both",
 )  # fmt: skip
 """Faults that are planted by default; kernels of others are compiled where they are asked for."""
 

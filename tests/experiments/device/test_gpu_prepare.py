@@ -64,7 +64,7 @@ def test_no_stage_compiles_what_the_preparation_has_not() -> None:
     In a process of its own, as other tests compile too; what is in the cache on disk makes no difference.
     """
     done = subprocess.run(
-        [sys.executable, "-c", WATCHED, "25"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, "-c", WATCHED, "10"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from experiments.common.journal import read_rows
 from experiments.common.settings import settings_of
 from experiments.device.context import Context
 from experiments.device.report import markdown
-from experiments.device.stages import compare, contests, correctness, policies, refit, tables
+from experiments.device.stages import compare, contests, correctness, policies, refit, sampling, tables
 from experiments.device.stages import operators as operators_stage
 from experiments.device.stages.standings import standings
 from experiments.device.table import Contest, Table, read_experiment
@@ -39,6 +40,7 @@ from gensor_gym.measure.workers.requests import Built, Trial
 
 HW = hardware.get("h200")
 GEMM, SUM = operators.gemm(1024, 1024, 1024), operators.reduce_sum(2048, 768)
+PRODUCT = operators.gemv(512, 512)  # its space `compact` is small
 HALF, HELD_OUT = operators.parse("gemm(m=512, n=512, k=512, dtype='float16')"), operators.gemv(4096, 4096)
 SMALL_WALKS = {"walkers": 4, "steps": 32, "refiners": 2, "refine_steps": 8, "descents": 2}
 GIVEN = read_experiment()
@@ -120,7 +122,7 @@ def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
     """Stages over small operators and a device that answers at once."""
     strategy = {"markov": ("markov", SMALL_WALKS), "none": ("none", {})}
     contest = Contest((operators.gemv(1024, 1024),), strategy, 3)
-    small = Table({"gemm": GEMM, "sum": SUM}, (GEMM, SUM), contest, (HALF,), 24, (HELD_OUT,), 24)
+    small = Table({"gemm": GEMM, "sum": SUM}, (PRODUCT, SUM), contest, (HALF,), 24, (HELD_OUT,), 24)
     for module in (correctness, operators_stage, tables, contests):
         monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
     for module in (operators_stage, tables, compare):
@@ -129,6 +131,8 @@ def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
     for module in (correctness, operators_stage, tables):
         monkeypatch.setattr(module, "open_makers", threads)
     monkeypatch.setattr(correctness, "FAMILIES", ("gemm(m=13, n=11, k=7)", "gemv(m=7, k=99)"))
+    traversers = tuple(replace(one, **SMALL_WALKS) for one in sampling.TRAVERSERS)
+    monkeypatch.setattr(sampling, "TRAVERSERS", traversers)
     monkeypatch.setattr(InstantDevice, "fail", "")
     monkeypatch.setattr(InstantDevice, "broken", 0)
     return InstantDevice
@@ -187,16 +191,16 @@ def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pyt
     first = InstantDevice.trials
     assert first == 75
     both = [row["operator"] for row in read_rows(tmp_path / "recorded.jsonl")]
-    assert min(both.count(str(op)) for op in (GEMM, SUM)) >= tables.FIRST / 2
+    assert min(both.count(str(op)) for op in (PRODUCT, SUM)) >= tables.FIRST / 2
     monkeypatch.setattr(Context, "left", property(lambda self: 1.0))
     found = tables.run(at(tmp_path, "run2"))
     table = RecordedBackend(tmp_path / "recorded.jsonl")
     assert InstantDevice.trials == found["rows"]  # nothing was timed twice
-    whole = found["operators"][f"{tables.FILE}: {GEMM}"]
+    whole = found["operators"][f"{tables.FILE}: {PRODUCT}"]
     assert whole["rows"] - whole["this_run"] > 0
     others = (tables.TENSOR_FILE, tables.TEST_FILE)
     assert len(table) + sum(len(read_rows(tmp_path / file)) for file in others) == found["rows"]
-    assert len(table) > 1000
+    assert len(table) > 4 * tables.FIRST
     assert table.device(HW) == "h200"  # the product's name where there is a device
 
 

@@ -12,11 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.commands.arguments import compose
 from experiments.common.jobs import Jobs
 from experiments.common.settings import code_digest
-from experiments.tables import gensor_ablation, gensor_changing_shapes, gensor_compile_time, gensor_over_time
+from experiments.tables import gensor_ablation, gensor_changing_shapes, gensor_compile_time, gensor_operators, gensor_over_time
 from experiments.tables.gensor import figures as gensor_figures
 from experiments.tables.gensor import published as gensor_published
 from experiments.tables.gensor import searches
-from experiments.tables.gensor.searches import LIVE, Searches
+from experiments.tables.gensor.searches import LIVE, MODEL, Searches
 from experiments.tables.gensor.speeds import mean_text
 from experiments.tables.gensor.stand_in import HOST, ORIN, RTX_4090, stand_in
 from experiments.tables.gensor_changing_shapes import ahead
@@ -27,9 +27,20 @@ from experiments.tables.reproduce import reproduce
 from experiments.tables.table import Stamp, Table
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.analytic import AnalyticBackend
+from tests.support.coarse_figures import coarse_figures
 from tests.support.thorough import thorough_but
 
 TINY = ("gemm(m=32, n=32, k=32)", "gemv(m=64, k=64)")
+EACH_CLASS = (
+    "conv2d(n=1, c=8, k=16, h=18, w=18, r=3, s=3)", *TINY, "avg_pool2d(n=1, c=8, h=18, w=18, r=2, s=2, stride=2)",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No search before the first to load a strategy, and figures of few pixels."""
+    monkeypatch.setattr(Jobs, "warm_up", lambda *_: None)
+    coarse_figures(monkeypatch)
 
 
 def _config(table: str, folder: Path, **values: object) -> DictConfig:
@@ -52,7 +63,10 @@ def _made(table: str, folder: Path, **values: object) -> list[Table]:
     return tables
 
 
-def test_operators(tmp_path: Path) -> None:
+def test_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, board = gensor_operators.FIGURES  # there are no pools in the second
+    small = (*desk[:2], EACH_CLASS, desk[3]), (*board[:2], EACH_CLASS[:3], board[3])
+    monkeypatch.setattr(gensor_operators, "FIGURES", small)
     classes, each, orin, _ = _made("gensor_operators", tmp_path, figures=True)
     assert classes.stamp == Stamp.PREDICTED and classes.figures == ("gensor_operators_rtx4090.png",)
     names = [f"{name} (1 shapes)" for name in gensor_published.CLASSES.values()]
@@ -137,7 +151,8 @@ def test_slope() -> None:
 
 
 def test_over_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, posing: None) -> None:
-    monkeypatch.setitem(gensor_over_time.OPERATORS, LIVE, (TINY, 1))
+    for tier in (MODEL, LIVE):
+        monkeypatch.setitem(gensor_over_time.OPERATORS, tier, (TINY, 1))
     model, live = _made("gensor_over_time", tmp_path, tiers=["model", "live"], figures=True)
     assert (model.stamp, live.stamp) == (Stamp.PREDICTED, Stamp.REPLICATED)
     for row in (row for table in (model, live) for row in table.rows if "published" not in str(row[0])):

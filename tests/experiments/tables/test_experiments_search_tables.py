@@ -12,14 +12,17 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.ansor.sketches import derive_sketches
 from experiments.commands.arguments import CONF, compose
+from experiments.studies.search import figures as study_figures
 from experiments.studies.search.study import plan_of
 from experiments.studies.search.truth import BestKnown
 from experiments.tables.ansor import classes_of, normalised
 from experiments.tables.autotvm import fewer_trials
 from experiments.tables.reproduce import reproduce
+from experiments.tables.searchers import ansor_tasks, studies, studies_figure
 from experiments.tables.searchers.ansor_tasks import verdicts
 from experiments.tables.table import Stamp
 from gensor_gym.construction import ConstructionGraph
+from tests.support.coarse_figures import coarse_figures
 from tests.support.in_process import search_here
 
 SMALL = "operators=['reduce_sum(m=16, k=65536)']"
@@ -34,6 +37,23 @@ def _config(table: str, folder: Path, *overrides: str) -> DictConfig:
     config = compose([], "reproduce")
     given = {"table": table, "output": str(folder), "overrides": list(overrides)}
     return OmegaConf.merge(config, given)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches in this process, networks of few tasks, intervals of few resamples, figures of few pixels."""
+    search_here(monkeypatch)
+    coarse_figures(monkeypatch)
+    for module in (studies, studies_figure, study_figures):
+        monkeypatch.setattr(module, "RESAMPLES", 20)
+    monkeypatch.setattr(ansor_tasks, "compose", _of_small_networks)
+
+
+def _of_small_networks(overrides: list[str], name: str) -> DictConfig:
+    """The configuration with three tasks in place of 21."""
+    config = compose(overrides, name)
+    config.tasks.networks = {"resnet18": {"C1": 1, "C6": 3}, "mobilenet": {"D1": 1}}
+    return config
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -54,13 +74,12 @@ def test_studies_begin_within_a_command() -> None:
     assert list(inner.seed) == list(range(8))
 
 
-def test_ansor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ansor(tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it, tiny; made again it is the same, since nothing is searched again."""
-    search_here(monkeypatch)
     config = _config(
-        "ansor", tmp_path, SMALL, "seed=0", "budget.trials=24", "study.checkpoints=[8,24]", "study.resamples=20",
-        "strategies.ansor.batch=4", "strategies.ansor.warmup=8", "strategies.ansor.population=32", "study.workers=1",
-        "tasks.trials=48",
+        "ansor", tmp_path, SMALL, "seed=0", "budget.trials=12", "study.checkpoints=[4,12]", "study.resamples=20",
+        "strategies.ansor.batch=4", "strategies.ansor.warmup=8", "strategies.ansor.population=8", "study.workers=1",
+        "tasks.trials=20",
     )  # fmt: skip
     tables = reproduce(config)
     assert [table.stamp for table in tables] == [
@@ -80,9 +99,8 @@ def test_ansor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in before} and len(before) >= 8
 
 
-def test_autotvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autotvm(tmp_path: Path, quickly: None) -> None:
     """Three tables; the history of other convolutions is written and learned from."""
-    search_here(monkeypatch)
     tables = reproduce(
         _config(
             "autotvm", tmp_path, "operators=['gemv(m=512, k=512)']", "seed=0", "budget.trials=16", "study.checkpoints=[8,16]",
