@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+from gensor_gym.graph.parts import part
 from gensor_gym.hardware.cache import cache_dir
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -36,12 +37,14 @@ def compiled(function: F) -> F:
 
 
 def lean(function: F) -> F:
-    """As `compiled`, for a function that makes no array: nothing counts references to the arrays it is given.
+    """A function that compiled ones call (`graph.parts`), which makes no array: nothing counts references to those it is given.
 
     That counting (atomic additions at every call) took most of the time of the CPU model, and half of that of a mask.
-    Nor is a division by zero looked for.
+    Nor is a division by zero looked for, and it may raise nothing.
     """
-    return _compile(function, _nrt=False, error_model="numpy")
+    options = {"_nrt": False, "error_model": "numpy"}
+    made: F = part(function, lambda text: _compile(text, **options), nogil=True, **options)
+    return made
 
 
 def interpreted(function: F) -> F:

@@ -1,0 +1,117 @@
+"""Compiled functions that other compiled functions call: typed by themselves, optimised only where they end up.
+
+Numba optimises and emits every function with all that it calls, so the text of a leaf goes through LLVM once for each function
+above it: two thirds of the time that a first episode took to compile. A part stops before that. Its text is put into the
+function that Python calls, which LLVM optimises as a whole. Called from Python it becomes such a function itself.
+
+This stands on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on what its code libraries and dispatchers do
+inside; tests/graph/test_graph_parts.py says when a release of Numba does otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numba
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import NativeLowering
+
+
+class _Text(JITCodeLibrary):  # type: ignore[misc]
+    """The LLVM text of a part, neither optimised nor emitted; what links it gets the text of all that it calls as well."""
+
+    _with_called: Any = None
+
+    def finalize(self) -> None:
+        """Nothing may be added from now on."""
+        self._raise_if_finalized()
+        self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        """Its own text and that of all it calls, each once."""
+        if self._with_called is None:
+            module = self._own().clone()
+            for library in self._called({self}):
+                module.link_in(library._own() if isinstance(library, _Text) else library._get_module_for_linking(), preserve=True)
+            self._with_called = module
+        return self._with_called
+
+    def _own(self) -> Any:
+        """Its own text, in which every function may be defined again by others."""
+        return super()._get_module_for_linking()
+
+    def _called(self, met: set[Any]) -> Iterator[Any]:
+        """Every library that it calls, itself or by way of other parts, but those met before."""
+        for library in self._linking_libraries:
+            if library not in met:
+                met.add(library)
+                yield library
+                if isinstance(library, _Text):
+                    yield from library._called(met)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):  # type: ignore[misc]
+    """Numba's, into a `_Text`, with nothing that Python could call."""
+
+    _name = "lowering_of_a_part"
+
+    def run_pass(self, state: Any) -> bool:
+        """See Numba's."""
+        state.flags = state.flags.copy()
+        state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
+        state.library = _Text(state.targetctx.codegen(), state.func_id.func_qualname)
+        super().run_pass(state)
+        name = object()  # by which callers find it, as they find other functions by what Python would call
+        state.targetctx.insert_user_function(name, state.cr.fndesc, [state.library])
+        state.cr = state.cr._replace(cfunc=name)
+        return True
+
+
+class _Compiler(CompilerBase):  # type: ignore[misc]
+    """Numba's pipeline with another lowering."""
+
+    def define_pipelines(self) -> list[Any]:
+        """See Numba's."""
+        pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.passes = [(_Lowering if made is NativeLowering else made, why) for made, why in pipeline.passes]
+        pipeline._finalized = False
+        pipeline.finalize()
+        return [pipeline]
+
+
+class Part(CPUDispatcher):  # type: ignore[misc]
+    """A function for others to call."""
+
+    def add_overload(self, cres: Any) -> None:
+        """Keep what was compiled for callers that are compiled; there is nothing for Python to call."""
+        self.overloads[tuple(cres.signature.args)] = cres
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        """Called from Python with types that were not met: the same function as one that Python calls."""
+        found = self.whole._compile_for_args(*args, **kws)
+        for types, compiled in self.whole.overloads.items():
+            self._insert([kind._code for kind in types], compiled.entry_point, False)
+        return found
+
+    @cached_property
+    def whole(self) -> Any:
+        """The same function with all that it calls, for Python to call."""
+        return _WHOLE[self.py_func](self.py_func)
+
+
+_WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
+"""What makes a function of a part that Python can call."""
+
+
+def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:
+    """A part with Numba's options; `whole` compiles the function for Python when Python calls it. Plain where Numba is off."""
+    if numba.config.DISABLE_JIT:
+        return function
+    _WHOLE[function] = whole
+    return Part(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_Compiler)
