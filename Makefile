@@ -1,6 +1,6 @@
 # make compare   compare strategies on this machine        make lint    ruff, mypy, direction of imports
 # make test      the default tests: no GPU needed          make gpu     on a machine with an NVIDIA GPU
-# make test-all  these and the thorough ones
+# make test-all  these and the thorough ones                make docs    the site, in build/site; make docs-serve shows it
 #
 # The first target that needs it builds .venv. ARGS are passed on: make compare ARGS="seed=1", make test ARGS="-k env".
 
@@ -19,7 +19,7 @@ export NUMEXPR_NUM_THREADS ?= 1
 # Containers often set it. Tests start hundreds of processes, each of which would then read every module as text.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: compare test test-all lint gpu gpu-wheels clean
+.PHONY: compare test test-all lint docs docs-serve gpu gpu-wheels clean
 
 compare: $(STAMP)
 	$(BIN)/python -m experiments.compare $(ARGS)
@@ -37,6 +37,14 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Fails on a dead link, a page that is in no menu, and a name that is not there.
+docs docs-serve: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build -q
+
+docs-serve: $(VENV)/.docs
+	$(BIN)/mkdocs serve
+
 # A GPU machine brings its own Python with CuPy; nothing is installed there.
 gpu:
 	python3 -m experiments.gpu $(ARGS)
@@ -49,6 +57,10 @@ gpu-wheels:
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	touch $@
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -1,6 +1,7 @@
-"""Draw the pictures of README and docs with the real code: `python docs/make_images.py [FOLDER]` (default docs/images).
+"""Draw the pictures of README and docs with the real code: `python -m docs.make_images [FOLDER]` (default docs/images).
 
-Everything here is the analytic model of an H200; nothing is timed. The pictures change when rules or model change.
+Walks on an H200 are by the analytic model; times of the H100 and the Xeon are read from what ships. Nothing is timed here. The
+pictures change when rules, model or those files change.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from agents import get_strategy
+from docs.pictures import concepts, growing, result
 from experiments.common import style
 from gensor_gym import ConstructionGraph, Schedule
 from gensor_gym.env.pictures.render import as_image
@@ -86,6 +88,9 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     plt.imsave(folder / "conv2d_h200.png", as_image(*constructed(PROGRAM)))
     draw_walks(folder / "walk_h200.png")
+    concepts.draw(folder / "concepts")
+    result.draw(folder / "result.png")
+    growing.save(folder)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ from agents.policies.learned import POLICIES
 from gensor_gym.exact import shipped
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.locate import located
-from tests.test_readme import README, programs
+from tests.support.page_runner import programs
 
 ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
 PACKAGES = ("gensor_gym", "agents", "experiments", "conf")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -10,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from markdown.extensions.toc import slugify
 
 from agents.strategy import CONSTRUCTIONS, strategies_for
 from gensor_gym import hardware, operators
@@ -20,43 +23,72 @@ from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.measure.backend import BACKENDS
 from gensor_gym.measure.measurement import Status
+from tests.support import page_runner
+from tests.support.page_runner import programs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LARGEST_IMAGE = 300_000
+DOCS = ROOT / "docs"
+PAGES = [README, *sorted(DOCS.rglob("*.md"))]
+WITH_PYTHON = [page for page in PAGES if programs(page)]
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
+LARGEST_IMAGE, LARGEST_MOVING = 300_000, 2_000_000
 
 
-def programs(page: Path) -> list[str]:
-    """Blocks of Python, each behind as many empty lines as stand before it: tracebacks name lines of the page."""
-    text = page.read_text(encoding="utf-8")
-    return ["\n" * text.count("\n", 0, found.start(1)) + found[1] for found in BLOCK.finditer(text)]
+def name_of(page: Path) -> str:
+    """A page's path from the root."""
+    return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if programs(page)], ids=lambda page: page.name)
-def test_python_runs(page: Path, tmp_path: Path) -> None:
-    """Every block, in order, in one fresh process: what a reader types."""
-    script = tmp_path / "page.py"
-    lines = [f"exec(compile({block!r}, {str(page)!r}, 'exec'))" for block in programs(page)]
-    script.write_text("\n".join(lines), encoding="utf-8")
+@pytest.fixture(scope="module")
+def failures() -> dict[str, str]:
+    """Of every page with Python what it raises; all run in one process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280
-    )
+    command = [sys.executable, page_runner.__file__, *map(str, WITH_PYTHON)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290)
     assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_there_is_python_to_run() -> None:
-    assert len(programs(README)) >= 6
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_python_runs(page: Path, failures: dict[str, str]) -> None:
+    """Every block, in order, in a namespace of the page's own: what a reader types."""
+    assert failures[str(page)] == ""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_that_fails_is_told(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n```python\nhere = 1\n```\n\n```python\nassert here == 2\n```\n", encoding="utf-8")
+    assert f'"{page}", line 8' in page_runner.run(page)
+
+
+def test_readme_is_short() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.split()) <= 900
+    assert any("pip install" in line for line in text.splitlines()[:15])
+    blocks = [block.strip().splitlines() for block in programs(README)]
+    assert len(blocks) == 2 and all(len(lines) <= 12 for lines in blocks)
+    assert "regret" in blocks[0][-1] and any("result.kernel(" in line for line in blocks[1])
+
+
+@functools.cache
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub and the site make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {slugify(re.sub(r"[`*]|\]\(.*?\)|\[", "", title), "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_and_images_exist(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
-    for target in targets:
-        if not target.startswith(("http://", "https://", "#")):
-            assert (page.parent / target.partition("#")[0]).exists(), target
+    for found in LINK.finditer(page.read_text(encoding="utf-8")):
+        target, _, anchor = (found[1] or found[2]).partition("#")
+        if target.startswith(("http://", "https://")):
+            continue
+        place = page.parent / target if target else page
+        assert place.exists(), target
+        if anchor and place.suffix == ".md":
+            assert anchor in anchors(place.resolve()), f"{target}#{anchor}"
 
 
 OTHERS = {"cuda_occupancy.h", "immintrin.h", "droplet_tuner.py", "xgb_model.py", "experiments/COMMAND.py"}
@@ -76,14 +108,16 @@ def test_files_that_are_named_exist() -> None:
 
 def test_images_are_small_and_shown() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    images = sorted((ROOT / "docs" / "images").glob("*"))
+    images = [path for path in sorted((DOCS / "images").rglob("*")) if path.is_file()]
     assert images
     for image in images:
-        assert image.stat().st_size < LARGEST_IMAGE
-        assert f"images/{image.name}" in text
+        assert image.stat().st_size < (LARGEST_MOVING if image.suffix == ".webp" else LARGEST_IMAGE)
+        assert image.relative_to(DOCS).as_posix() in text
+        if image.stem.endswith("_dark"):
+            assert image.with_stem(image.stem.removesuffix("_dark")).exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for module in set(re.findall(r"python -m ([\w.]+)", text)):
@@ -104,8 +138,9 @@ def first_column(text: str, head: str) -> list[str]:
     return [name for row in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)`", row.split("|")[1])]
 
 
-def test_readme_names_what_is_registered() -> None:
-    text = README.read_text(encoding="utf-8")
+def test_pages_name_what_is_registered() -> None:
+    pages = ("start.md", "concepts/tiers.md", "reference/index.md", "reference/strategies.md")
+    text = "\n\n".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
     assert set(first_column(text, "strategy")) <= set(strategies_for(CONSTRUCTIONS)), "`python -m agents` lists the others"
     assert set(first_column(text, "backend")) == {*BACKENDS, "recorded"}
     machines = re.search(r"^Hardware: (.*?), and", text, re.DOTALL | re.MULTILINE)
@@ -116,7 +151,7 @@ def test_readme_names_what_is_registered() -> None:
 
 
 def test_design_says_the_sizes_of_the_code() -> None:
-    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    text = (DOCS / "design.md").read_text(encoding="utf-8")
     assert set(first_column(text, "space")) == set(SPACES)
     assert set(first_column(text, "knob")) == {knob.name for knob in KNOBS}
     for fact in (f"{NUM_ACTIONS} actions", f"{NUM_FEATURES} features", f"{ROW} int32", f"{len(KNOBS)} knobs"):
@@ -127,5 +162,5 @@ def test_design_says_the_sizes_of_the_code() -> None:
 
 
 def test_measurement_lists_every_status() -> None:
-    text = (ROOT / "docs" / "measurement.md").read_text(encoding="utf-8")
+    text = (DOCS / "measurement.md").read_text(encoding="utf-8")
     assert set(first_column(text, "status")) == {status.value for status in Status}

@@ -60,7 +60,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Access:
-    """An affine access: index[d] = sum_a coefficients[d][a] * axis[a] + offset[d].
+    """An affine access: `index[d] = sum_a coefficients[d][a] * axis[a] + offset[d]`.
 
     `view` is the shape that the index addresses; it has as many elements as `tensor.shape` and equals it except where
     dimensions were collapsed (`elementwise`). Coefficients are never negative. An index outside the view reads the
