@@ -10,14 +10,19 @@ from importlib import import_module
 
 import hydra
 from omegaconf import DictConfig
+from rich.console import Console
 
 from experiments.benches.lines import Lines
 from experiments.commands.arguments import CONF
 from experiments.commands.command import command_line
 from experiments.common.folders import make_folder
+from experiments.sheets.records import of_records
 
 SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model")
 """Each is a module of `experiments.benches` and a file of conf/bench."""
+_CALLS = ("called", "into_out", "bound", "bound_at_lines")
+TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *(f"{name}_adds" for name in _CALLS)))
+"""Entries of their lines that are seconds without saying so in their names."""
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
@@ -30,6 +35,8 @@ def bench(config: DictConfig) -> dict[str, Lines]:
         lines[suite] = Lines(folder / f"{suite}.jsonl", suite)
         with lines[suite].journal:
             import_module(f"experiments.benches.{suite}").run(config, lines[suite])
+        for kind, sheet in of_records(suite, lines[suite].rows, TIMES).items():
+            sheet.write(folder / suite / kind.replace(" ", "_"))
     return lines
 
 
@@ -37,9 +44,13 @@ def bench(config: DictConfig) -> dict[str, Lines]:
 def run(config: DictConfig) -> None:
     """One configuration."""
     try:
-        bench(config)
+        lines = bench(config)
     except ValueError as error:
         sys.exit(str(error))
+    if (console := Console()).is_terminal:  # a pipe has had the lines themselves
+        for suite, found in lines.items():
+            for sheet in of_records(suite, found.rows, TIMES).values():
+                sheet.show(console)
 
 
 def main() -> None:
