@@ -6,7 +6,6 @@ the suite has it. One that is not true ends the command.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from experiments.board.replay_file import Outcome, fingerprint_of, verify_file
 from experiments.board.submit import FOLDER
 from experiments.board.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
 from experiments.board.verify import replay_files
+from experiments.commands.parser import Parser
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from experiments.common.texts import table
@@ -183,7 +183,7 @@ def build(folder: Path = FOLDER, page: Path = PAGE, suite: Path = SUITE) -> tupl
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where a file is not true, or the page is not what `--check` expects."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.leaderboard", description="Build docs/leaderboard.md.")
+    parser = Parser(prog="python -m experiments.leaderboard", description="Build docs/leaderboard.md.")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--suite", type=Path, default=SUITE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,13 +11,17 @@ from functools import wraps
 from pathlib import Path
 
 import hydra
+from hydra.errors import HydraException
 from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.commands.arguments import CONF, readable
+from experiments.commands.words import in_a_line
 
 Run = Callable[[DictConfig, Console], Path | None]
 """What a command does with its configuration; the folder of the results, None where it says itself where they are."""
+_RAISES = "HYDRA_FULL_ERROR"
+"""Environment variable: Hydra lets errors through, and does not print a page about each."""
 
 
 def command(name: str, *kinds: type[Exception]) -> Callable[[Run], Callable[[], None]]:
@@ -38,10 +43,16 @@ def command(name: str, *kinds: type[Exception]) -> Callable[[Run], Callable[[], 
 
 
 def command_line(run: Callable[[], object]) -> None:
-    """Run a function of Hydra's on the arguments of the process, made readable for it."""
-    with refusals(Console(), ValueError):
+    """Run a function of Hydra's on the arguments of the process, made readable for it; code 2 for unknown words."""
+    console = Console()
+    with refusals(console, ValueError):
         sys.argv[1:] = readable(sys.argv[1:])
-    run()
+    os.environ[_RAISES] = "1"
+    try:
+        run()
+    except HydraException as error:
+        console.print(in_a_line(error), style="red", soft_wrap=True, markup=False)
+        sys.exit(2)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.commands.exit_code import exit_code
+from experiments.commands.parser import Parser
 from experiments.sheets.cells import Given, count, seconds
 from experiments.sheets.sheet import Sheet
 from gensor_gym.measure.records.imported import checked
@@ -105,7 +106,7 @@ def _words(added: Added) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m experiments.store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -135,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _options() -> argparse.ArgumentParser:
     """Options that select trials."""
-    options = argparse.ArgumentParser(add_help=False)
+    options = Parser(add_help=False)
     group = options.add_argument_group("which trials (all that fit every option given)")
     group.add_argument("--operator", help="text of an operator, as `list` shows it")
     group.add_argument("--device", help="name of a device, as `list` shows it")
