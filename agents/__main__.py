@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from agents.strategy import STRATEGIES, class_of
+from gensor_gym.registry import near
 
 
 def summary(name: str) -> str:
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 2 where a name is no strategy's."""
     names = sys.argv[1:] if arguments is None else list(arguments)
     if unknown := sorted(set(names) - set(STRATEGIES)):
-        print(f"no strategies {unknown}; strategies are {sorted(STRATEGIES)}", file=sys.stderr)
+        print(f"no strategies {unknown}; strategies are {sorted(STRATEGIES)}{near(unknown, STRATEGIES)}", file=sys.stderr)
         return 2
     for name in names or STRATEGIES:
         print(f"{name}: {summary(name)}")

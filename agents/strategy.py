@@ -149,7 +149,7 @@ def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> An
     known = [field.name for field in dataclasses.fields(cls)]
     unknown = sorted(set(hyperparameters) - set(known))
     if unknown:
-        raise ValueError(f"strategy {name!r} has no hyperparameters {unknown}; it has {known}")
+        raise ValueError(f"strategy {name!r} has no hyperparameters {unknown}; it has {known}{near(unknown, known)}")
     return cls(**{**STRATEGIES[name].searches[searched], **hyperparameters})
 
 

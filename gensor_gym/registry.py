@@ -30,8 +30,15 @@ def registered(kind: str) -> list[str]:
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """The end of a message about a name that is not there: those of `names` that are spelled like it; empty where none is."""
-    found = get_close_matches(name.lower(), list(dict.fromkeys(names))) if isinstance(name, str) else []
+    """The end of a message about a name that is not there, or several: those of `names` that are spelled like it.
+
+    Empty where none is.
+    """
+    known: dict[str, str] = {}
+    for one in names:
+        known.setdefault(one.lower(), one)
+    unknown = [name] if isinstance(name, str) else sorted(map(str, name)) if isinstance(name, Iterable) else []
+    found = dict.fromkeys(known[match] for one in unknown for match in get_close_matches(one.lower(), known))
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 

@@ -31,6 +31,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/bench.py",
         "experiments/commands/arguments.py",
         "experiments/commands/command.py",
+        "experiments/commands/words.py",
         "experiments/comparison/compare.py",
         "experiments/peers/tvm.py",
         "experiments/recording/record.py",

@@ -9,27 +9,35 @@ from importlib import import_module
 
 import hydra
 from omegaconf import DictConfig
+from rich.console import Console
 
 from experiments.benches.lines import Lines
 from experiments.commands.arguments import CONF
 from experiments.commands.command import command_line
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
+from experiments.sheets.records import of_records
+from gensor_gym.registry import near
 
 SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model")
 """Each is a module of `experiments.benches` and a file of conf/bench."""
+_CALLS = ("called", "into_out", "bound", "bound_at_lines")
+TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *(f"{name}_adds" for name in _CALLS)))
+"""Entries of their lines that are seconds without saying so in their names."""
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
     """Run one suite or all; returns the lines by suite. ValueError for an unknown suite or a bad folder."""
-    if config.suite not in (*SUITES, "all"):
-        raise ValueError(f"suite {config.suite!r}: expected one of {', '.join(SUITES)}, all")
+    if config.suite not in (known := (*SUITES, "all")):
+        raise ValueError(f"suite {config.suite!r}: expected one of {', '.join(known)}{near(config.suite, known)}")
     chosen = SUITES if config.suite == "all" else (config.suite,)
     folder, lines = make_folder(config.output), {}
     for suite in chosen:
         lines[suite] = Lines(folder / f"{suite}.jsonl", suite)
         with lines[suite].journal:
             import_module(f"experiments.benches.{suite}").run(config, lines[suite])
+        for kind, sheet in of_records(suite, lines[suite].rows, TIMES).items():
+            sheet.write(folder / suite / kind.replace(" ", "_"))
     return lines
 
 
@@ -37,7 +45,11 @@ def bench(config: DictConfig) -> dict[str, Lines]:
 def run(config: DictConfig) -> None:
     """One configuration."""
     with refusals():
-        bench(config)
+        lines = bench(config)
+        if (console := Console()).is_terminal:  # a pipe has had the lines themselves
+            for suite, found in lines.items():
+                for sheet in of_records(suite, found.rows, TIMES).values():
+                    sheet.show(console)
 
 
 def main() -> None:

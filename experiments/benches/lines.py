@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ LOOP = 200_000
 
 
 class Lines:
-    """A row per result, to a journal and to standard output; each says under what conditions it came about."""
+    """A row per result, to a journal and to standard output, where a terminal is told that it came, and a pipe all of it."""
 
     def __init__(self, path: Path, suite: str) -> None:
         """Begin the journal anew."""
@@ -37,7 +38,8 @@ class Lines:
         """Write one line."""
         row = {"suite": self.suite, **values}
         self.journal.add(row)
-        print(json.dumps(row, default=str), flush=True)
+        told = f"{self.suite}: {row.get('kind', '')} {row.get('operator', '')}"
+        print(told if sys.stdout.isatty() else json.dumps(row, default=str), flush=True)
 
 
 def machine() -> dict[str, object]:

@@ -6,7 +6,6 @@ the suite has it. One that is not true ends the command.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from experiments.board.replay_file import Outcome, fingerprint_of, verify_file
 from experiments.board.submit import FOLDER
 from experiments.board.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
 from experiments.board.verify import replay_files
+from experiments.commands.parser import Parser
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from experiments.common.texts import table
+from experiments.sheets.sheet import Sheet
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.session import Budget
 
@@ -113,14 +116,13 @@ def lines(entries: Sequence[Entry], suite: Suite) -> Iterator[str]:
     if not entries:
         yield "No entry yet."
         return
-    apart = gaps(entries, suite)
-    ranked = sorted(entries, key=lambda entry: (sum(apart[entry.name]), entry.name))
+    ranked = _ranked(entries, suite)
     yield f"Fingerprint `{common(fingerprint_of(task.arguments) for task in suite.tasks)}`. {len(suite.tasks)} tasks."
     yield ""
     yield "| | " + " | ".join(COLUMNS) + " |"
     yield "|---:|---|" + "---:|" * (len(COLUMNS) - 1)
-    for place, entry in enumerate(ranked, start=1):
-        yield f"| {place} | {_summary(entry, apart[entry.name], len(suite.tasks))} |"
+    for place, row in enumerate(sheet(entries, suite).rows, start=1):
+        yield f"| {place} | {' | '.join(cell.text for cell in row)} |"
     yield ""
     yield from table(("task", *(entry.name for entry in ranked)), [
         (f"{task.hardware} {task.backend} {task.space}: `{task.operator}`", *(_cell(e.outcomes.get(task)) for e in ranked))
@@ -128,7 +130,20 @@ def lines(entries: Sequence[Entry], suite: Suite) -> Iterator[str]:
     ])  # fmt: skip
 
 
-def _summary(entry: Entry, apart: Sequence[float], tasks: int) -> str:
+def _ranked(entries: Sequence[Entry], suite: Suite) -> list[Entry]:
+    """The best first."""
+    apart = gaps(entries, suite)
+    return sorted(entries, key=lambda entry: (sum(apart[entry.name]), entry.name))
+
+
+def sheet(entries: Sequence[Entry], suite: Suite) -> Sheet:
+    """The first table: a line for each agent, the best first."""
+    apart = gaps(entries, suite)
+    rows = (_summary(entry, apart[entry.name], len(suite.tasks)) for entry in _ranked(entries, suite))
+    return Sheet.of("leaderboard", COLUMNS, rows)
+
+
+def _summary(entry: Entry, apart: Sequence[float], tasks: int) -> tuple[str, ...]:
     """Cells of an agent's line."""
     outcomes = entry.outcomes.values()
     known = [outcome.regret for outcome in outcomes if outcome.regret is not None]
@@ -137,7 +152,7 @@ def _summary(entry: Entry, apart: Sequence[float], tasks: int) -> str:
     steps = sum(outcome.steps for outcome in outcomes)
     times = f"{math.exp(sum(apart) / tasks):.3f}" if math.isfinite(sum(apart)) else "?"
     cells = (entry.name, f"{len(outcomes)} of {tasks}", times, over, f"{total:.3f}", f"{steps}", f"{entry.trials}")
-    return " | ".join((*cells, f"{entry.evaluations}", f"{entry.seed}"))
+    return (*cells, f"{entry.evaluations}", f"{entry.seed}")
 
 
 def _cell(outcome: Outcome | None) -> str:
@@ -159,27 +174,30 @@ def page_with(page: str, built: str) -> str:
     return f"{before}{BEGIN}\n\n{built}\n\n{END}{after}"
 
 
-def build(folder: Path = FOLDER, page: Path = PAGE, suite: Path = SUITE) -> str:
-    """Text of the page, from files verified now."""
+def build(folder: Path = FOLDER, page: Path = PAGE, suite: Path = SUITE) -> tuple[str, Sheet]:
+    """Text of the page and its first table, from files verified now."""
     chosen = read_suite(suite)
-    return page_with(page.read_text(encoding="utf-8"), "\n".join(lines(read_entries(folder, chosen), chosen)))
+    entries = read_entries(folder, chosen)
+    return page_with(page.read_text(encoding="utf-8"), "\n".join(lines(entries, chosen))), sheet(entries, chosen)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where a file is not true, or the page is not what `--check` expects."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.leaderboard", description="Build docs/leaderboard.md.")
+    parser = Parser(prog="python -m experiments.leaderboard", description="Build docs/leaderboard.md.")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--suite", type=Path, default=SUITE)
     parser.add_argument("--check", action="store_true", help="write nothing; say whether the page is what would be built")
     args = parser.parse_args(arguments)
     try:
-        text = build(args.folder, args.page, args.suite)
+        text, table_of_agents = build(args.folder, args.page, args.suite)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     if not args.check:
         write_text(args.page, text)
+        table_of_agents.write_csv(args.folder / "leaderboard.csv")
+        table_of_agents.show(Console())
     elif text != args.page.read_text(encoding="utf-8"):
         print(f"{args.page} is not what its replay files say: build it with python -m experiments.leaderboard", file=sys.stderr)
         return 1

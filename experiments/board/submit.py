@@ -24,6 +24,7 @@ from agents.optimize import run
 from agents.strategy import Strategy, get_strategy
 from experiments.board.replay_file import VERSION, Recorder, fingerprint_of, record
 from experiments.board.suite import SUITE, SuiteTask, read_suite
+from experiments.commands.parser import Parser
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from gensor_gym.env import CONSTRUCT
@@ -202,7 +203,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _parser() -> argparse.ArgumentParser:
     """Arguments of the command."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.submit", description="Play the tasks of the leaderboard.")
+    parser = Parser(prog="python -m experiments.submit", description="Play the tasks of the leaderboard.")
     parser.add_argument("strategies", nargs="*", help="registered strategies: markov, roller, ..")
     parser.add_argument("--policy", metavar="MODULE:FUNCTION", help="(observation, legal actions, random numbers) -> action")
     parser.add_argument("--observation", default="flat", help="what a policy sees: flat, dict or successors")

@@ -7,7 +7,6 @@ well: actions and what it spent must come out the same.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,13 +14,14 @@ from pathlib import Path
 from experiments.board.replay_file import Difference, Verified, compare_texts, verify_file
 from experiments.board.submit import FOLDER, Entrant, play
 from experiments.board.suite import PARTS, SuiteTask
+from experiments.commands.parser import Parser
 from experiments.commands.refusal import CODE, one_line
 from gensor_gym.measure.session import Budget
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where a file is not true, or there is none; 2 where one does not read."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.verify", description="Compute replay files again.")
+    parser = Parser(prog="python -m experiments.verify", description="Compute replay files again.")
     parser.add_argument("paths", nargs="*", type=Path, default=[FOLDER], help="files, or folders of files *.jsonl")
     parser.add_argument("--search", action="store_true", help="make the searches of strategies again, too")
     args = parser.parse_args(arguments)

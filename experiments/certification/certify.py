@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from experiments.commands.parser import Parser
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, append_certificate, certify, read_certificates
@@ -76,7 +77,7 @@ def line(found: Certificate) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     """Arguments of the command."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.certify", description="Certify optima of the model.")
+    parser = Parser(prog="python -m experiments.certify", description="Certify optima of the model.")
     parser.add_argument("operators", nargs="*", help="texts, ids, tables or splits; default: all named shapes")
     parser.add_argument("--kind", nargs="*", default=[], help="operators of these names alone: gemm, conv2d, ..")
     parser.add_argument("--hardware", default="h200")

@@ -11,7 +11,6 @@ out, so an error of the bound up to a tenth would show), which proves the optimu
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.core.programs import Programs
+from experiments.commands.parser import Parser
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, certify, read_certificates
 from gensor_gym.exact.sampling import sample_evenly
@@ -96,7 +96,7 @@ def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where something is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.check_certificates", description="Check certificates.")
+    parser = Parser(prog="python -m experiments.check_certificates", description="Check certificates.")
     parser.add_argument("file", nargs="+", type=Path)
     parser.add_argument("--samples", type=int, default=1_000_000, help="random programs of large spaces; 0 for none")
     parser.add_argument("--enumerate", type=int, default=20_000_000, help="candidates up to which a space is enumerated")

@@ -8,7 +8,6 @@ step (`gensor_gym.exact.values`). In larger spaces values are not known, and onl
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.commands.parser import Parser
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
 from gensor_gym.exact.shipped import certificate_of
@@ -26,6 +26,7 @@ from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, TILE, VTHREAD, slot_of
 from gensor_gym.graph.tables.tables import NUM_LEVELS
+from gensor_gym.registry import near
 
 MOST_EXPLORED = 20_000
 """States up to which values are computed."""
@@ -72,7 +73,7 @@ def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | No
     schedule, steps = graph.initial(), []
     for number, name in enumerate(actions):
         if name not in NAMES:
-            raise ValueError(f"no action {name!r}: expected one such as {', '.join(list(NAMES)[:4])}")
+            raise ValueError(f"no action {name!r}: expected one such as {', '.join(list(NAMES)[:4])}{near(name, NAMES)}")
         action = NAMES[name]
         if not graph.action_mask(schedule)[action]:
             raise ValueError(f"step {number + 1}, {name}, is illegal at {schedule}")
@@ -189,7 +190,7 @@ def report(graph: ConstructionGraph, schedule: Schedule, steps: list[Step]) -> I
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.explain", description="Explain an episode or a schedule.")
+    parser = Parser(prog="python -m experiments.explain", description="Explain an episode or a schedule.")
     parser.add_argument("operator")
     parser.add_argument("--hardware", default="h200")
     parser.add_argument("--space", default="gensor")

@@ -9,11 +9,13 @@ from functools import wraps
 from pathlib import Path
 
 import hydra
+from hydra.errors import HydraException
 from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.commands.arguments import CONF, readable
 from experiments.commands.refusal import refusals
+from experiments.commands.words import in_a_line
 
 Run = Callable[[DictConfig, Console], Path | None]
 """What a command does with its configuration; the folder of the results, None where it says itself where they are."""
@@ -38,10 +40,13 @@ def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], N
 
 
 def command_line(run: Callable[[], object]) -> None:
-    """Run a function of Hydra's on the arguments of the process, made readable for it."""
+    """Run a function of Hydra's on the arguments of the process, made readable for it; unknown words are refused."""
     with refusals():
         sys.argv[1:] = readable(sys.argv[1:])
-        run()
+        try:
+            run()
+        except HydraException as error:
+            raise ValueError(in_a_line(error)) from error
 
 
 def say_where(console: Console, begin: float, folder: Path) -> None:

@@ -24,6 +24,7 @@ from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.session import Budget
 from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import loaded
+from gensor_gym.registry import near
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = Path("outputs")
@@ -122,8 +123,8 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
     hw = machines.get(plain["hardware"])
     backend = _backend(plain["backend"], hw, plain["recording"], plain.get("measure") or {})
     if unknown := set(plain["budget"]) - {field.name for field in dataclasses.fields(Budget)}:
-        known = ", ".join(field.name for field in dataclasses.fields(Budget))
-        raise ValueError(f"budget has no {', '.join(sorted(unknown))}; it has {known}")
+        known = [field.name for field in dataclasses.fields(Budget)]
+        raise ValueError(f"budget has no {', '.join(sorted(unknown))}; it has {', '.join(known)}{near(unknown, known)}")
     budget = Budget(**plain["budget"])
     device = backend.device(hw)
     if isinstance(backend, RecordedBackend):  # another recording of the same device is another experiment
@@ -136,7 +137,7 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
     )
     mode = plain["wandb"]["mode"]
     if mode not in WANDB_MODES:
-        raise ValueError(f"wandb.mode {mode!r}: expected one of {', '.join(WANDB_MODES)}")
+        raise ValueError(f"wandb.mode {mode!r}: expected one of {', '.join(WANDB_MODES)}{near(mode, WANDB_MODES)}")
     if not isinstance(plain["rounds"], int) or plain["rounds"] < 1:
         raise ValueError(f"rounds {plain['rounds']!r}: expected a number of rounds, 1 or more")
     name = short_hash({"jobs": [{**job.config, "code": ""} for job in jobs], "rounds": plain["rounds"]})
@@ -180,7 +181,7 @@ def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> B
     """The backend; `recorded` reads the table `recording`, else those shipped; `measure` says who measures."""
     pool = measure.get("pool", "local")
     if pool not in POOLS:
-        raise ValueError(f"measure.pool {pool!r}: expected one of {', '.join(POOLS)}")
+        raise ValueError(f"measure.pool {pool!r}: expected one of {', '.join(POOLS)}{near(pool, POOLS)}")
     if pool == "ray":
         return ray_backend(name, hw, measure.get("workers"))
     return get_backend(f"recorded:{recording}" if name == "recorded" and recording is not None else name, hw)

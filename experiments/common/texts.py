@@ -1,19 +1,16 @@
-"""How numbers and tables are written: durations, intervals, p values; tables of pages and of the screen."""
+"""How numbers and pages are written: durations, intervals, p values, Markdown. Tables of results: `experiments.sheets`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Sequence
 
 
 def seconds_text(seconds: float | None) -> str:
     """A duration with three digits and its unit."""
     if seconds is None:
         return "-"
+    if seconds >= 999.5:
+        return f"{seconds:,.0f} s"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -41,15 +38,3 @@ def page(lines: Sequence[str], figures: Sequence[str]) -> str:
     """Lines as a Markdown page that ends with its figures, files beside it."""
     shown = [line for name in figures for line in ("", f"![{name}]({name})")]
     return "\n".join([*lines, *shown]) + "\n"
-
-
-def show_table(
-    console: Console, title: str, head: Sequence[str], rows: Iterable[Sequence[str]], styles: Iterable[str] = ()
-) -> None:
-    """Print a table: the first column left, the others right; `styles` of the first rows, if any."""
-    shown = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for position, name in enumerate(head):
-        shown.add_column(name, justify="left" if position == 0 else "right")
-    for row, style in zip(rows, chain(styles, repeat("")), strict=False):
-        shown.add_row(*row, style=style)
-    console.print(shown)

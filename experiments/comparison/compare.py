@@ -111,6 +111,7 @@ def _write(settings: Settings, summary: dict, trials: list[dict], console: Conso
     with console.status("writing summary and figures"):
         names = figures.draw(summary, trials, settings.output) if settings.figures else []
         write_text(settings.output / "summary.md", table.markdown(summary, names))
+        table.of_all(summary).write_csv(settings.output / "summary.csv")
         run = tracking.track(settings.wandb_mode, settings.wandb_project, summary, trials, names, settings.output)
         summary["jobs"] = short_hash([job.key for job in settings.jobs])
         write_text(settings.output / "summary.json", json.dumps(summary, indent=1, default=str))

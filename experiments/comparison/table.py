@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from rich.console import Console
 
-from experiments.common.texts import page, seconds_text, show_table, table
+from experiments.common.texts import page, seconds_text, table
+from experiments.sheets.cells import NOTHING, Cell, Given, count, factor, percent, seconds, spread
+from experiments.sheets.sheet import Sheet
 from gensor_gym.measure.stats.verdict import TOLERANCE
 
 COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
@@ -17,12 +18,12 @@ BUSY = 0.25
 """Share of the processors in use by others above which a note is made."""
 
 
-def cells(row: dict) -> tuple[str, ...]:
+def cells(row: dict) -> tuple[Given, ...]:
     """One line of the table of an operator; see COLUMNS."""
     if row["retimed"] is None:
         return (row["label"], row["status"] if row["status"] != "DONE" else "no kernel", "-", "-", *_costs(row))
     return (
-        row["label"], spread(row["retimed"], seconds_text), _over_torch(row), _gap(row["gap_to_best"]),
+        row["label"], spread(row["retimed"]), _over_torch(row), _gap(row["gap_to_best"]),
         *_costs(row),
     )  # fmt: skip
 
@@ -38,39 +39,23 @@ def notes(summary: dict, operator: str) -> list[str]:
     return lines
 
 
-def spread(value: dict[str, float], text: Callable[[float], str]) -> str:
-    """Median with its interval; the interval only where there is one."""
-    if value["low"] == value["high"]:
-        return text(value["median"])
-    unit = text(value["median"]).split(" ")[-1]
-    size = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
-    low, high = (f"{value[end] / size:.3g}" for end in ("low", "high"))
-    return f"{text(value['median'])} [{low}, {high}]"
-
-
-def factor(value: dict[str, float] | None) -> str:
-    """A speed-up with its interval."""
-    return "-" if value is None else f"{value['median']:.2f}x [{value['low']:.2f}, {value['high']:.2f}]"
-
-
-def _over_torch(row: dict) -> str:
+def _over_torch(row: dict) -> Cell:
     """Speed-up over torch, with the verdict."""
-    return factor(row["over_torch"]) if row["verdict"] is None else f"{factor(row['over_torch'])} {row['verdict']}"
+    found = factor(row["over_torch"])
+    return found if row["verdict"] is None else found.with_word(row["verdict"])
 
 
-def _gap(value: dict[str, float]) -> str:
+def _gap(value: dict[str, float]) -> Cell:
     """How much longer than the best, in percent."""
-    percent = 100.0 * (value["median"] - 1.0)
-    return "best" if abs(percent) < 0.05 else f"{percent:+.1f} %"
+    more = {name: value[name] - 1.0 for name in ("median", "low", "high")}
+    text = "best" if abs(more["median"]) < 0.0005 else percent(more["median"], sign=True).text
+    return Cell(text, (more["median"], more["low"], more["high"]))
 
 
-def _costs(row: dict) -> tuple[str, ...]:
+def _costs(row: dict) -> tuple[Given, ...]:
     """Construction, model calls, trials by status, training."""
-    statuses = ", ".join(
-        f"{count} {name}" for name, count in sorted(row["statuses"].items(), key=lambda item: -item[1])
-    )
-    construction, training = seconds_text(row["construction_s"] or None), seconds_text(row["training_s"])
-    return (construction, f"{row['evaluations']:,}", statuses or "0", training)
+    statuses = ", ".join(f"{many} {name}" for name, many in sorted(row["statuses"].items(), key=lambda item: -item[1]))
+    return (seconds(row["construction_s"] or None), count(row["evaluations"]), statuses or "0", seconds(row["training_s"]))
 
 
 def markdown(summary: dict, figures: list[str]) -> str:
@@ -85,12 +70,11 @@ def markdown(summary: dict, figures: list[str]) -> str:
         f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
         "in the same process with as many threads.", "",
     ]  # fmt: skip
-    lines += [*table(OVERALL, [overall_cells(line) for line in summary["strategies"]]), *_beside(summary["paired"])]
+    lines += [*overall(summary).markdown(), *_beside(summary["paired"])]
     for op, facts in summary["operators"].items():
         lines += ["", f"## {op}", ""]
-        torch = f"torch {spread(facts['torch'], seconds_text)}; " if facts["torch"] else ""
-        rows = [cells(row) for row in summary["rows"] if row["operator"] == op]
-        lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *table(COLUMNS, rows)]
+        torch = f"torch {spread(facts['torch']).text}; " if facts["torch"] else ""
+        lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *of_operator(summary, op).markdown()]
         lines += [f"\n{note}" for note in notes(summary, op)]
     return page(lines, figures)
 
@@ -112,26 +96,44 @@ def _beside(paired: dict | None) -> list[str]:
     ]  # fmt: skip
 
 
-def overall_cells(line: dict) -> tuple[str, ...]:
+def overall_cells(line: dict) -> tuple[Given, ...]:
     """One line of the table of strategies."""
-    counts = ", ".join(f"{count} {name}" for name, count in line["verdicts"].items())
-    over = f"{line['over_torch']:.2f}x" + (f" ({counts})" if counts else "") if line["over_torch"] else "-"
-    gap = f"{100 * (line['gap_to_best'] - 1):+.1f} %" if line["gap_to_best"] else "-"
+    counts = ", ".join(f"{many} {name}" for name, many in line["verdicts"].items())
+    ratio = line["over_torch"]
+    over = Cell(f"{ratio:.2f}x" + (f" ({counts})" if counts else ""), (ratio,)) if ratio else NOTHING
+    gap = percent(line["gap_to_best"] - 1, sign=True) if line["gap_to_best"] else NOTHING
     return (
-        line["strategy"], f"{line['timed']}/{line['jobs']}", over, gap, seconds_text(line["construction_s"] or None),
-        f"{line['evaluations']:,}", str(line["trials"]), seconds_text(line["training_s"]),
+        line["strategy"], f"{line['timed']}/{line['jobs']}", over, gap, seconds(line["construction_s"] or None),
+        count(line["evaluations"]), Cell(str(line["trials"]), (line["trials"],)), seconds(line["training_s"]),
     )  # fmt: skip
+
+
+def overall(summary: dict) -> Sheet:
+    """A line for each strategy."""
+    return Sheet.of("all operators (geometric means)", OVERALL, map(overall_cells, summary["strategies"]))
+
+
+def of_operator(summary: dict, op: str) -> Sheet:
+    """A line for each job of an operator."""
+    rows = [row for row in summary["rows"] if row["operator"] == op]
+    torch = summary["operators"][op]["torch"]
+    baseline = f"   torch {seconds_text(torch['median'])}" if torch else ""
+    return Sheet.of(f"{op}{baseline}", COLUMNS, map(cells, rows), styles=map(_style, rows))
+
+
+def of_all(summary: dict) -> Sheet:
+    """A line for each job, its operator beside it: for the file."""
+    rows = [(row["operator"], str(row["seed"]), *cells(row)) for row in summary["rows"]]
+    return Sheet.of("all searches", ("operator", "seed", *COLUMNS), rows)
 
 
 def show(console: Console, summary: dict) -> None:
     """The tables at the end of a run."""
-    for op, facts in summary["operators"].items():
-        baseline = f"   torch {seconds_text(facts['torch']['median'])}" if facts["torch"] else ""
-        rows = [row for row in summary["rows"] if row["operator"] == op]
-        show_table(console, f"{op}{baseline}", COLUMNS, map(cells, rows), map(_style, rows))
+    for op in summary["operators"]:
+        of_operator(summary, op).show(console)
         for note in notes(summary, op):
             console.print(f"  {note}", style="yellow", markup=False, soft_wrap=True)
-    show_table(console, "all operators (geometric means)", OVERALL, map(overall_cells, summary["strategies"]))
+    overall(summary).show(console)
 
 
 def _style(row: dict) -> str:

@@ -41,6 +41,7 @@ from experiments.device.runner import DONE, GRACE, Outcome, Stage, run_stage, ru
 from experiments.device.stages import ASKED_FOR, FRESH, STAGES
 from experiments.device.wheels import NEEDED, ON_DEVICE, missing, use_wheels
 from experiments.device.work.progress import say
+from gensor_gym.registry import near
 
 PREPARE = Stage("prepare", "experiments.device.prepare:run", 1.0, 5.0)
 SELFCHECK = Stage("selfcheck", "experiments.device.selfcheck:run", 1.0, 5.0)
@@ -66,7 +67,7 @@ def read_arguments(arguments: list[str]) -> Settings:
     settings = read_words(Settings, arguments)
     names = [stage.name for stage in STAGES]
     if unknown := set(settings.stages) - set(names):
-        raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}")
+        raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}{near(unknown, names)}")
     for name in ("budget_s", "prepare_s"):
         if not getattr(settings, name) > 0:
             raise ValueError(f"{name}={getattr(settings, name)}: expected seconds above 0")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.commands.exit_code import exit_code
+from experiments.commands.parser import Parser
 from experiments.common.settings import ROOT
 from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, predictions, searches
 from experiments.evidence.facts import read_facts
@@ -45,7 +46,7 @@ def make(folder: Path, recordings: Path = RECORDINGS, study: Path | None = None,
 
 def _parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.evidence", description=__doc__)
+    parser = Parser(prog="python -m experiments.evidence", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="default: results/h100")
     parser.add_argument("--recordings", type=Path, default=RECORDINGS, help="default: the tables that are shipped")
     parser.add_argument("--study", type=Path, help="pack the trials of this study (experiment=recorded_h100) first")

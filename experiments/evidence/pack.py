@@ -6,7 +6,6 @@ The packed file depends on the rows alone, so that packing again gives the same 
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
@@ -16,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments.commands.exit_code import exit_code
+from experiments.commands.parser import Parser
 from experiments.common.journal import read_rows
 from gensor_gym.measure.measurement import Status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 2 for a file that is not there."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.evidence.pack", description=__doc__)
+    parser = Parser(prog="python -m experiments.evidence.pack", description=__doc__)
     parser.add_argument("file", nargs="+", type=Path, help="JSON lines, gzipped or not, in the order they are to stand")
     parser.add_argument("output", type=Path, help="name that ends in .jsonl.gz")
     args = parser.parse_args(arguments)

@@ -7,7 +7,6 @@ import-linter (pyproject.toml) says that the other is above. The page is results
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.commands.parser import Parser
 from experiments.common.results import write_text
 from experiments.house.counting import MANY, SOURCE, count
 from gensor_gym.foreign import read_json
@@ -72,7 +72,7 @@ def _totals(state: Mapping[str, Any]) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.house", description="Count folders, arrows and tests.")
+    parser = Parser(prog="python -m experiments.house", description="Count folders, arrows and tests.")
     parser.add_argument("label", help="name of the state of the tree, such as before")
     parser.add_argument("--tree", type=Path, default=ROOT, help="working tree of git that is counted; default: this one")
     parser.add_argument("--output", type=Path, default=OUTPUT)

@@ -16,8 +16,9 @@ from rich.console import Console
 
 from agents.optimize import Result, export_all
 from experiments.commands.command import command
-from experiments.common.texts import seconds_text, show_table
 from experiments.kernels.search import Search
+from experiments.sheets.cells import seconds
+from experiments.sheets.sheet import Sheet
 from gensor_gym import operators
 from gensor_gym.codegen.export import check_folder
 from gensor_gym.foreign import read_lines
@@ -59,10 +60,10 @@ def check_known(ops: Sequence[Operator], search: Search) -> None:
 def show(results: Sequence[Result], console: Console) -> None:
     """A line for each kernel."""
     rows = [
-        (str(one.task.operator), seconds_text(one.seconds), f"{len(one.trace)} trials" if one.trace else "before")
+        (str(one.task.operator), seconds(one.seconds), f"{len(one.trace)} trials" if one.trace else "before")
         for one in results
     ]
-    show_table(console, "kernels", ("operator", "time", "found"), rows)
+    Sheet.of("kernels", ("operator", "time", "found"), rows).show(console)
 
 
 @command("export")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -19,7 +20,9 @@ from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.texts import seconds_text
+from experiments.kernels.calls import call_of, called
 from experiments.kernels.search import Search
+from experiments.kernels.tiles import tiles
 from gensor_gym import operators
 from gensor_gym.codegen.export import check_folder
 from gensor_gym.cost.roofline import roofline_floor
@@ -38,14 +41,24 @@ def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
         yield "trials", f"{len(result.trace)}: {statuses}"
     else:
         yield "trials", "none: it was found before"
-    low, high = median_interval(measurement.samples)
-    many = len(measurement.samples) > 1
-    spread = f", 95 % interval {seconds_text(low)} to {seconds_text(high)}, {len(measurement.samples)} samples" if many else ""
-    yield "time", f"{seconds_text(result.seconds)} ({search.backend.name}{spread})"
+    checked = "; its output was compared with one computed in float64" if search.backend.stored else "; nothing was run"
+    yield "status", f"{measurement.status}{checked}"
+    yield "isolated", f"{_times(measurement.samples)} ({search.backend.name})"
+    if search.backend.name == "cpu":
+        samples = called(result, search.seed)
+        yield "called", f"{_times(samples)} (from Python in this process, a fresh output each time)"
     floor = roofline_floor(op, hw)
     rate = f"{op.flops / result.seconds / 1e9:.4g} GFLOP/s, " if op.flops else ""
     yield "rate", f"{rate}{100 * floor / result.seconds:.2g} % of what the roofline allows ({seconds_text(floor)})"
     yield "schedule", str(result.schedule)
+
+
+def _times(samples: Sequence[float]) -> str:
+    """Median with its interval, and how many there are."""
+    if len(samples) == 1:
+        return seconds_text(samples[0])
+    low, high = map(seconds_text, median_interval(list(samples)))
+    return f"{seconds_text(float(np.median(samples)))}, 95 % interval {low} to {high}, {len(samples)} samples"
 
 
 def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
@@ -75,9 +88,13 @@ def main(config: DictConfig, console: Console) -> None:
     except RuntimeError as error:
         console.print(str(error), style="red", soft_wrap=True, markup=False)
         sys.exit(1)
-    lines = [*said(result, search), *taken(result, config)]
+    with console.status("calling the kernel"):
+        lines = [*said(result, search), *taken(result, config)]
     if search.backend.stored:
         lines.append(("kept", f"{search.store}: reuse=true and {search.tuned(op)} answer from it"))
+        lines += [("call it", "import gensor_gym"), ("", f"kernel = {search.tuned(op)}"), ("", call_of(op))]
     for what, which in lines:
         console.print(f"[bold]{what:9}[/] ", end="")
         console.print(which, soft_wrap=True, markup=False, highlight=False)
+    console.print()
+    tiles(op, result.task.hardware, result.schedule).show(console)

@@ -10,17 +10,18 @@ Numba compiles anew for every mutation of rules and model: one to two minutes ea
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 
+from experiments.commands.parser import Parser
 from experiments.common.journal import Journal, read_rows
 from experiments.common.results import write_text
 from experiments.mutations.copies import MODES, Copy, Outcome, Unsure
 from experiments.mutations.faults import KINDS, MUTATIONS
+from gensor_gym.registry import near
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "results" / "mutations"
@@ -71,7 +72,7 @@ def _commits(found: dict[str, Outcome]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where a mutation was not caught."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.mutations", description="See tests catch planted faults.")
+    parser = Parser(prog="python -m experiments.mutations", description="See tests catch planted faults.")
     parser.add_argument("label", help="name of the state of the tree, such as before")
     parser.add_argument("--mode", choices=MODES, default="quick")
     parser.add_argument("--jobs", type=int, default=2, help="processes that run tests")
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     named = [mutation.name for mutation in MUTATIONS]
     if unknown := set(args.only or ()) - set(named):
-        parser.error(f"no mutations {sorted(unknown)}; there are {named}")
+        parser.error(f"no mutations {sorted(unknown)}; there are {named}{near(unknown, named)}")
     if args.jobs < 1:
         parser.error(f"--jobs {args.jobs}: expected 1 or more")
     kept, console = Journal(args.output / f"{args.label}.jsonl"), Console()

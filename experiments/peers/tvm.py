@@ -29,8 +29,8 @@ from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT, code_digest
+from experiments.common.texts import seconds_text
 from experiments.comparison.retime import Comparison, Retimer
-from experiments.comparison.table import seconds_text
 from experiments.peers import tvm_report
 from experiments.peers.ours import WARM_UP
 from experiments.peers.processes import Stopped, run_process
@@ -221,8 +221,9 @@ def compare(study: Study, console: Console) -> list[str]:
     lines = tvm_report.lines(about | machine(), summary, [run for pair in complete for run in pair], comparisons)
     write_text(Path(f"{study.results}.jsonl"), "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
     write_text(Path(f"{study.results}.md"), tvm_report.markdown(about | machine(), summary, wrong))
-    tvm_report.show(console, summary)
-    console.print(f"Written: {study.results}.md and .jsonl", highlight=False, soft_wrap=True)
+    tvm_report.pairs(summary).write_csv(Path(f"{study.results}.csv"))
+    tvm_report.means(summary).show(console)
+    console.print(f"Written: {study.results}.md, .csv and .jsonl", highlight=False, soft_wrap=True)
     return wrong
 
 

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.comparison.summary import interval, ratio
-from experiments.comparison.table import BUSY, seconds_text, spread
+from experiments.comparison.table import BUSY
 from experiments.peers.runs import Run
+from experiments.sheets.cells import NOTHING, Cell, Given, spread
+from experiments.sheets.sheet import Sheet
 from experiments.statistics.statistics import bootstrap, geometric_mean
 from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
@@ -112,13 +111,13 @@ def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str
         "over TVM's: below 1 ours is faster. Medians with 95 % intervals. Tuning is wall time of the search with building and "
         "measuring; TVM's waits for the machine's timing lock are left out, ours are not; start-up is apart, in brackets.", "",
         "## Geometric means", "",
-        *_table(MEANS, [_mean_cells(mean) for mean in summary["means"]]), "",
+        *means(summary).markdown(), "",
         f"Aim: kernels at least as fast (ratio at most {FASTEST:g}) in at most {SHARE:g} of the tuning time.",
     ]  # fmt: skip
     for mean in summary["means"]:
         rows = [row for row in summary["rows"] if row["tvm_trials"] == mean["tvm_trials"]]
         page += ["", f"## TVM with {mean['tvm_trials']} trials, ours with {rows[0]['our_trials']}", ""]
-        page += _table(HEAD, [_cells(row) for row in rows])
+        page += Sheet.of("", HEAD, map(_cells, rows)).markdown()
     parts = {row["operator"]: row["part"] for row in summary["rows"]}
     page += ["", "Parts of split v1: " + "; ".join(f"{name}: {part}" for name, part in parts.items()) + "."]
     page += [f"\nNot timed: {label}: {why}" for label, why in summary["dropped"].items()]
@@ -130,45 +129,44 @@ def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str
 MEANS = ("TVM's trials", "pairs", "time", "tuning", "with start-up", "verdicts", "aim")
 
 
-def _mean_cells(mean: dict[str, Any]) -> tuple[str, ...]:
+def _mean_cells(mean: dict[str, Any]) -> tuple[Given, ...]:
     """One line of the table of means."""
     reached = [("kernels", mean["fast_enough"]), ("tuning time", mean["tuned_fast_enough"])]
     aim = ", ".join(f"{name}: {'not known' if value is None else 'reached' if value else 'missed'}" for name, value in reached)
     verdicts = ", ".join(f"{count} {name}" for name, count in mean["verdicts"].items()) or "-"
     return (
-        str(mean["tvm_trials"]), f"{mean['timed']} of {mean['pairs']}", _ratio_text(mean["time_ratio"], mean["time_interval"]),
-        _ratio_text(mean["tuning_ratio"], mean["tuning_interval"]), _ratio_text(mean["whole_ratio"], None), verdicts, aim,
+        str(mean["tvm_trials"]), f"{mean['timed']} of {mean['pairs']}", _ratio(mean["time_ratio"], mean["time_interval"]),
+        _ratio(mean["tuning_ratio"], mean["tuning_interval"]), _ratio(mean["whole_ratio"], None), verdicts, aim,
     )  # fmt: skip
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _cells(row: dict[str, Any]) -> tuple[Given, ...]:
     """One line of a table of pairs; see HEAD."""
-    times = ("-", "-", "-", "-")
+    times: tuple[Given, ...] = ("-", "-", "-", "-")
     if row["time_ratio"]:
         found = row["time_ratio"]
-        both = (spread(row["ours"], seconds_text), spread(row["tvm"], seconds_text))
-        times = (*both, _ratio_text(found["median"], (found["low"], found["high"])), row["verdict"])
-    tuning = [f"{row[f'{name}_tuning_s']:.1f} s (+{row[f'{name}_startup_s']:.1f})" for name in ("our", "tvm")]
-    return (row["operator"], str(row["seed"]), *times, *tuning, _ratio_text(row["tuning_ratio"], None))
+        times = (spread(row["ours"]), spread(row["tvm"]), _ratio(found["median"], (found["low"], found["high"])), row["verdict"])
+    tuning = [
+        Cell(f"{row[f'{name}_tuning_s']:.1f} s (+{row[f'{name}_startup_s']:.1f})", (row[f"{name}_tuning_s"],))
+        for name in ("our", "tvm")
+    ]
+    return (row["operator"], str(row["seed"]), *times, *tuning, _ratio(row["tuning_ratio"], None))
 
 
-def _ratio_text(value: float | None, ends: tuple[float, float] | None) -> str:
+def _ratio(value: float | None, ends: tuple[float, float] | None) -> Cell:
     """A ratio with its interval."""
     if value is None:
-        return "-"
-    return f"{value:.3g}" + (f" [{ends[0]:.3g}, {ends[1]:.3g}]" if ends else "")
+        return NOTHING
+    text = f"{value:.3g}"
+    return Cell(f"{text} [{ends[0]:.3g}, {ends[1]:.3g}]", (value, *ends), text) if ends else Cell(text, (value,))
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table in Markdown."""
-    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+def means(summary: dict[str, Any]) -> Sheet:
+    """The geometric means, a line for each number of TVM's trials."""
+    return Sheet.of("ours over TVM", MEANS, map(_mean_cells, summary["means"]))
 
 
-def show(console: Console, summary: dict[str, Any]) -> None:
-    """The geometric means."""
-    table = Table(title="ours over TVM", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for name in MEANS:
-        table.add_column(name)
-    for mean in summary["means"]:
-        table.add_row(*_mean_cells(mean))
-    console.print(table)
+def pairs(summary: dict[str, Any]) -> Sheet:
+    """All pairs."""
+    rows = ((str(row["tvm_trials"]), *_cells(row)) for row in summary["rows"])
+    return Sheet.of("ours beside TVM", ("TVM's trials", *HEAD), rows)

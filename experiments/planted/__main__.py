@@ -9,7 +9,6 @@ done again. The table is results/fingerprints/planted.md.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.certification.check_certificates import parts_of
+from experiments.commands.parser import Parser
 from experiments.common.journal import Journal
 from experiments.common.pool import ONE_THREAD
 from experiments.common.results import write_text
@@ -33,6 +33,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, read_certificates
 from gensor_gym.exact.shipped import folder
 from gensor_gym.fingerprint import fingerprint
+from gensor_gym.registry import near
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gensor_gym"
 OUTPUT = PACKAGE.parent / "results" / "fingerprints"
@@ -117,14 +118,14 @@ def page(outcomes: Sequence[Outcome]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where a fingerprint did not follow."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.planted", description="See fingerprints follow changes.")
+    parser = Parser(prog="python -m experiments.planted", description="See fingerprints follow changes.")
     parser.add_argument("--seconds", type=float, default=0.2, help="certificates that took at most so long")
     parser.add_argument("--only", nargs="*", help="names of changes; default: all")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args(arguments)
     named = {change.name for change in (*BEHAVIOUR, *NOTHING)}
     if unknown := set(args.only or ()) - named:
-        parser.error(f"no changes {sorted(unknown)}; there are {sorted(named)}")
+        parser.error(f"no changes {sorted(unknown)}; there are {sorted(named)}{near(unknown, named)}")
     certificates = [c for path in sorted(folder().glob("*.jsonl")) for c in read_certificates(path) if c.seconds <= args.seconds]
     before = [fingerprint(ConstructionGraph(c.operator, c.hardware, parts_of(c.space)[0])) for c in certificates]
     journal, console = Journal(args.output / "planted.jsonl", ("change",)), Console()

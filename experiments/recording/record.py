@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.recording import record_table
 from experiments.recording.passes import Plan, Recording, backend_of
+from experiments.sheets.cells import NOTHING, count, percent, seconds
+from experiments.sheets.sheet import Sheet
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.foreign import read_text
@@ -72,8 +75,11 @@ def record(settings: Settings, backend: NativeBackend | None, console: Console) 
         if backend is not None:
             _measure(recording, backend, console)
         about = record_table.write(record_table.content_of(recording), settings.folder)
-        console.print(_line(about), soft_wrap=True, highlight=False)
+        console.print(f"{about['operator']}: written", soft_wrap=True, highlight=False)
         found.append(about)
+    sheet = sheet_of(found)
+    sheet.write(settings.folder / "tables")
+    sheet.show(console)
     return found
 
 
@@ -89,15 +95,18 @@ def _measure(recording: Recording, backend: NativeBackend, console: Console) -> 
         recording.run(backend, lambda _: progress.advance(bar))
 
 
-def _line(about: dict[str, Any]) -> str:
-    """A table in words."""
-    best = about["optimum"]
-    text = f"{about['operator']}: {about['schedules']} schedules of {about['space']}, at least {about['samples']} samples"
-    if not about["complete"]:
-        text += ", [yellow]not complete[/]"
-    if best is None:
-        return f"{text}; none is OK: {about['statuses']}"
-    return f"{text}; best {best['best_s'] * 1e6:.1f} us, {best['tied']} tied, noise floor {best['floor']:.1%}"
+def sheet_of(tables: Sequence[dict[str, Any]]) -> Sheet:
+    """A line for each table that was recorded."""
+    head = ("operator", "best", "schedules", "tied", "noise floor", "samples, at least", "complete", "space", "statuses")
+    rows = []
+    for about in tables:
+        best = about["optimum"]
+        found = (seconds(best["best_s"]), count(best["tied"]), percent(best["floor"])) if best else (NOTHING,) * 3
+        statuses = ", ".join(f"{name} {many}" for name, many in about["statuses"].items())
+        counts = count(about["schedules"]), count(about["samples"])
+        whole = "yes" if about["complete"] else "no"
+        rows.append((about["operator"], found[0], counts[0], *found[1:], counts[1], whole, about["space"], statuses))
+    return Sheet.of("recorded", head, rows)
 
 
 def _described(hw: Hardware, path: Path) -> Hardware:

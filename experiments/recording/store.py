@@ -13,7 +13,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from experiments.commands.exit_code import exit_code
+from experiments.commands.parser import Parser
+from experiments.sheets.cells import Given, count, seconds
+from experiments.sheets.sheet import Sheet
 from gensor_gym.measure.records.imported import checked
 from gensor_gym.measure.records.store import GROUPS, Added, Group, Selection, Store
 from gensor_gym.measure.records.tables import read_table, write_table
@@ -31,17 +36,15 @@ def _list(args: argparse.Namespace) -> None:
     """Count the trials selected."""
     by = tuple(args.by.split(","))
     groups = _existing(args.store).summary(by, _selection(args))
-    lines = [(*by, "trials", "OK", "best", "from", "to"), *(_cells(group) for group in groups)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print(f"{sum(group.trials for group in groups)} trials in {args.store}")
+    rows = map(_cells, groups)
+    total = f"{sum(group.trials for group in groups)} trials"
+    Sheet.of(f"{total} in {args.store}", (*by, "trials", "OK", "best", "from", "to"), rows).show(Console())
 
 
 def _export(args: argparse.Namespace) -> None:
     """Write the trials selected to a file."""
-    count = write_table(args.file, _existing(args.store).records(_selection(args)))
-    print(f"{count} trials written to {args.file}")
+    written = write_table(args.file, _existing(args.store).records(_selection(args)))
+    print(f"{written} trials written to {args.file}")
 
 
 def _import(args: argparse.Namespace) -> None:
@@ -65,11 +68,11 @@ def _prune(args: argparse.Namespace) -> None:
     if selection == Selection():
         raise ValueError("prune deletes what is selected: give --operator, --device, --protocol, --status or --older-than")
     store = _existing(args.store)
-    count = sum(group.trials for group in store.summary(GROUPS, selection))
+    chosen = sum(group.trials for group in store.summary(GROUPS, selection))
     if args.apply:
         print(f"{store.prune(selection)} trials deleted, {len(store)} left in {args.store}")
     else:
-        print(f"{count} of {len(store)} trials would be deleted; --apply deletes them")
+        print(f"{chosen} of {len(store)} trials would be deleted; --apply deletes them")
 
 
 def _existing(path: str) -> Store:
@@ -85,10 +88,10 @@ def _selection(args: argparse.Namespace) -> Selection:
     return Selection(args.operator, args.device, args.protocol, args.status, before)
 
 
-def _cells(group: Group) -> tuple[str, ...]:
+def _cells(group: Group) -> tuple[Given, ...]:
     """A line of `list`."""
-    best = "" if group.best is None else f"{group.best * 1e6:.2f} us"
-    return (*map(str, group.values), str(group.trials), str(group.ok), best, _date(group.first), _date(group.last))
+    counts = (count(group.trials), count(group.ok))
+    return (*map(str, group.values), *counts, seconds(group.best), _date(group.first), _date(group.last))
 
 
 def _date(seconds: float) -> str:
@@ -103,7 +106,7 @@ def _words(added: Added) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m experiments.store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -133,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _options() -> argparse.ArgumentParser:
     """Options that select trials."""
-    options = argparse.ArgumentParser(add_help=False)
+    options = Parser(add_help=False)
     group = options.add_argument_group("which trials (all that fit every option given)")
     group.add_argument("--operator", help="text of an operator, as `list` shows it")
     group.add_argument("--device", help="name of a device, as `list` shows it")

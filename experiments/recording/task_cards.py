@@ -6,7 +6,6 @@ programs drawn evenly from all legal schedules with every level opened, with the
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.commands.parser import Parser
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
@@ -97,7 +97,7 @@ def _near(seconds: np.ndarray, best: float) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line: a JSON line for each operator."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.task_cards", description="Say how large and hard tasks are.")
+    parser = Parser(prog="python -m experiments.task_cards", description="Say how large and hard tasks are.")
     parser.add_argument("operators", nargs="+")
     parser.add_argument("--hardware", default="h200")
     parser.add_argument("--space", default="compact")

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agents.policies.learned import CARD
+from experiments.commands.parser import Parser
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.reports.page import Page, from_markdown, image, table
@@ -89,7 +90,7 @@ def walk(folder: Path) -> list[Path]:
 
 def _parser() -> argparse.ArgumentParser:
     """Arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.report", description="Gather results into one HTML page.")
+    parser = Parser(prog="python -m experiments.report", description="Gather results into one HTML page.")
     parser.add_argument("folders", nargs="*", default=["results"], help="folders with results, searched to their ends")
     parser.add_argument("--output", default="outputs/report.html", help="the page (default: %(default)s)")
     parser.add_argument("--title", default="gensor_gym: results", help="its title")

@@ -21,6 +21,7 @@ from experiments.common.anytime import run_search
 from experiments.common.journal import Journal, locked
 from experiments.common.lines import Keyed, run_missing
 from experiments.common.results import write_summary, write_text
+from experiments.sheets.sheet import Sheet
 
 PLAN, LINES = "plan.json", "lines.jsonl"
 """What is to be done, written before anything is run; and a line for each search, written as soon as it is there."""
@@ -48,8 +49,8 @@ class Report(Protocol):
     def markdown(self, summary: dict[str, Any], figures: list[str]) -> str:
         """A page."""
 
-    def show(self, console: Console, summary: dict[str, Any]) -> None:
-        """The most important of it, at the end of a command."""
+    def sheet(self, summary: dict[str, Any]) -> Sheet:
+        """The most important table: shown at the end of a command, and written as summary.csv."""
 
 
 Asked = TypeVar("Asked", bound=Plan)
@@ -97,6 +98,7 @@ class Study(ABC, Generic[Asked, Found]):
                 summary = self.summarise(found)
                 names = self.draw(found, summary) if self.plan.figures else []
                 write_summary(self.plan.output, {**summary, "config": self.plan.config}, self.report.markdown(summary, names))
+                self.report.sheet(summary).write_csv(self.plan.output / "summary.csv")
         return found, summary
 
 
@@ -107,7 +109,7 @@ def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> C
     def main(config: DictConfig, console: Console) -> Path:
         study = make(config)
         _, summary = study(console)
-        study.report.show(console, summary)
+        study.report.sheet(summary).show(console)
         return Path(study.plan.output)
 
     return main

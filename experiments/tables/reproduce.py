@@ -18,8 +18,8 @@ from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import code_digest
-from experiments.common.texts import show_table
-from experiments.tables.table import MAKERS, Table, text_of
+from experiments.tables.table import MAKERS, Table
+from gensor_gym.registry import near
 
 
 def known() -> list[str]:
@@ -33,8 +33,8 @@ def reproduce(config: DictConfig) -> list[Table]:
     ValueError for an unknown name, or a folder that cannot be written.
     """
     name, folder = config.table, Path(config.output)
-    if name not in (*known(), *MAKERS):
-        raise ValueError(f"table {name!r}: expected one of {', '.join((*known(), *MAKERS))}")
+    if name not in (names := (*known(), *MAKERS)):
+        raise ValueError(f"table {name!r}: expected one of {', '.join(names)}{near(name, names)}")
     make_folder(folder)
     make = MAKERS[name] if name in MAKERS else import_module(f"experiments.tables.{name}").make
     tables = make(config, folder)
@@ -42,15 +42,14 @@ def reproduce(config: DictConfig) -> list[Table]:
     write_text(folder / f"{name}.json", json.dumps(value, indent=1))
     text = "\n".join(table.markdown() for table in tables)
     write_text(folder / f"{name}.md", f"# {name}\n\nMade by the code `{code_digest()}`.\n\n{text}")
+    for number, table in enumerate(tables, 1):
+        table.sheet().write_csv(folder / (f"{name}.csv" if len(tables) == 1 else f"{name}_{number}.csv"))
     return tables
 
 
 def show(console: Console, table: Table) -> None:
     """Print a table with its notes."""
-    show_table(console, table.title, table.columns, [list(map(text_of, row)) for row in table.rows])
-    console.print(f"  stamp: [bold]{table.stamp}[/] ({table.stamp.meaning})", highlight=False)
-    for note in table.notes:
-        console.print(f"  {note}", style="dim", highlight=False)
+    table.sheet(f"stamp: {table.stamp} ({table.stamp.meaning})").show(console)
 
 
 @command("reproduce")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from experiments.common.texts import table
+from experiments.sheets.cells import Cell as Shown
+from experiments.sheets.sheet import Sheet
 from experiments.studies.stamps import Stamp
 from gensor_gym.registry import Made, registers
 
@@ -46,10 +47,15 @@ class Table:
 
     def markdown(self) -> str:
         """The table as a section of a page."""
-        body = table(self.columns, [tuple(map(text_of, row)) for row in self.rows])
         shown = [line for name in self.figures for line in ("", f"![{self.title}]({name})")]
-        lines = [f"## {self.title}", "", self.stamped, "", *body, *shown, "", *(f"- {note}" for note in self.notes)]
+        notes = (f"- {note}" for note in self.notes)
+        lines = [f"## {self.title}", "", self.stamped, "", *self.sheet().markdown(), *shown, "", *notes]
         return "\n".join(lines) + "\n"
+
+    def sheet(self, *more: str) -> Sheet:
+        """For screen and files; `more` are lines before the notes."""
+        rows = [[Shown(text_of(cell), (cell,) if isinstance(cell, float | int) else ()) for cell in row] for row in self.rows]
+        return Sheet.of(self.title, self.columns, rows, (*more, *self.notes))
 
     @property
     def stamped(self) -> str:

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 
 from experiments.common.journal import read_rows
 from experiments.common.results import write_text
+from experiments.sheets.cells import Cell, Given, count
+from experiments.sheets.sheet import Sheet
 from experiments.statistics.statistics import bootstrap
 from experiments.training.watch import CURVE
 from gensor_gym.foreign import meant, read_json
@@ -34,11 +37,11 @@ class SweepTable(Callback):
         folder = Path(output["output"]).parent
         print(f"results in {folder}")
         if any(folder.glob("*/card.json")):
-            print(write_table(folder))
+            write_table(folder).show(Console())
 
 
-def write_table(folder: Path) -> str:
-    """The table as Markdown, also written to `folder`/summary.md; ValueError where no run has been finished."""
+def write_table(folder: Path) -> Sheet:
+    """The table, also written to `folder`/summary.md and summary.csv; ValueError where no run has been finished."""
     runs = [run for path in sorted(folder.glob("*/card.json")) if "evaluation" in (run := _run(path))]
     if not runs:
         raise ValueError(f"no finished run below {folder}; expected folders with a card.json")
@@ -47,14 +50,15 @@ def write_table(folder: Path) -> str:
     for run in runs:
         groups[tuple(str(run["settings"].get(name)) for name in varying)].append(run)
     head = [*varying, "seeds", "return of the last episodes", "latency over the traverser's, validation", "training s"]
-    lines = [_line(head), _line(["---"] * len(head))]
+    rows: list[list[Given]] = []
     for names, members in groups.items():
         returns, ratios = [m["return"] for m in members], [_ratio(m["evaluation"]) for m in members]
-        seconds = f"{np.mean([m['seconds'] for m in members]):.0f}"
-        lines.append(_line([*names, str(len(members)), _interval(returns), _interval(ratios), seconds]))
-    text = "\n".join(lines) + "\n"
-    write_text(folder / "summary.md", text)
-    return text
+        spent = count(float(np.mean([m["seconds"] for m in members])))
+        rows.append([*names, str(len(members)), _interval(returns), _interval(ratios), spent])
+    sheet = Sheet.of("trainings of the sweep", head, rows)
+    write_text(folder / "summary.md", "\n".join(sheet.markdown()) + "\n")
+    sheet.write_csv(folder / "summary.csv")
+    return sheet
 
 
 def _run(card: Path) -> dict[str, Any]:
@@ -91,21 +95,17 @@ def _varying(settings: list[dict[str, Any]]) -> list[str]:
     return [name for name in settings[0] if len({str(one.get(name)) for one in settings}) > 1]
 
 
-def _interval(values: list[float]) -> str:
+def _interval(values: list[float]) -> Cell:
     """Mean over seeds with its 95 percent bootstrap interval, where there are several."""
+    mean = float(np.mean(values))
     if len(values) < 2:
-        return f"{values[0]:.3f}"
-    low, high = bootstrap(np.mean, np.array([values]))
-    return f"{np.mean(values):.3f} [{low:.3f}, {high:.3f}]"
-
-
-def _line(cells: list[str]) -> str:
-    """A line of a table."""
-    return "| " + " | ".join(cells) + " |"
+        return Cell(f"{mean:.3f}", (mean,))
+    low, high = map(float, bootstrap(np.mean, np.array([values])))
+    return Cell(f"{mean:.3f} [{low:.3f}, {high:.3f}]", (mean, low, high), f"{mean:.3f}")
 
 
 def main() -> None:
     """Command line."""
     if len(sys.argv) < 2:
         raise ValueError("name the folder of a sweep")
-    print(write_table(Path(sys.argv[1])))
+    write_table(Path(sys.argv[1])).show(Console())

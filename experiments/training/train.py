@@ -23,12 +23,15 @@ from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_whole
+from experiments.commands.command import command_line
 from experiments.commands.parent import end_with_parent
 from experiments.commands.refusal import refusals
 from experiments.common.journal import locked, read_rows
 from experiments.common.results import write_text
 from experiments.common.settings import WANDB_MODES
 from experiments.comparison.tracking import hint, track_training
+from experiments.sheets.cells import plain
+from experiments.sheets.sheet import Sheet
 from experiments.training.evaluation import evaluate, judged
 from experiments.training.trainings import training_of
 from experiments.training.watch import CURVE, LAST, VALIDATION, identity
@@ -110,7 +113,7 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-def main(cfg: DictConfig) -> None:
+def configured(cfg: DictConfig) -> None:
     """One run, or what is left of it."""
     end_with_parent()
     torch.set_num_threads(cfg.torch_threads)
@@ -127,5 +130,11 @@ def main(cfg: DictConfig) -> None:
         scores = run(config, folder, console)
         lock.close()
     tracked = track_training(config, read_rows(folder / CURVE), read_rows(folder / VALIDATION), scores, folder)
-    console.print(f"policy and card in {folder}: {scores}")
-    console.print(hint(tracked))
+    Sheet.of("evaluation", ("score", "value"), [(name, plain(value)) for name, value in scores.items()]).show(console)
+    console.print(f"Policy and card are in {folder}", soft_wrap=True)
+    console.print(hint(tracked), soft_wrap=True)
+
+
+def main() -> None:
+    """Command line."""
+    command_line(configured)

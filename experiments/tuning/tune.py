@@ -11,7 +11,7 @@ where it is behind Roller, by however little: a traverser should not be behind t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from experiments.common.folders import make_folder
 from experiments.common.journal import Journal
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
+from experiments.sheets.cells import Given, plain
+from experiments.sheets.sheet import Sheet
 from experiments.tuning.settings import Values, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
@@ -124,5 +126,15 @@ def main(config: DictConfig, console: Console) -> None:
     }  # fmt: skip
     path = output / f"{config.strategy}.json"
     write_text(path, json.dumps(result, indent=1) + "\n")
-    said = f"{config.strategy}: {finals[0][1]}\nscore {finals[0][0]:.4f} on validation; {path}"
-    console.print(said, soft_wrap=True, highlight=False, markup=False)
+    sheet = sheet_of(config.strategy, finals)
+    sheet.write(output / config.strategy)
+    sheet.show(console)
+    console.print(f"The first one is in {path}", soft_wrap=True, highlight=False, markup=False)
+
+
+def sheet_of(strategy: str, finals: Sequence[tuple[float, Values]]) -> Sheet:
+    """The settings that came to the last round, the best first."""
+    rows: list[list[Given]] = [
+        [str(place), plain(value), *map(plain, values.values())] for place, (value, values) in enumerate(finals, 1)
+    ]
+    return Sheet.of(f"{strategy}: score on validation, best first", ("place", "score", *finals[0][1]), rows)

@@ -27,6 +27,8 @@ from experiments.common.journal import Journal
 from experiments.common.lines import run_missing
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
+from experiments.sheets.cells import percent
+from experiments.sheets.sheet import Sheet
 from experiments.studies.generalise.plan import modelled
 from experiments.tuning.settings import Values, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph
@@ -110,4 +112,8 @@ def main(config: DictConfig, console: Console) -> None:
     result = tune(config, Tuning(config, Journal(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
     path = output / f"{config.strategy}_evaluations.json"
     write_text(path, json.dumps(result, indent=1) + "\n")
-    console.print(f"{result['validation_regret']} mean regret on validation; {path}", soft_wrap=True, highlight=False)
+    rows = [(count, percent(result["validation_regret"][count]), str(values)) for count, values in result["values"].items()]
+    sheet = Sheet.of("mean regret on validation", ("evaluations", "regret", "values"), rows)
+    sheet.write(path.with_suffix(""))
+    sheet.show(console)
+    console.print(f"They are in {path}", soft_wrap=True, highlight=False)

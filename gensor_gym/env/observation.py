@@ -30,6 +30,7 @@ from gensor_gym.graph.tables.tables import (
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.bodies import OBSERVED
 from gensor_gym.operators.types import Operator
+from gensor_gym.registry import near
 
 LIMIT = 8.0
 _TENSORS_SEEN = 3
@@ -150,5 +151,5 @@ def group_slices(names: tuple[str, ...] | list[str] | None) -> dict[str, slice]:
     chosen = list(GROUPS) if names is None else list(names)
     unknown = [name for name in chosen if name not in GROUPS]
     if unknown or not chosen:
-        raise ValueError(f"no observation group {unknown or 'chosen'}; groups are {list(GROUPS)}")
+        raise ValueError(f"no observation group {unknown or 'chosen'}; groups are {list(GROUPS)}{near(unknown, GROUPS)}")
     return {name: slice(OFFSETS[name], OFFSETS[name] + GROUPS[name]) for name in GROUPS if name in chosen}

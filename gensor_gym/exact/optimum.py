@@ -22,6 +22,7 @@ from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, ROW, SPATIAL_SLOTS, TENSOR_CORE
 from gensor_gym.graph.tables.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
+from gensor_gym.registry import near
 
 ENUMERATED = 2_000_000
 """Spaces of at most so many candidates are enumerated."""
@@ -133,7 +134,8 @@ def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -
         return moved
     unknown = set(names) - {KNOBS[k].name for k in moved}
     if unknown:
-        raise ValueError(f"space {graph.space!r} moves no knobs {sorted(unknown)}: it moves {[KNOBS[k].name for k in moved]}")
+        known = [KNOBS[k].name for k in moved]
+        raise ValueError(f"space {graph.space!r} moves no knobs {sorted(unknown)}: it moves {known}{near(unknown, known)}")
     return [k for k in moved if KNOBS[k].name in names]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import MAX_AXES
+from gensor_gym.registry import near
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,6 @@ OPERAND_KNOBS = frozenset(knob.name for knob in KNOBS if knob.of_operands)
 def space_actions(space: str) -> tuple[bool, ...]:
     """For every action, whether the space has it; ValueError names the spaces there are."""
     if space not in SPACES:
-        raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}")
+        raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}{near(space, SPACES)}")
     moved = OPERAND_KNOBS if space == "medium" else KNOB_INDEX.keys()
     return tuple(a.primitive in SPACES[space] and (a.knob is None or a.knob in moved) for a in ACTIONS)

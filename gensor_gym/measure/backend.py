@@ -16,7 +16,7 @@ from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.runners import INSTEAD, RUNNERS, runner_of
 from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import load_named
-from gensor_gym.registry import Made, registers
+from gensor_gym.registry import Made, near, registers
 
 
 class Backend(Protocol):
@@ -103,7 +103,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     if name not in BACKENDS:
         load_named()
     if name not in BACKENDS:
-        raise ValueError(f"no backend {backend!r}; accepted: {_names()}")
+        raise ValueError(f"no backend {backend!r}; accepted: {_names()}{near(backend, ('auto', 'recorded', *BACKENDS))}")
     _check(name, hw)
     key = (name, os.getpid())
     if key not in _live:

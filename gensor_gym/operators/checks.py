@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gensor_gym.operators.loops import INPUT, ITEM_BYTES, PRODUCT_TYPES, Tensor
+from gensor_gym.registry import near
 
 LIMIT = 2**31 - 1
 """Largest extent, and largest number of elements of one tensor: kernels index with 32-bit integers."""
@@ -38,7 +39,7 @@ def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
 def data_type(dtype: object, accepted: Sequence[str] = tuple(INPUT)) -> str:
     """`dtype` if it is one of `accepted`, else ValueError."""
     if not isinstance(dtype, str) or dtype not in accepted:
-        raise ValueError(f"dtype={dtype!r}: expected one of {', '.join(accepted)}")
+        raise ValueError(f"dtype={dtype!r}: expected one of {', '.join(accepted)}{near(dtype, accepted)}")
     return dtype
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from gensor_gym.operators.checks import tensor
 from gensor_gym.operators.loops import OUTPUT, Access, Axis, Loops, Stage
+from gensor_gym.registry import near
 
 SomeLoops = TypeVar("SomeLoops", bound=Loops)
 
@@ -27,7 +28,8 @@ def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
     for name in names:
         accepted = INTEGER_STAGES if op.dtype == "int8" else STAGES
         if name not in accepted:
-            raise ValueError(f"epilogue stage {name!r} of {op.dtype}: expected one of {', '.join(accepted)}")
+            known = f"{', '.join(accepted)}{near(name, accepted)}"
+            raise ValueError(f"epilogue stage {name!r} of {op.dtype}: expected one of {known}")
     if op.body == "map" and len(op.axes) == 1 and any(name in PER_CHANNEL for name in names):
         return append_stages(_by_rows(op), [stage.name for stage in op.epilogue] + list(names))
     for name in names:

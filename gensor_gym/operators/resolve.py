@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from gensor_gym.operators.registry import FACTORIES
 from gensor_gym.operators.splits import PARTS, VERSIONS, split
 from gensor_gym.operators.tables import TABLES, named_shapes, table
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Operator
+from gensor_gym.registry import near
 
 Spec = Operator | str | Sequence["Operator | str"]
 
@@ -59,5 +61,6 @@ def _texts(name: str) -> list[str]:
         raise ValueError(
             f"operator {name!r}: expected text such as 'gemm(m=512, n=384, k=1000)', a table ({', '.join(TABLES)}), "
             "an id in one such as 'roller/C0' or 'roller/C*', or a split such as 'split/v1/train'"
+            + near(name, [*FACTORIES, *TABLES, *shapes])
         )
     return found

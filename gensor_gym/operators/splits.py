@@ -9,6 +9,7 @@ from dataclasses import replace
 from gensor_gym.operators.tables import named_shapes, read
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Access, Operator
+from gensor_gym.registry import near
 
 PARTS = ("train", "validation", "test")
 VERSIONS = ("v1",)
@@ -63,14 +64,14 @@ def split(part: str, version: str = "v1") -> tuple[str, ...]:
     """Full ids of one part, from the frozen file; ValueError for an unknown part or version."""
     _check(version)
     if part not in PARTS:
-        raise ValueError(f"part {part!r} of split {version}: expected one of {', '.join(PARTS)}")
+        raise ValueError(f"part {part!r} of split {version}: expected one of {', '.join(PARTS)}{near(part, PARTS)}")
     return tuple(read("splits")[version][part])
 
 
 def _check(version: str) -> None:
     """ValueError for an unknown version."""
     if version not in VERSIONS:
-        raise ValueError(f"split {version!r}: expected one of {', '.join(VERSIONS)}")
+        raise ValueError(f"split {version!r}: expected one of {', '.join(VERSIONS)}{near(version, VERSIONS)}")
 
 
 def _loops(op: Operator) -> Operator:

@@ -9,6 +9,8 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
+from gensor_gym.registry import near
+
 TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke")
 """Every table. Where tables repeat an operator, its name in the earliest one stands for it in the splits."""
 
@@ -41,4 +43,4 @@ def named_shapes() -> dict[str, str]:
 def _check(name: str) -> None:
     """ValueError for an unknown table."""
     if name not in TABLES:
-        raise ValueError(f"table {name!r}: expected one of {', '.join(TABLES)}")
+        raise ValueError(f"table {name!r}: expected one of {', '.join(TABLES)}{near(name, TABLES)}")

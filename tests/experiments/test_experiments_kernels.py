@@ -31,8 +31,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def lines_of(said: str) -> dict[str, str]:
-    """What a result says, by its first word."""
-    return dict(line.split(maxsplit=1) for line in said.splitlines() if line.strip())
+    """What a result says, by its first word; without the table that follows."""
+    return dict(line.split(maxsplit=1) for line in said.partition("\n\n")[0].splitlines() if line.strip())
 
 
 def test_a_kernel_is_found_said_written_and_kept(command, tmp_path: Path) -> None:
@@ -41,19 +41,24 @@ def test_a_kernel_is_found_said_written_and_kept(command, tmp_path: Path) -> Non
     code, said = command("optimize", op, "strategy=random_walk", "trials=2", store, *written)
     lines = lines_of(said)
     assert code == 0 and lines["operator"] == op and lines["machine"].startswith("host: ")
-    assert lines["trials"].startswith("2: ") and "interval" in lines["time"] and "GFLOP/s" in lines["rate"]
+    assert lines["trials"].startswith("2: ") and "interval" in lines["isolated"] and "GFLOP/s" in lines["rate"]
     assert "parallel" in (tmp_path / "made" / "kernel.c").read_text()
     assert (tmp_path / "library" / "libgensor_kernels.so").exists() and "libgensor_kernels.so" in lines["exported"]
     code, again = command("optimize", f"operator={op}", "reuse=true", store)
     assert code == 0 and lines_of(again)["trials"] == "none: it was found before" and "strategy" not in lines_of(again)
-    assert all(lines_of(again)[name] == lines[name] for name in ("time", "rate", "schedule"))
+    assert all(lines_of(again)[name] == lines[name] for name in ("isolated", "rate", "schedule"))
+    assert lines["status"].startswith("OK; its output was compared") and "9 samples" in lines["called"]
+    table = said.partition("\n\n")[2].split()
+    assert table.count("registers") == 1 and table[-1] and "whole 24 32 16" in " ".join(table)
     called = lines["kept"].rpartition(" and ")[2].removesuffix(" answer from it")
     assert eval(called, {"gensor_gym": gensor_gym}).source == (tmp_path / "made" / "kernel.c").read_text()
+    assert f"kernel = {called}\n" in said and "C = kernel(A, B)  # A float32[24, 16], B float32[16, 32]" in said
 
 
 def test_a_model_keeps_nothing(command) -> None:
     code, said = command("optimize", "smoke/gemm", *MODEL)
-    assert code == 0 and "kept" not in lines_of(said) and lines_of(said)["machine"] == "h200: model of h200"
+    assert code == 0 and not {"kept", "called"} & set(lines_of(said)) and lines_of(said)["machine"] == "h200: model of h200"
+    assert lines_of(said)["status"] == "OK; nothing was run"
 
 
 @pytest.mark.parametrize(

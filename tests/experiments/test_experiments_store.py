@@ -43,9 +43,9 @@ def everything(path: Path) -> list[Record]:
 
 def test_list_counts_and_shows_the_best(path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["list", str(path), "--by", "operator,device"]) == 0
-    head, *lines, total = capsys.readouterr().out.splitlines()
+    total, head, _, *lines = capsys.readouterr().out.rstrip().splitlines()
     assert head.split() == ["operator", "device", "trials", "OK", "best", "from", "to"]
-    assert lines[0].split()[:10] == ["gemm(m=8,", "n=8,", "k=8)", "cpu", "x2", "2", "1", "2.00", "us", lines[0].split()[9]]
+    assert lines[0].split()[:10] == ["gemm(m=8,", "n=8,", "k=8)", "cpu", "x2", "2", "1", "2", "µs", lines[0].split()[9]]
     assert len(lines) == 2 and total.startswith("3 trials")
     assert main(["list", str(path), "--status", "CRASHED"]) == 0
     assert "1 trials" in capsys.readouterr().out

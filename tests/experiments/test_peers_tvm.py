@@ -189,7 +189,7 @@ def test_the_page_of_recorded_runs() -> None:
     page = tvm_report.markdown(about, summary, ["tvm@64 seed 0: killed"])
     assert "**A system comparison.**" in page and "Not searched: tvm@64 seed 0: killed" in page
     assert f"| {GEMM} | 0 |" in page and "1 FASTER" in page
-    tvm_report.show(Console(file=io.StringIO()), summary)
+    tvm_report.means(summary).show(Console(file=io.StringIO()))
     lines = tvm_report.lines(about, summary, [run for pair in pairs for run in pair], comparisons)
     assert [line["kind"] for line in lines] == ["study", "run", "run", "samples", "pair", "mean"]
     json.dumps(lines, allow_nan=False)

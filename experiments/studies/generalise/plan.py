@@ -20,6 +20,7 @@ from gensor_gym import operators
 from gensor_gym.foreign import meant, read_json
 from gensor_gym.locate import located
 from gensor_gym.operators.types import Operator
+from gensor_gym.registry import near
 
 BUDGET = "@"
 """Before the evaluations that a variant's values were chosen for, in the name of a search."""
@@ -168,7 +169,7 @@ def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str
     parameters = dict(given)
     of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
     if of not in (known := strategies_for(CONSTRUCTIONS)):
-        raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(known)}")
+        raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(known)}{near(of, known)}")
     if tuned is None:
         return {0: (of, parameters)}
     path = located(tuned)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
-
-from experiments.common.texts import interval_text, p_text, page, seconds_text, show_table, table
+from experiments.common.texts import interval_text, p_text, page, seconds_text, table
+from experiments.sheets.cells import Given, percent_interval
+from experiments.sheets.sheet import Sheet
 
 PARTS = {
     "test": "The test part of split v1: no operator of it, nor another of its group (class and rounded log2 of every extent), "
@@ -47,18 +48,24 @@ def _fewer(summary: dict[str, Any]) -> str:
     return f"; some were begun with fewer seeds ({told}), each paired with several policies in turn" if fewer else ""
 
 
-def show(console: Console, summary: dict[str, Any]) -> None:
-    """The table of regrets by evaluations, without intervals; of policies the rounds."""
-    rows = [[name, *(f"{100 * value['mean']:.1f} %" for value in line["regret"])] for name, line in _ordered(summary)]
-    show_table(console, "IQM regret after so many evaluations", ("strategy", *map(str, summary["checkpoints"])), rows)
+def sheet(summary: dict[str, Any]) -> Sheet:
+    """The table of regrets by evaluations; of policies the rounds, in words."""
+    said = []
     for name, policy in summary["policies"].items():
         for label, one in policy["rounds"].items():
             beside = one["beside"][policy["reference"]]
-            console.print(
+            said.append(
                 f"{name}, {label}: {one['evaluations']:.0f} evaluations, IQM regret {100 * one['iqm']['mean']:.1f} %, mean "
                 f"{100 * one['mean']['mean']:.1f} %; {policy['reference']} then {100 * beside['iqm']['mean']:.1f} %, difference "
-                f"{interval_text(beside['over'], 1, sign=True)}", highlight=False, soft_wrap=True,
-            )  # fmt: skip
+                f"{interval_text(beside['over'], 1, sign=True)}"
+            )
+    return _by_count("IQM regret after so many evaluations", summary, said)
+
+
+def _by_count(title: str, summary: dict[str, Any], notes: Iterable[str] = ()) -> Sheet:
+    """Regrets by evaluations."""
+    rows: list[list[Given]] = [[name, *map(percent_interval, line["regret"])] for name, line in _ordered(summary)]
+    return Sheet.of(title, ("strategy", *(f"{count:,}" for count in summary["checkpoints"])), rows, notes)
 
 
 def _ordered(summary: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -71,11 +78,10 @@ def _curves(summary: dict[str, Any]) -> list[str]:
     tasks = summary["tasks"]
     visited = statistics.median(task["visited"] for task in tasks)
     certified = statistics.median(task["certified_s"] for task in tasks)
-    by_count = [(name, *(interval_text(v, 1) for v in line["regret"])) for name, line in _ordered(summary)]
     by_time = [(name, *(interval_text(v, 1) for v in line["within"])) for name, line in _ordered(summary)]
     return [
         "## Regret after so many evaluations", "",
-        *table(("strategy", *(f"{count:,}" for count in summary["checkpoints"])), by_count), "",
+        *_by_count("", summary).markdown(), "",
         f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
         "## Regret after so much wall time", "",
         f"One thread a search, {summary['processes']} at a time. Loading and compiling are left out, training as well (see "

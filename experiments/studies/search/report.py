@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-
-from experiments.common.texts import interval_text, p_text, page, seconds_text, show_table, table
+from experiments.common.texts import interval_text, p_text, page, table
+from experiments.sheets.cells import Cell, Given, count, percent, percent_interval, seconds
+from experiments.sheets.sheet import Sheet
 from experiments.studies.stamps import Stamp
 
 CHANCE = "drawing at random"
@@ -26,7 +26,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         + (f"{CHANCE.capitalize()}: uniform draws of kernels without replacement, exactly. " if summary["chance"] else "")
         + "Trials, model evaluations, and overhead (wall time of a search outside of measuring) "
         "are means over the searches; training was done beforehand.", "",
-        *table(_regret_head(summary), _regret_rows(summary)), "",
+        *sheet(summary).markdown(), "",
     ]  # fmt: skip
     others = (line.get("over", {}) for line in summary["strategies"].values())
     for name in dict.fromkeys(name for over in others for name in over):
@@ -51,12 +51,10 @@ def _best(summary: dict[str, Any]) -> str:
     return known if summary["stamp"] == Stamp.REPLICATED else "the fastest that any search of this study found"
 
 
-def show(console: Console, summary: dict[str, Any]) -> None:
-    """The table of regrets, without intervals."""
-    rows = [[cell.partition(" [")[0] for cell in row] for row in _regret_rows(summary)]
-    show_table(console, "regret after so many trials", _regret_head(summary), rows)
-    for name, why in summary["broken"].items():
-        console.print(f"left out: {name}: {why}", style="yellow", markup=False, soft_wrap=True)
+def sheet(summary: dict[str, Any]) -> Sheet:
+    """The table of regrets."""
+    broken = (f"left out: {name}: {why}" for name, why in summary["broken"].items())
+    return Sheet.of("regret after so many trials", _regret_head(summary), _regret_rows(summary), broken)
 
 
 def _regret_head(summary: dict[str, Any]) -> tuple[str, ...]:
@@ -64,17 +62,17 @@ def _regret_head(summary: dict[str, Any]) -> tuple[str, ...]:
     return ("strategy", *(f"regret after {k}" for k in summary["checkpoints"]), "trials", "evaluations", "overhead", "training")
 
 
-def _regret_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
+def _regret_rows(summary: dict[str, Any]) -> list[tuple[Given, ...]]:
     """Strategies, best at the last checkpoint first, then the expectation of random draws."""
     lines = sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
-    rows = [
+    rows: list[tuple[Given, ...]] = [
         (
-            name, *(interval_text(value, 1) for value in line["regret"]), f"{line['trials']:.0f}", f"{line['evaluations']:,.0f}",
-            seconds_text(line["overhead_s"]), seconds_text(line["training_s"]),
+            name, *map(percent_interval, line["regret"]), Cell(f"{line['trials']:.0f}", (line["trials"],)),
+            count(line["evaluations"]), seconds(line["overhead_s"]), seconds(line["training_s"]),
         )
         for name, line in lines
     ]  # fmt: skip
-    chance = (CHANCE, *(f"{100 * value:.1f} %" for value in summary["chance"] or ()), "-", "-", "-", "-")
+    chance: tuple[Given, ...] = (CHANCE, *map(percent, summary["chance"] or ()), "-", "-", "-", "-")
     return [*rows, chance] if summary["chance"] else rows
 
 

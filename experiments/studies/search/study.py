@@ -28,6 +28,7 @@ from experiments.studies.search.scores import Scores, scores_of, summarise
 from experiments.studies.study import Study, study_command
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.registry import near
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def plan_of(config: DictConfig) -> Plan:
     if not checkpoints or not all(isinstance(k, int) and k > 0 for k in checkpoints):
         raise ValueError(f"study.checkpoints {plain['checkpoints']!r}: expected numbers of trials")
     if plain["reference"] not in names:
-        raise ValueError(f"study.reference {plain['reference']!r}: expected one of the strategies, {sorted(names)}")
+        hint = near(plain["reference"], names)
+        raise ValueError(f"study.reference {plain['reference']!r}: expected one of the strategies, {sorted(names)}{hint}")
     check_whole(plain, 1, "workers", "resamples", of="study.")
     kept = tuple(k for k in checkpoints if k <= trials) or (trials,)
     return Plan(

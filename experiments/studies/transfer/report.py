@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from experiments.common.texts import interval_text, p_text, page, table
+from experiments.sheets.cells import percent_interval
+from experiments.sheets.sheet import Sheet
 from experiments.studies.heat_map import HeatMap
 
 LEAST = 1.0
@@ -68,11 +69,15 @@ def _over(column: dict[str, Any], name: str) -> str:
     return "" if line is None else f"{interval_text(line, 1, sign=True)}, p {p_text(line['p_holm'])}"
 
 
-def show(console: Console, summary: dict[str, Any]) -> None:
-    """Regrets on every hardware."""
-    for name, one in summary["columns"].items():
-        found = ", ".join(f"{other} {100 * value['mean']:.1f} %" for other, value in one["regret"].items())
-        console.print(f"on {name}: {found}", highlight=False, soft_wrap=True)
+def sheet(summary: dict[str, Any]) -> Sheet:
+    """Mean regrets: policies by what they were trained on, then searches; a column for every tested hardware."""
+    columns, hardware = summary["columns"], summary["hardware"]
+    names = [*hardware, *summary["strategies"]]
+    rows = [
+        (f"trained on {name}" if name in hardware else name, *(percent_interval(columns[on]["regret"][name]) for on in hardware))
+        for name in names
+    ]
+    return Sheet.of("mean regret on the model of", ("policy or search", *hardware), rows)
 
 
 def draw(summary: dict[str, Any], path: Path) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter
-from rich.console import Console
 
 from experiments.common import style
 from experiments.common.texts import interval_text, p_text, table
+from experiments.sheets.cells import percent_interval
+from experiments.sheets.sheet import Sheet
 from experiments.studies.heat_map import HeatMap
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF
 
@@ -115,13 +116,10 @@ def _spaces(summary: dict[str, Any]) -> list[str]:
     return ["## Spaces", "", *table(head, rows), ""]
 
 
-def show(console: Console, summary: dict[str, Any]) -> None:
+def sheet(summary: dict[str, Any]) -> Sheet:
     """Mean regrets over all tasks."""
-    counts = ", ".join(map(str, summary["checkpoints"]))
-    console.print(f"Mean regret after {counts} trials, all tasks:", highlight=False)
-    for name, found in summary["regret"]["all"].items():
-        values = " ".join(f"{100 * line['mean']:7.1f} %" for line in found)
-        console.print(f"  {name:45s}{values}", highlight=False, soft_wrap=True)
+    rows = ((name, *map(percent_interval, found)) for name, found in summary["regret"]["all"].items())
+    return Sheet.of("mean regret, all tasks", ("search", *(f"{count} trials" for count in summary["checkpoints"])), rows)
 
 
 def draw(summary: dict[str, Any], folder: Path) -> list[str]:

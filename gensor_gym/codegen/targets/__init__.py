@@ -7,6 +7,7 @@ from gensor_gym.codegen.targets.cuda import CudaTarget
 from gensor_gym.codegen.targets.hip import HipTarget
 from gensor_gym.codegen.targets.target import Target
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.registry import near
 
 __all__ = ["TARGETS", "Target", "get", "target_of"]
 
@@ -17,7 +18,7 @@ TARGETS: dict[str, Target] = {target.name: target for target in (CTarget(), Cuda
 def get(language: str) -> Target:
     """The target of that name; ValueError names those there are."""
     if language not in TARGETS:
-        raise ValueError(f"no target {language!r}; accepted: {', '.join(TARGETS)}")
+        raise ValueError(f"no target {language!r}; accepted: {', '.join(TARGETS)}{near(language, TARGETS)}")
     return TARGETS[language]
 
 

@@ -8,6 +8,7 @@ from gensor_gym.operators.build import access, arguments, axes
 from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import OUTPUT, Operator
+from gensor_gym.registry import near
 
 FUNCTIONS = {"relu": 1, "gelu": 1, "sigmoid": 1, "tanh": 1, "exp": 1, "copy": 1, "add": 2, "mul": 2}
 """Elementwise functions by name, with the number of tensors they read."""
@@ -24,7 +25,7 @@ def elementwise(name: str, *shape: int, dtype: str = "float32") -> Operator:
     dimension, turns it into two axes, rows and columns. int8 is for relu, copy, add and mul and gives int32.
     """
     if not isinstance(name, str) or name not in FUNCTIONS:
-        raise ValueError(f"name={name!r}: expected one of {', '.join(FUNCTIONS)}")
+        raise ValueError(f"name={name!r}: expected one of {', '.join(FUNCTIONS)}{near(name, FUNCTIONS)}")
     sizes = tuple(integer(f"shape[{i}]", extent) for i, extent in enumerate(shape))
     if not sizes:
         raise ValueError("shape=(): expected at least one extent, as in elementwise('relu', 128, 256)")

@@ -1,0 +1,27 @@
+"""Arguments of the commands without Hydra: what they do not know is said in one line, with near words."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import NoReturn
+
+from gensor_gym.registry import near
+
+_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+_UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
+
+
+class Parser(argparse.ArgumentParser):
+    """Ends with exit code 2 and one line on standard error for words that it does not know."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say the message, with near words where it is about one."""
+        if match := _CHOICE.search(message):
+            message += near(match[1], re.findall(r"[\w-]+", match[2]))
+        elif match := _UNKNOWN.search(message):
+            options = re.findall(r"--?[\w-]+", self.format_help())
+            message += near([word.partition("=")[0] for word in match[1].split()], options)
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,34 @@
+"""What a kernel takes when this process calls it, from Python; and the lines that call it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.optimize import Result
+from experiments.benches.kernel_sets.called import placed, seconds
+from gensor_gym import operators
+from gensor_gym.operators.inputs import ARRAY_OFFSET
+from gensor_gym.operators.loops import Tensor
+from gensor_gym.operators.types import Operator
+
+TURNS = 9
+"""Each some tens of milliseconds."""
+
+
+def called(result: Result, seed: int) -> list[float]:
+    """Seconds of a call of a kernel of this processor, a fresh output each time; one for each turn."""
+    drawn = operators.random_inputs(result.task.operator, np.random.default_rng(seed))
+    inputs, kernel = [placed(array, ARRAY_OFFSET) for array in drawn], result.kernel
+    return [seconds(lambda: kernel(*inputs)) for _ in range(TURNS)]
+
+
+def call_of(op: Operator) -> str:
+    """A call of `kernel` with names of its inputs, and what these are."""
+    names = ", ".join(tensor.name for tensor in op.inputs)
+    shapes = ", ".join(f"{tensor.name} {_shape(tensor)}" for tensor in op.inputs)
+    return f"{op.output.name} = kernel({names})  # {shapes} -> {_shape(op.output)}"
+
+
+def _shape(tensor: Tensor) -> str:
+    """As float32[512, 384]."""
+    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"

@@ -1,0 +1,160 @@
+"""How a table fits a screen: nothing is cut, no word and no number is broken.
+
+Where the screen is too narrow, in this order: headings take several lines, a long name stands on a line of its own, intervals
+are left to the files, long texts and then the last columns go under their row as `name: value`. A pipe has no width: every row is
+one line, unless $COLUMNS says how wide.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from experiments.sheets.cells import Cell
+from experiments.sheets.columns import Column, columns
+
+GAP = 2
+NAME = 24
+"""Places that names of rows get at least before other columns have to go."""
+LONG = 18
+"""A text longer than this goes under the row before any number does."""
+INDENT = 4
+SHORTENED = "Intervals: on a wider screen, and in the files."
+
+Line = tuple[str, str]
+"""Text and style."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns side by side with their widths, the columns under them, and whether cells are short."""
+
+    beside: tuple[Column, ...]
+    widths: tuple[int, ...]
+    under: tuple[Column, ...] = ()
+    short: bool = False
+
+
+def show_cells(
+    console: Console, title: str, head: Sequence[str], rows: Sequence[Sequence[Cell]], notes: Sequence[str],
+    styles: Sequence[str], left: Sequence[str],
+) -> None:  # fmt: skip
+    """Print a table with its title and notes."""
+    width = console.width if console.is_terminal or "COLUMNS" in os.environ else None
+    chosen = layout(head, rows, left, width)
+    notes = [*notes, SHORTENED] if chosen.short else notes
+    lines: Iterator[Line] = chain(
+        ((line, "bold") for line in words(title, width)),
+        _headings(chosen),
+        *(_row(chosen, number, style, width) for number, style in zip(range(len(rows)), chain(styles, repeat("")), strict=False)),
+        *(_indented(words(note, _less(width, 2)), 2) for note in notes),
+        [("", "")],
+    )
+    for text, style in lines:
+        console.print(Text(text.rstrip(), style), soft_wrap=True)
+
+
+def layout(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[str], width: int | None) -> Layout:
+    """The first layout that fits; where none does, a name and one column side by side, and all else under them."""
+    full = columns(head, rows, left, short=False)
+    natural = tuple(column.natural for column in full)
+    if width is None or _total(natural) <= width:
+        return Layout(tuple(full), natural)
+    shorter = [columns(head, rows, left, short=True)] if any(cell.short is not None for row in rows for cell in row) else []
+    for found in (full, *shorter):
+        for least in (full[0].least, NAME):
+            if widths := _squeezed(found, least, width):
+                return Layout(tuple(found), widths, short=found is not full)
+    return _moved((shorter or [full])[0], bool(shorter), width)
+
+
+def _moved(found: list[Column], short: bool, width: int) -> Layout:
+    """Long texts, then the last columns, go under their row until the others fit."""
+    texts = sorted((column for column in found[1:] if column.left and column.cells > LONG), key=lambda column: -column.cells)
+    order = [*texts, *(column for column in reversed(found[1:]) if column not in texts)]
+    for count in range(1, len(order) + 1):
+        gone = order[:count]
+        beside = [column for column in found if column not in gone]
+        least = NAME if count < len(order) else 1
+        if widths := _squeezed(beside, least, width):
+            return Layout(tuple(beside), widths, tuple(column for column in found if column in gone), short)
+    raise AssertionError("one place is enough for names, which may stand on lines of their own")
+
+
+def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
+    """Widths with headings on several lines and names in `least` places; empty where that does not fit."""
+    widths = [column.least for column in beside]
+    widths[0] = min(widths[0], least)
+    left = width - _total(widths)
+    if left < 0:
+        return ()
+    for place, column in enumerate(beside):
+        more = min(left, column.natural - widths[place])
+        widths[place] += more
+        left -= more
+    return tuple(widths)
+
+
+def _total(widths: Sequence[int]) -> int:
+    """Of a line."""
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _headings(chosen: Layout) -> Iterator[Line]:
+    """Headings, their last words lowest, and a rule."""
+    broken = [words(column.name, width) for column, width in zip(chosen.beside, chosen.widths, strict=True)]
+    most = max(map(len, broken))
+    for number in range(most):
+        yield _joined(chosen, [([""] * (most - len(lines)) + lines)[number] for lines in broken]), "bold"
+    yield "─" * _total(chosen.widths), "dim"
+
+
+def _joined(chosen: Layout, texts: Sequence[str]) -> str:
+    """Texts side by side."""
+    placed = zip(chosen.beside, texts, chosen.widths, strict=True)
+    return (" " * GAP).join(column.placed(text, width) for column, text, width in placed)
+
+
+def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator[Line]:
+    """A row: a long name on its own line, the cells, what goes under."""
+    name, *others = (column.texts[number] for column in chosen.beside)
+    if cell_len(name) > chosen.widths[0]:
+        yield from ((line, style) for line in words(name, width))
+        name = ""
+    if name or others:
+        yield _joined(chosen, [name, *others]), style
+    said = [(column.name, column.texts[number].strip()) for column in chosen.under]
+    items = [f"{name}: {text}" for name, text in said if text not in ("", "-")]
+    for line in wrapped(items, " · ", _less(width, INDENT)):
+        yield from _indented(words(line, _less(width, INDENT)), INDENT)
+
+
+def _indented(lines: Sequence[str], by: int) -> Iterator[Line]:
+    """Lines that stand back."""
+    yield from ((" " * by + line, "dim") for line in lines)
+
+
+def _less(width: int | None, by: int) -> int | None:
+    return None if width is None else width - by
+
+
+def words(text: str, width: int | None) -> list[str]:
+    """A text in lines of whole words."""
+    return wrapped(text.split(" "), " ", width)
+
+
+def wrapped(pieces: Sequence[str], between: str, width: int | None) -> list[str]:
+    """Pieces joined into lines of at most `width` places; a piece that is longer has a line of its own."""
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and (width is None or cell_len(lines[-1]) + len(between) + cell_len(piece) <= width):
+            lines[-1] += between + piece
+        else:
+            lines.append(piece)
+    return lines
