@@ -20,6 +20,7 @@ from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.measure.backend import BACKENDS
 from gensor_gym.measure.measurement import Status
+from tests.support.thorough import thorough_but
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -34,7 +35,10 @@ def programs(page: Path) -> list[str]:
     return ["\n" * text.count("\n", 0, found.start(1)) + found[1] for found in BLOCK.finditer(text)]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if programs(page)], ids=lambda page: page.name)
+WITH_PYTHON = [page for page in PAGES if programs(page)]
+
+
+@pytest.mark.parametrize("page", thorough_but(WITH_PYTHON, README, *WITH_PYTHON[1::4]), ids=lambda page: page.name)
 def test_python_runs(page: Path, tmp_path: Path) -> None:
     """Every block, in order, in one fresh process: what a reader types."""
     script = tmp_path / "page.py"

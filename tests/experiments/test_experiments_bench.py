@@ -21,7 +21,9 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
 from gensor_gym.fingerprint import fingerprint
+from tests.support.coarse_figures import COARSE_FIGURES
 
+pytestmark = COARSE_FIGURES
 TINY = {
     "env": [
         "env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]",
