@@ -257,6 +257,7 @@ def test_the_best_known_only_gets_better(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
     shape, whole = _run("kernels", tmp_path, 'kernels.shapes=gemm(m=32, n=24, k=16, dtype="int8")+bias', "figures=false")
     assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])

@@ -24,6 +24,7 @@ from experiments.tables.table import Stamp
 from gensor_gym.construction import ConstructionGraph
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here
+from tests.support.thorough import thorough_but
 
 pytestmark = COARSE_FIGURES
 SMALL = "operators=['reduce_sum(m=16, k=65536)']"
@@ -56,7 +57,7 @@ def _of_small_networks(overrides: list[str], name: str) -> DictConfig:
     return config
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", thorough_but(STUDIES, "autotvm_transfer", "ansor_ablation", "ansor_operators_recorded"))
 def test_every_study_has_its_hypotheses(name: str, tmp_path: Path) -> None:
     """Variants are of registered strategies, and each hypothesis is of a variant, beside one that is there."""
     plan = plan_of(compose([f"experiment={name}", f"output={tmp_path}"], name="study"))
