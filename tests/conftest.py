@@ -11,7 +11,7 @@ import pytest
 from gensor_gym.measure.emulator import emulator
 from tests.support import kept_compiler
 
-pytest_plugins = ["tests.support.both_ends", "tests.support.where"]
+pytest_plugins = ["tests.support.both_ends", "tests.support.coarse_figures", "tests.support.where"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -33,6 +33,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB, MAX_LEVELS, TILE, VTHREAD
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators import parse
+from tests.support.thorough import thorough_but
 
 GEMM = "gemm(m=256, n=128, k=128)"
 TALL = "gemm(m=4, n=4, k=512)"
@@ -125,7 +126,7 @@ def test_ablations_search_with_the_same_budget(tuning: str) -> None:
     assert len(trace) == 40 == len({row.schedule for row in trace})
 
 
-@pytest.mark.parametrize("space", ["compact", "extended"])
+@pytest.mark.parametrize("space", thorough_but(["compact", "extended"], "extended"))
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_programs_sampled_and_bred_are_legal_and_of_their_sketch(operator: str, machine: str, space: str) -> None:

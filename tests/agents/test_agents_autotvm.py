@@ -285,9 +285,9 @@ def test_a_history_of_other_tasks_makes_a_better_start() -> None:
 
     def start(history: str) -> list[float]:
         strategy = AutoTvm(space="compact", batch=16, warm_up=16, history=history)
-        traces = [optimize(GEMM, "zen5_1c", strategy, 40, seed, "recorded").trace for seed in (0, 1)]
-        assert len(traces[0]) == 40
-        return [row.seconds for trace in traces for row in trace[:16]]
+        trace = optimize(GEMM, "zen5_1c", strategy, 16, 0, "recorded").trace
+        assert len(trace) == 16
+        return [row.seconds for row in trace]
 
     assert np.median(start(str(RECORDINGS / "zen5_1c"))) < 0.5 * np.median(start(""))
 

@@ -33,7 +33,9 @@ from gensor_gym.measure.devices import presence as cuda_presence
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.backend import open_recorded
 from gensor_gym.measure.records.tables import read_table
+from tests.support.coarse_figures import COARSE_FIGURES
 
+pytestmark = COARSE_FIGURES
 SHIPPED, TABLES = command.FOLDER, RECORDINGS / "h100"
 GEMM = "gemm(m=1024, n=1024, k=1024)"
 PLACE = {"hardware": "h100", "space": "compact", "backend": "recorded"}

@@ -21,7 +21,9 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
 from gensor_gym.fingerprint import fingerprint
+from tests.support.coarse_figures import COARSE_FIGURES
 
+pytestmark = COARSE_FIGURES
 TINY = {
     "env": [
         "env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]",
@@ -255,6 +257,7 @@ def test_the_best_known_only_gets_better(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
     shape, whole = _run("kernels", tmp_path, 'kernels.shapes=gemm(m=32, n=24, k=16, dtype="int8")+bias', "figures=false")
     assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])

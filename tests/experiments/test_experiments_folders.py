@@ -17,6 +17,7 @@ from experiments.device import gpu
 from experiments.tables.reproduce import reproduce
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.native import cpu_backend
+from tests.support.thorough import thorough_but
 
 
 @pytest.fixture
@@ -48,15 +49,11 @@ def test_every_program_names_the_folder(tmp_path: Path, nowhere: Path) -> None:
             call()
 
 
+COMPARE = ["compare", "strategy=random_walk", "operator=smoke/gemm", "hardware=h200", "backend=analytic"]
+
+
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["compare", "strategy=random_walk", "operator=smoke/gemm", "hardware=h200", "backend=analytic"],
-        ["reproduce"],
-        ["bench", "suite=env"],
-        ["train"],
-        ["tune"],
-    ],
+    "words", thorough_but([COMPARE, ["reproduce"], ["bench", "suite=env"], ["train"], ["tune"]], COMPARE, ["train"])
 )
 def test_the_command_line_says_so_in_one_line(words: list[str], nowhere: Path) -> None:
     command = [sys.executable, "-m", f"experiments.{words[0]}", *words[1:], f"output={nowhere}"]

@@ -329,7 +329,8 @@ def test_the_suite_is_of_the_test_part() -> None:
     assert {operators.part_of(operators.resolve_one(task.operator)) for task in suite.tasks} == {"test"}
 
 
-def test_the_page_is_what_the_shipped_files_say() -> None:
+def test_the_page_is_what_the_shipped_files_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = leaderboard.read_entries(submit.FOLDER, read_suite())
+    monkeypatch.setattr(leaderboard, "read_entries", lambda *_: entries)  # verifying them takes seconds
     assert leaderboard.build()[0] == leaderboard.PAGE.read_text(encoding="utf-8")
-    names = {entry.name for entry in leaderboard.read_entries(submit.FOLDER, read_suite())}
-    assert {"markov", "random_walk", "roller"} <= names
+    assert {"markov", "random_walk", "roller"} <= {entry.name for entry in entries}

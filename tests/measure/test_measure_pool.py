@@ -22,6 +22,7 @@ from gensor_gym.measure.workers.pool import LocalPool
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built, Comparison, Trial
 from tests.support.measure_kernels import BODIES, build, kernel
+from tests.support.thorough import thorough_but
 
 QUICK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
 SHORT = {"verify": 5.0, "time": 6.0, "check": 6.0}  # a busy machine has stalls of a second or two
@@ -160,7 +161,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", thorough_but([1, 2], 2))
 def test_interrupt_ends_everything_at_once(tmp_path: Path, workers: int) -> None:
     """Ctrl-C while kernels hang, long before their deadline."""
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(workers)]

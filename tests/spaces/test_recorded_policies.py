@@ -15,6 +15,7 @@ from agents import tune
 from agents.recorded.other_devices import order
 from agents.recorded.tune import get_strategy_of_spaces
 from experiments.commands.arguments import CONF, compose
+from experiments.studies.transfer_recorded import transfer_recorded
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, Task, plan_of
 from experiments.studies.transfer_recorded.scores import Scores, roles
 from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets
@@ -25,11 +26,13 @@ from gensor_gym import load_space, save_space
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, compacted
 from gensor_gym.spaces.moves import moves_of
-from tests.support.coarse_figures import coarse_figures
+from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.device_spaces import BEST, write_space
+from tests.support.in_process import one_after_the_other, search_here
 from tests.support.thorough import thorough_but
 from tests.support.tuning_files import CACHE, random_cache
 
+pytestmark = COARSE_FIGURES
 AGENT = {
     "name": "ppo", "n_steps": 64, "batch_size": 256, "n_epochs": 4, "learning_rate": 0.003, "ent_coef": 0.01, "gae_lambda": 0.95,
     "clip_range": 0.2, "net_arch": [32, 32],
@@ -212,7 +215,8 @@ def test_compacted_spaces_move_alike(tmp_path: Path) -> None:
 
 
 def test_the_study_is_whole_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    coarse_figures(monkeypatch)
+    search_here(monkeypatch)
+    monkeypatch.setattr(transfer_recorded, "side_by_side", one_after_the_other)
     folder = tmp_path / "bowl"
     folder.mkdir()
     for device in BEST:

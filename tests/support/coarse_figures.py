@@ -1,19 +1,29 @@
-"""Figures drawn coarsely, where a test asks whether they are there and not how they look: setting text takes most of the time."""
+"""Figures drawn coarsely, where a test asks whether they are there and not how they look: `pytestmark = COARSE_FIGURES`.
+
+Setting text takes most of the time, and a figure that is trimmed is laid out twice.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
+
+COARSE_FIGURES = pytest.mark.usefixtures("coarse_figures")
 
 
-def coarse_figures(patch: pytest.MonkeyPatch) -> None:
-    """From here on figures are saved with few pixels and are not trimmed, for which they would be laid out twice."""
+@pytest.fixture(scope="module")
+def coarse_figures() -> Iterator[None]:
+    """For the tests of a module figures are saved with few pixels and are not trimmed."""
+    from matplotlib.figure import Figure
+
     plain = Figure.savefig
 
-    def savefig(self: Figure, path: Path, **_: Any) -> None:
-        plain(self, path, dpi=20)
+    def savefig(self: Figure, *given: Any, **options: Any) -> None:
+        options.pop("bbox_inches", None)
+        plain(self, *given, **options | {"dpi": 20})
 
-    patch.setattr(Figure, "savefig", savefig)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", savefig)
+        yield

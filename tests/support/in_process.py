@@ -19,6 +19,6 @@ def one_after_the_other(
 
 
 def search_here(patch: pytest.MonkeyPatch) -> None:
-    """From here on searches and certificates of studies begin no process; the study of recorded spaces has one that does."""
+    """From here on searches and certificates of studies begin no process; `test_experiments_study.py` has them."""
     for module in ("lines", "optima", "pool"):
         patch.setattr(f"experiments.common.{module}.side_by_side", one_after_the_other)

@@ -12,6 +12,7 @@ import pytest
 from gensor_gym.codegen.c.micro import intrinsics as c_intrinsics
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
+from tests.support.thorough import thorough_but
 
 TARGETS = {"x86-64": 1, "haswell": 8, "skylake-avx512": 16, "native": 1}
 CALLS = """
@@ -73,8 +74,11 @@ def _values(library: Path, name: str, width: int) -> list[float]:
     return results
 
 
+ARCHES = [name for name, lanes in TARGETS.items() if lanes <= cpu_info().lanes]
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64" or find_compiler().name != "gcc", reason="gcc's names on x86")
-@pytest.mark.parametrize("arch", [name for name, lanes in TARGETS.items() if lanes <= cpu_info().lanes])
+@pytest.mark.parametrize("arch", thorough_but(ARCHES, ARCHES[0], ARCHES[-1]))
 @pytest.mark.parametrize("width", [16, 8, 4])
 def test_values_are_those_of_the_header(width: int, arch: str, tmp_path: Path) -> None:
     source = _source(width)

@@ -40,8 +40,10 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 from gensor_gym.measure.session import BudgetSpent
+from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here
 
+pytestmark = COARSE_FIGURES
 GEMM = "gemm(m=4, n=16, k=4)"
 GEMV = "gemv(m=16, k=8)"
 DEPTHWISE = "depthwise_conv2d(n=1, c=2, h=4, w=4, r=3, s=3, padding=1)"

@@ -27,9 +27,10 @@ from experiments.tables.reproduce import reproduce
 from experiments.tables.table import Stamp, Table
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.analytic import AnalyticBackend
-from tests.support.coarse_figures import coarse_figures
+from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.thorough import thorough_but
 
+pytestmark = COARSE_FIGURES
 TINY = ("gemm(m=32, n=32, k=32)", "gemv(m=64, k=64)")
 EACH_CLASS = (
     "conv2d(n=1, c=8, k=16, h=18, w=18, r=3, s=3)", *TINY, "avg_pool2d(n=1, c=8, h=18, w=18, r=2, s=2, stride=2)",
@@ -38,9 +39,8 @@ EACH_CLASS = (
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No search before the first to load a strategy, and figures of few pixels."""
+    """No search before the first to load a strategy."""
     monkeypatch.setattr(Jobs, "warm_up", lambda *_: None)
-    coarse_figures(monkeypatch)
 
 
 def _config(table: str, folder: Path, **values: object) -> DictConfig:

@@ -22,9 +22,11 @@ from experiments.tables.searchers import ansor_tasks, studies, studies_figure
 from experiments.tables.searchers.ansor_tasks import verdicts
 from experiments.tables.table import Stamp
 from gensor_gym.construction import ConstructionGraph
-from tests.support.coarse_figures import coarse_figures
+from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here
+from tests.support.thorough import thorough_but
 
+pytestmark = COARSE_FIGURES
 SMALL = "operators=['reduce_sum(m=16, k=65536)']"
 STUDIES = (
     "autotvm_model", "autotvm_recorded", "autotvm_transfer", "ansor_operators", "ansor_operators_recorded", "ansor_ablation",
@@ -41,9 +43,8 @@ def _config(table: str, folder: Path, *overrides: str) -> DictConfig:
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches in this process, networks of few tasks, intervals of few resamples, figures of few pixels."""
+    """Searches in this process, networks of few tasks, intervals of few resamples."""
     search_here(monkeypatch)
-    coarse_figures(monkeypatch)
     for module in (studies, studies_figure, study_figures):
         monkeypatch.setattr(module, "RESAMPLES", 20)
     monkeypatch.setattr(ansor_tasks, "compose", _of_small_networks)
@@ -56,7 +57,7 @@ def _of_small_networks(overrides: list[str], name: str) -> DictConfig:
     return config
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", thorough_but(STUDIES, "autotvm_transfer", "ansor_ablation", "ansor_operators_recorded"))
 def test_every_study_has_its_hypotheses(name: str, tmp_path: Path) -> None:
     """Variants are of registered strategies, and each hypothesis is of a variant, beside one that is there."""
     plan = plan_of(compose([f"experiment={name}", f"output={tmp_path}"], name="study"))

@@ -164,6 +164,7 @@ def test_a_teacher_is_refused(tmp_path: Path) -> None:
         train_columns.learn(configuration("clone=optimum"), tmp_path, QUIET)
 
 
+@pytest.mark.thorough
 def test_training_on_another_part_is_said(tmp_path: Path) -> None:
     words = [*TINY, "steps=64", "eval_every=0", f"output={tmp_path}", 'eval_operators="gemm(m=64, n=48, k=40)"']
     command = [sys.executable, "-m", "experiments.train", *words, 'operators="gemm(m=128, n=3072, k=768)"']
