@@ -39,10 +39,10 @@ lint: $(STAMP)
 
 # Fails on a dead link, a page that is in no menu, and a name that is not there.
 docs docs-serve: export NO_MKDOCS_2_WARNING = 1
-docs: $(VENV)/.docs
+docs: $(STAMP)
 	$(BIN)/mkdocs build -q
 
-docs-serve: $(VENV)/.docs
+docs-serve: $(STAMP)
 	$(BIN)/mkdocs serve
 
 # A GPU machine brings its own Python with CuPy; nothing is installed there.
@@ -58,14 +58,10 @@ clean:
 	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-$(VENV)/.docs: $(STAMP)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
-	touch $@
-
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "$(PYTHON) is older than Python 3.11; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[lab,dev,nvrtc]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[lab,dev,nvrtc,docs]'
 	touch $@

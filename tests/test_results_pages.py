@@ -10,6 +10,9 @@ from statistics import NormalDist, mean, stdev
 
 import pytest
 
+from docs.pictures import result, walk
+from experiments.common.journal import read_rows
+from experiments.statistics.statistics import geometric_mean
 from experiments.studies.generalise import report as generalise_report
 from experiments.studies.transfer_recorded import report as transfer_recorded_report
 
@@ -34,6 +37,34 @@ def test_pages_of_generalisation_are_made_from_their_values(folder: str) -> None
 def test_page_of_recorded_transfer_is_made_from_its_values() -> None:
     values, page, figures = _summary("transfer_recorded")
     assert transfer_recorded_report.markdown(values, figures) == page
+
+
+def test_what_readme_says_of_its_figure_follows_from_the_files() -> None:
+    said = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    xeon, h100 = result.on_xeon(), result.on_h100()
+    verdicts = [row["called"]["verdict"] for row in read_rows(result.XEON) if row["kind"] == "shape"]
+    plain = [[ratio for name, ratio in ratios.items() if not name.startswith(("depthwise", "avg_pool", "max_pool"))]
+             for ratios in (xeon, h100)]  # fmt: skip
+    products = [sorted(ratio for name, ratio in ratios.items() if name.startswith(("gemm", "batched_gemm", "gemv")))
+                for ratios in (xeon, h100)]  # fmt: skip
+    for fact in (
+        f"{verdicts.count('FASTER')} of {len(xeon)} operators faster than torch, {verdicts.count('SLOWER')} slower",
+        f"{geometric_mean(xeon.values()):.2f} times in the geometric mean but {geometric_mean(plain[0]):.2f} without",
+        f"{len(h100)} operators against the faster of torch's layouts: {geometric_mean(h100.values()):.2f}, and "
+        f"{geometric_mean(plain[1]):.2f} without",
+        f"a float16 3x3 convolution ({min(h100.values()):.2f})",
+        f"{products[0][1]:.2f} to {products[0][-1]:.2f} on the Xeon, but for {products[0][0]:.2f} at 20x20x20, and "
+        f"{products[1][0]:.2f} to {products[1][-1]:.2f} on the H100",
+    ):  # fmt: skip
+        assert fact in said, fact
+
+
+def test_the_moving_picture_shows_times_that_were_recorded() -> None:
+    seconds = [step.seconds for step in walk.steps()]
+    assert seconds[-1] == walk.table()["median"][0] and len(walk.table()) == 1040 and len(seconds) == 10
+    assert all(later <= earlier for earlier, later in zip(seconds, seconds[1:], strict=False))
+    said = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"from {seconds[0] * 1e3:.0f} ms to {seconds[-1] * 1e6:.1f} us" in said
 
 
 def _ratios(page: str, strategy: str, reference: str) -> dict[str, float]:

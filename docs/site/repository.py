@@ -29,6 +29,8 @@ CODE = {
 }  # fmt: skip
 """Suffixes of files that are shown as text, with the language of their lines."""
 LARGEST_TEXT = 60_000
+FEW = 12
+"""Files of a folder that is shown with the text of each."""
 
 
 def in_site(place: str) -> str:
@@ -54,7 +56,11 @@ def as_page(place: str) -> str:
     if not path.is_dir():
         return f"# {path.name}\n\n`{place}`\n\n````{CODE[path.suffix]}\n{path.read_text(encoding='utf-8')}````\n"
     names = sorted(each.name + "/" * each.is_dir() for each in path.iterdir() if each.name != "__pycache__")
-    shown = [f"- [{name}]({name})" if name.endswith((".md", "/")) else f"- `{name}`" for name in names]
+    few = len(names) <= FEW
+    shown = [
+        f"- [{name}]({name})" if name.endswith((".md", "/")) or (few and is_text(path / name)) else f"- `{name}`"
+        for name in names
+    ]
     return "\n".join([f"# {place}", "", "Files of the repository:", "", *shown, ""])
 
 
