@@ -152,9 +152,9 @@ def test_files_that_do_not_read_say_so(replay: str, tmp_path: Path, capsys: pyte
         with pytest.raises(ValueError, match="bad.jsonl") as caught:
             verify_file(path)
         assert message in str(caught.value)
-    assert verify.main([str(tmp_path)]) == 1
+    assert verify.main([str(tmp_path)]) == 2
     assert "bad.jsonl: step 1" in capsys.readouterr().err
-    assert verify.main([str(tmp_path / "nothing.jsonl")]) == 1
+    assert verify.main([str(tmp_path / "nothing.jsonl")]) == 2
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="does not read"):
         verify_file(tmp_path / "bytes.jsonl")
