@@ -60,7 +60,7 @@ def check_trust(folder: Path, trust: bool) -> None:
     """ValueError unless a folder's file of stable-baselines3 is trusted; a warning says what was done then."""
     if not (path := folder / ZIP).exists():
         raise FileNotFoundError(f"no policy at {folder / POLICY}")
-    if not trust:
+    if trust is not True:
         raise ValueError(
             f"{path} is a file of stable-baselines3: to read it runs whatever code its maker put into it. If you trust that "
             f"maker, say so with trust=true (strategies.NAME.trust=true); else ask for {POLICY}, which is numbers alone"

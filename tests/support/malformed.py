@@ -11,6 +11,7 @@ import json
 import pickle
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def without(value: dict[str, Any], name: str) -> bytes:
     return text({key: part for key, part in value.items() if key != name})
 
 
+@cache
 def bomb(size: int) -> bytes:
     """Gzip data that unfold to so many spaces."""
     made = io.BytesIO()
@@ -86,7 +88,8 @@ def canary(path: Path) -> bytes:
 
 TRAIN = [
     "train", "agent=a2c", "agent.net_arch=[8]", "num_envs=2", "steps=32", "operators=['gemm(m=4, n=16, k=8)']",
-    "env.hardware=h200", "env.space=gensor", "eval_operators=['gemm(m=4, n=16, k=4)']", "wandb.mode=disabled", "output={here}/out",
+    "env.hardware=h200", "env.space=gensor", "eval_operators=['gemm(m=4, n=16, k=4)']", "wandb.mode=disabled",
+    "output={here}/out",
 ]  # fmt: skip
 COLUMNS = [
     "optimize", GEMM, "hardware=h200", "backend=analytic", "trials=1", "strategy=columns",
