@@ -36,7 +36,7 @@ def flat_space(model: Any) -> Any:
 
 def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tuple[Learner, Any]:
     """How the policy of a folder was learned, and a model that answers; ValueError names what does not fit."""
-    agent, settings, space = _described(folder, card)
+    agent, settings, space = described(folder, card)
     learner = get_learner(agent)
     if not (path := folder / POLICY).exists():
         check_trust(folder, trust)
@@ -60,7 +60,7 @@ def check_trust(folder: Path, trust: bool) -> None:
     """ValueError unless a folder's file of stable-baselines3 is trusted; a warning says what was done then."""
     if not (path := folder / ZIP).exists():
         raise FileNotFoundError(f"no policy at {folder / POLICY}")
-    if not trust:
+    if trust is not True:
         raise ValueError(
             f"{path} is a file of stable-baselines3: to read it runs whatever code its maker put into it. If you trust that "
             f"maker, say so with trust=true (strategies.NAME.trust=true); else ask for {POLICY}, which is numbers alone"
@@ -68,17 +68,18 @@ def check_trust(folder: Path, trust: bool) -> None:
     warnings.warn(f"{path} is trusted: the code that it holds is run in this process", stacklevel=3)
 
 
-def _described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
+def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
     """Agent, its settings and the space of a card; ValueError for what is none, and for networks too large."""
     agent, config = card.get("agent"), card.get("config")
     settings = config.get("agent") if isinstance(config, dict) else None
     env = config.get("env") if isinstance(config, dict) else None
-    if not isinstance(agent, str) or not isinstance(settings, dict):
-        raise ValueError(f"the card in {folder} has agent {agent!r} and config.agent {settings!r}; expected a name and settings")
+    if not isinstance(agent, str) or not isinstance(settings, dict) or not isinstance(env, dict):
+        found = f"agent {agent!r}, config.agent {settings!r}, config.env {env!r}"[:300]
+        raise ValueError(f"the card in {folder} has {found}; expected a name, and settings of both")
     layers = settings.get("net_arch", [])
     if not isinstance(layers, list) or len(layers) > _LAYERS:
         raise ValueError(f"the card in {folder} has agent.net_arch {layers!r}; expected a list of {_LAYERS} widths at most")
     widths = [*(("net_arch", layer) for layer in layers), *((name, settings[name]) for name in _WIDTHS if name in settings)]
     for name, value in widths:
         check_width(folder, name, value)
-    return agent, settings, str(env.get("space", "")) if isinstance(env, dict) else ""
+    return agent, settings, str(env.get("space", ""))

@@ -18,7 +18,7 @@ import numpy as np
 from agents.core.feedback import measure_with_feedback
 from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from agents.gensor.descents import descended
-from agents.learners.loading import POLICY, ZIP, flat_space, load_model
+from agents.learners.loading import POLICY, ZIP, described, flat_space, load_model
 from agents.learners.registry import Learner
 from agents.policies.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
@@ -146,6 +146,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
     card = read_card(folder)
     if missing := [name for name in ("agent", "config", "operators", "training_seconds") if name not in card]:
         raise ValueError(f"{folder / CARD} is no card of a policy: it lacks {', '.join(missing)}")
+    described(folder, card)
     if card.get("layout") != LAYOUT_VERSION:
         raise ValueError(
             f"policy {path} was trained on layout {card.get('layout')}; this version has layout {LAYOUT_VERSION}"

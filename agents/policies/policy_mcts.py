@@ -30,14 +30,14 @@ class PolicyMcts(LearnedWalk):
     widening: float = 2.0
     """A node visited n times has at most widening x n^exponent children."""
     exponent: float = 0.5
-    trust: float = 0.5
+    critic: float = 0.5
     """Share of the critic in the value of a leaf; the rest is the best program observed from there."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
         """What is asked about and observed in a tree of its own."""
         tree = Mcts(self.space, self.simulations, self.exploration, self.widening, self.exponent)
         guide = Guide(*self.policy(graph), graph, self.retain)
-        search = GuidedSearch(tree, graph, rng, guide, self.trust)
+        search = GuidedSearch(tree, graph, rng, guide, self.critic)
         for _ in range(self.simulations):
             search.simulate()
         return *guide.programs(), len(search.tree)
@@ -47,10 +47,10 @@ class GuidedSearch(Search):
     """A tree whose children and values come from a policy. A node is asked about once, when it becomes a child."""
 
     def __init__(
-        self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator, guide: Guide, trust: float
+        self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator, guide: Guide, critic: float
     ) -> None:
         """A root, asked about."""
-        self.guide, self.trust = guide, trust
+        self.guide, self.critic = guide, critic
         self.chances: dict[bytes, np.ndarray] = {}
         """Log-probabilities of actions by row."""
         super().__init__(settings, graph, rng)
@@ -88,4 +88,4 @@ class GuidedSearch(Search):
         self.chances[node.row.tobytes()] = answer.chances[0]
         node.low = math.log(answer.nearest[0])
         hoped = math.log(answer.seconds[0]) - float(answer.values[0])
-        return (1 - self.trust) * node.low + self.trust * min(hoped, node.low)
+        return (1 - self.critic) * node.low + self.critic * min(hoped, node.low)

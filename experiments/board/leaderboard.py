@@ -6,6 +6,7 @@ the suite has it. One that is not true ends the command.
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from experiments.board.replay_file import Outcome, fingerprint_of, verify_file
 from experiments.board.submit import FOLDER
 from experiments.board.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
 from experiments.board.verify import replay_files
+from experiments.commands.exit_code import exit_code
 from experiments.commands.parser import Parser
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
@@ -182,18 +184,19 @@ def build(folder: Path = FOLDER, page: Path = PAGE, suite: Path = SUITE) -> tupl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a file is not true, or the page is not what `--check` expects."""
+    """Command line; returns the exit status: 1 where the page is not what `--check` expects, 2 where a file is not true."""
     parser = Parser(prog="python -m experiments.leaderboard", description="Build docs/leaderboard.md.")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--suite", type=Path, default=SUITE)
     parser.add_argument("--check", action="store_true", help="write nothing; say whether the page is what would be built")
     args = parser.parse_args(arguments)
-    try:
-        text, table_of_agents = build(args.folder, args.page, args.suite)
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    return exit_code(lambda: _build(args))
+
+
+def _build(args: argparse.Namespace) -> int:
+    """Write the page, or compare it; 1 where it is another."""
+    text, table_of_agents = build(args.folder, args.page, args.suite)
     if not args.check:
         write_text(args.page, text)
         table_of_agents.write_csv(args.folder / "leaderboard.csv")

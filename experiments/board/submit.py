@@ -24,6 +24,7 @@ from agents.optimize import run
 from agents.strategy import Strategy, get_strategy
 from experiments.board.replay_file import VERSION, Recorder, fingerprint_of, record
 from experiments.board.suite import SUITE, SuiteTask, read_suite
+from experiments.commands.exit_code import exit_code
 from experiments.commands.parser import Parser
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
@@ -149,18 +150,16 @@ def is_played(path: Path, header: Mapping[str, Any]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a task was not played."""
+    """Command line; returns the exit status: 1 where a task was not played, 2 for what is not as expected."""
     args = _parser().parse_args(arguments)
-    failed = 0
-    try:
-        suite, entrants = read_suite(args.suite), _entrants(args)
-        for entrant in entrants:
-            for task in suite.tasks:
-                failed += not _put(args, entrant, task, suite.budget)
-    except (ValueError, FileNotFoundError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 1 if failed else 0
+    return exit_code(lambda: _submit(args))
+
+
+def _submit(args: argparse.Namespace) -> int:
+    """Play all tasks; 1 where one was not played."""
+    suite, entrants = read_suite(args.suite), _entrants(args)
+    played = [_put(args, entrant, task, suite.budget) for entrant in entrants for task in suite.tasks]
+    return 0 if all(played) else 1
 
 
 def _put(args: argparse.Namespace, entrant: Entrant, task: SuiteTask, budget: Budget) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,29 +45,34 @@ def read_state(path: Path, check: Callable[[dict[str, Any]], None], anew: str = 
 
     ValueError for a file of an earlier version, which kept pickles, and for one that is broken, with what to do: `anew`.
     """
+    with _told(path, anew):
+        file = zipfile.ZipFile(path)
+    with file:
+        if set(file.namelist()) != set(MOST_BYTES):
+            raise ValueError(
+                f"{path} is no checkpoint of this version (earlier ones kept pickles, which are not read); begin anew with {anew}"
+            )
+        with _told(path, anew):
+            begun = parse_object(_member(file, BEGUN).decode(), finite=False)
+        check(begun)
+        with _told(path, anew):
+            return from_tree(parse_json(_member(file, STATE).decode()), _arrays(_member(file, ARRAYS)))
+
+
+@contextmanager
+def _told(path: Path, anew: str) -> Iterator[None]:
+    """ValueError with what to do where a file is broken."""
     try:
-        with zipfile.ZipFile(path) as file:
-            if set(file.namelist()) != set(MOST_BYTES):
-                raise ValueError(
-                    f"{path} is no checkpoint of this version (earlier ones kept pickles, which are not read); begin anew "
-                    f"with {anew}"
-                )
-            check(parse_object(_member(file, BEGUN).decode(), finite=False))
-            tree, arrays = parse_json(_member(file, STATE).decode()), _arrays(_member(file, ARRAYS))
-        return from_tree(tree, arrays)
-    except (zipfile.BadZipFile, _Broken, EOFError, NotImplementedError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        yield
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
         raise ValueError(f"{path} is no whole checkpoint ({error}); begin anew with {anew}") from error
-
-
-class _Broken(Exception):
-    """What is in an archive is not what was written there."""
 
 
 def _member(file: zipfile.ZipFile, name: str) -> bytes:
     """The bytes of a member, which is as long as it says and not compressed."""
     about = file.getinfo(name)
     if about.compress_type != zipfile.ZIP_STORED or about.file_size > MOST_BYTES[name]:
-        raise _Broken(f"{name} is compressed, or has more than {MOST_BYTES[name]:,} bytes")
+        raise ValueError(f"{name} is compressed, or has more than {MOST_BYTES[name]:,} bytes")
     return file.read(name)
 
 
@@ -78,4 +84,4 @@ def _arrays(data: bytes) -> dict[str, np.ndarray]:
     try:
         return {name: np.array(array) for name, array in load(data).items()}
     except SafetensorError as error:
-        raise _Broken(f"{ARRAYS}: {error}") from error
+        raise ValueError(f"{ARRAYS}: {error}") from error

@@ -54,11 +54,19 @@ def from_tree(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         raise ValueError(f"a state whose {kind} does not read: {error!r}") from error
 
 
+def _scalar(kind: str, value: Any, arrays: Mapping[str, np.ndarray]) -> np.generic:
+    """A number of NumPy's; KeyError for a type that is none."""
+    if kind not in _NUMBERS:
+        raise KeyError(kind)
+    return np.dtype(kind).type(from_tree(value, arrays))
+
+
+_NUMBERS = tuple(np.dtype(code).str for code in "bhiqBHIQfd?")
 _READ: dict[str, Any] = {
     "map": lambda pairs, arrays: {from_tree(key, arrays): from_tree(part, arrays) for key, part in pairs},
     "tuple": lambda parts, arrays: tuple(from_tree(part, arrays) for part in parts),
     "number": lambda text, _: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[text],
-    "scalar": lambda pair, arrays: np.dtype(pair[0]).type(from_tree(pair[1], arrays)),
+    "scalar": lambda pair, arrays: _scalar(*pair, arrays),
     "array": lambda name, arrays: arrays[name],
     "tensor": lambda name, arrays: torch.from_numpy(arrays[name]),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,19 @@ class Certificate:
         for name, kinds in _KINDS.items():
             if not isinstance(data[name], kinds) or isinstance(data[name], bool) or kinds is not str and (data[name] or 0) < 0:
                 raise ValueError(f"a certificate's {name} is {data[name]!r}; expected {_WORDS[kinds]}")
-        return cls(**data)
+        found = cls(**data)
+        for name in ("latency", "bound"):
+            if not 0 < _seconds(data[name]) < math.inf:
+                raise ValueError(f"a certificate's {name} is {data[name]!r}; expected seconds as a hexadecimal float")
+        return found
+
+
+def _seconds(text: str) -> float:
+    """A hexadecimal float; 0 for what is none."""
+    try:
+        return float.fromhex(text)
+    except (OverflowError, ValueError):
+        return 0.0
 
 
 def read_certificates(path: Path) -> list[Certificate]:

@@ -24,7 +24,7 @@ def parse_json(text: str, finite: bool = True) -> Any:
     are not finite, and brackets nested deeper than MOST_NESTING.
     """
     if text.count("[") + text.count("{") > MOST_NESTING:
-        _check_nesting(text)
+        check_nesting(text)
     return (_STRICT if finite else _LOOSE).decode(text)
 
 
@@ -63,7 +63,7 @@ def read_fields(path: str | os.PathLike[str], make: Callable[..., Made], of: str
 _KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 
 
-def _check_nesting(text: str) -> None:
+def check_nesting(text: str) -> None:
     """ValueError where brackets outside of texts are nested too deep."""
     depth = 0
     for found in _BRACKETS.finditer(text):

@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from gensor_gym.foreign.files import read_text
+from gensor_gym.foreign.jsons import check_nesting
 
-MOST_BYTES = 1 << 20
+MOST_BYTES = 64 << 10
 """Of a file: what is written by hand."""
 
 
@@ -21,8 +22,9 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
 
     text = read_text(path, MOST_BYTES)
     try:
+        check_nesting(text)
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError(f"{path} has an alias (*name); write the value itself")
+            raise ValueError("an alias (*name); write the value itself")
         return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ValueError(f"{path} is no YAML: {' '.join(str(error).split())}") from error

@@ -152,9 +152,9 @@ def test_files_that_do_not_read_say_so(replay: str, tmp_path: Path, capsys: pyte
         with pytest.raises(ValueError, match="bad.jsonl") as caught:
             verify_file(path)
         assert message in str(caught.value)
-    assert verify.main([str(tmp_path)]) == 1
+    assert verify.main([str(tmp_path)]) == 2
     assert "bad.jsonl: step 1" in capsys.readouterr().err
-    assert verify.main([str(tmp_path / "nothing.jsonl")]) == 1
+    assert verify.main([str(tmp_path / "nothing.jsonl")]) == 2
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="does not read"):
         verify_file(tmp_path / "bytes.jsonl")
@@ -246,7 +246,7 @@ def test_other_settings_and_seeds_are_played_anew(suite: Path) -> None:
 def test_bad_submissions_are_refused(
     suite: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(suite, *arguments) == 1
+    assert run(suite, *arguments) == 2
     assert message in capsys.readouterr().err
 
 
@@ -319,7 +319,7 @@ def test_what_is_not_of_the_suite_stays_out(suite: Path, capsys: pytest.CaptureF
         with pytest.raises(ValueError, match=message):
             leaderboard.read_entries(folder, chosen)
     first.rename(first.with_name("another.jsonl"))
-    assert leaderboard.main(["--folder", str(folder), "--suite", str(suite)]) == 1
+    assert leaderboard.main(["--folder", str(folder), "--suite", str(suite)]) == 2
     assert "expected AGENT/TASK.jsonl" in capsys.readouterr().err
 
 

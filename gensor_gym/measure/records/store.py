@@ -201,6 +201,9 @@ class Store:
             connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             try:
                 _prepare(connection, self.path)
+            except sqlite3.Error as error:
+                connection.close()
+                raise type(error)(f"{self.path}: {error}") from error
             except BaseException:
                 connection.close()
                 raise

@@ -1,0 +1,211 @@
+"""Inputs that are no good: files of every format that the commands read, and words on the command line.
+
+A case is (words of the command, file or files that are there). `{here}` in a word is the folder of the case.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BRACKETS = b"[" * 200_000
+GEMM = "gemm(m=4, n=16, k=4)"
+SCHEDULE = "tile[1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1] vthread[1x1x1x1x1x1x1x1] level=0"
+CERTIFICATE: dict[str, Any] = {
+    "operator": GEMM, "hardware": "h200", "space": "compact", "fingerprint": "0", "method": "enumeration", "latency": "0x1p-20",
+    "schedule": SCHEDULE, "optima": 1, "candidates": 1, "visited": 1, "evaluated": 1, "pruned": 0, "bound": "0x1p-20",
+    "seconds": 1.0,
+}  # fmt: skip
+RECORD: dict[str, Any] = {
+    "operator": GEMM, "schedule": SCHEDULE, "status": "OK", "samples": [1e-6], "device": "d", "conditions": {}, "digest": "1",
+}  # fmt: skip
+CARD: dict[str, Any] = {
+    "agent": "columns", "config": {"agent": {"width": 8}, "env": {"hardware": "h200", "space": "gensor"}}, "layout": 1,
+    "sees": 2, "operators": [GEMM], "training_seconds": 1.0,
+}  # fmt: skip
+Files = dict[str, bytes]
+
+
+def text(value: object, **changed: object) -> bytes:
+    """A JSON value, of an object with other values."""
+    return json.dumps({**value, **changed} if isinstance(value, dict) else value).encode()
+
+
+def without(value: dict[str, Any], name: str) -> bytes:
+    """An object that lacks a key."""
+    return text({key: part for key, part in value.items() if key != name})
+
+
+@cache
+def bomb(size: int) -> bytes:
+    """Gzip data that unfold to so many spaces."""
+    made = io.BytesIO()
+    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=1, mtime=0) as file:
+        for _ in range(size >> 20):
+            file.write(b" " * (1 << 20))
+    return made.getvalue()
+
+
+def archive(members: dict[str, bytes], kind: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip archive."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", kind) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return made.getvalue()
+
+
+def tensors(**arrays: np.ndarray) -> bytes:
+    """A safetensors file."""
+    from safetensors.numpy import save
+
+    return save(arrays)
+
+
+class Canary:
+    """What unpickling of it does is seen: it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        return Path.touch, (self.path,)
+
+
+def canary(path: Path) -> bytes:
+    """A pickle that makes a file when it is read."""
+    return pickle.dumps(Canary(path))
+
+
+TRAIN = [
+    "train", "agent=a2c", "agent.net_arch=[8]", "num_envs=2", "steps=32", "operators=['gemm(m=4, n=16, k=8)']",
+    "env.hardware=h200", "env.space=gensor", "eval_operators=['gemm(m=4, n=16, k=4)']", "wandb.mode=disabled",
+    "output={here}/out",
+]  # fmt: skip
+COLUMNS = [
+    "optimize", GEMM, "hardware=h200", "backend=analytic", "trials=1", "strategy=columns",
+    "strategies.columns.checkpoint={here}",
+]  # fmt: skip
+PPO = [*COLUMNS[:-2], "strategy=ppo", "strategies.ppo.checkpoint={here}", "strategies.ppo.episodes=2"]
+CHECK, VERIFY = ["check_certificates", "{here}/a.jsonl"], ["verify", "{here}/a.jsonl"]
+LEARN = ["train_recorded", "output={here}/out"]
+IMPORT = ["store", "import", "{here}/s.sqlite"]
+SPACE, ZIPPED = "spaces=[{here}/a.json]", "spaces=[{here}/a.json.gz]"
+CORRECT = ["learn_correction", "measured={here}/m.jsonl", "output={here}/out"]
+STORE = ["store", "list", "{here}/a.sqlite"]
+SUITE = ["submit", "markov", "--suite", "{here}/suite.yaml", "--output", "{here}/out"]
+PPO_CARD = {**CARD, "agent": "ppo", "config": {"agent": {"net_arch": [8], "learning_rate": 1e-3}, "env": CARD["config"]["env"]}}
+
+CASES: dict[str, tuple[list[str], Files]] = {
+    # words
+    "an operator in other letters": (["compare", "operator=гемм(m=4)", "strategy=random"], {}),
+    "an operator that is none": (["compare", "operator=гемм", "strategy=random"], {}),
+    "a machine that is none": (["compare", f"operator={GEMM}", "hardware=H9000"], {}),
+    "a bracket that is open": (["optimize", "gemm(m=4"], {}),
+    "a negative size": (["optimize", "gemm(m=-4, n=16, k=4)"], {}),
+    "a size beyond all": (["optimize", f"gemm(m={10**30}, n=16, k=4)"], {}),
+    "a setting that is none": (["compare", f"operator={GEMM}", "nothing=1"], {}),
+    "a setting that does not read": (["compare", f"operator={GEMM}", "seed=[0"], {}),
+    "a setting of another type": (["compare", f"operator={GEMM}", "budget.trials=many", "strategy=random"], {}),
+    "a plugin that is none": (["certify", GEMM, "plugins=[nobody]"], {}),
+    "an output that is a file": (["compare", f"operator={GEMM}", "strategy=random", "output={here}/file/x"], {"file": b""}),
+    # certificates
+    "certificates: brackets": (CHECK, {"a.jsonl": BRACKETS}),
+    "certificates: NaN": (CHECK, {"a.jsonl": text(CERTIFICATE, seconds=float("nan"))}),
+    "certificates: a key twice": (CHECK, {"a.jsonl": text(CERTIFICATE)[:-1] + b', "optima": 2}'}),
+    "certificates: a field missing": (CHECK, {"a.jsonl": without(CERTIFICATE, "bound")}),
+    "certificates: a field of another type": (CHECK, {"a.jsonl": text(CERTIFICATE, latency=1)}),
+    "certificates: a negative count": (CHECK, {"a.jsonl": text(CERTIFICATE, visited=-3)}),
+    "certificates: a list": (CHECK, {"a.jsonl": b"[1, 2]"}),
+    "certificates: no UTF-8": (CHECK, {"a.jsonl": b'{"operator": "\xff\xfe"}'}),
+    "certificates: a folder": (CHECK, {"a.jsonl/x": b""}),
+    "certificates: no number": (CHECK, {"a.jsonl": text(CERTIFICATE, latency="fast")}),
+    # stores and tables of timings
+    "timings: brackets": ([*IMPORT, "{here}/a.jsonl"], {"a.jsonl": BRACKETS}),
+    "timings: text as samples": ([*IMPORT, "{here}/a.jsonl"], {"a.jsonl": text(RECORD, samples=["fast"])}),
+    "timings: NaN": ([*IMPORT, "{here}/a.jsonl"], {"a.jsonl": text(RECORD, samples=[float("nan")])}),
+    "timings: negative seconds": ([*IMPORT, "{here}/a.jsonl"], {"a.jsonl": text(RECORD, samples=[-1.0])}),
+    "timings: conditions that are a list": ([*IMPORT, "{here}/a.jsonl"], {"a.jsonl": text(RECORD, conditions=[1])}),
+    "timings: a schedule of negative tiles": (
+        [*IMPORT, "{here}/a.jsonl"], {"a.jsonl": text(RECORD, schedule=SCHEDULE.replace("tile[1x", "tile[-1x"))}),
+    "timings: gzip cut off": ([*IMPORT, "{here}/a.jsonl.gz"], {"a.jsonl.gz": gzip.compress(text(RECORD) * 99)[:-9]}),
+    "timings: no gzip": ([*IMPORT, "{here}/a.jsonl.gz"], {"a.jsonl.gz": b"\x1f\x8b\x08nothing"}),
+    "timings: no Parquet": ([*IMPORT, "{here}/a.parquet"], {"a.parquet": b"PAR1" + b"\0" * 40 + b"PAR1"}),
+    "timings: another ending": ([*IMPORT, "{here}/a.txt"], {"a.txt": b""}),
+    "a store that is text": (STORE, {"a.sqlite": b"not a database, though it is long enough to have been one" * 20}),
+    "a store that is cut off": (STORE, {"a.sqlite": b"SQLite format 3\0" + b"\x10\0" * 60}),
+    # replay files and suites
+    "a replay: brackets": (VERIFY, {"a.jsonl": BRACKETS}),
+    "a replay: a header that is a list": (VERIFY, {"a.jsonl": b"[]"}),
+    "a replay: no UTF-8": (VERIFY, {"a.jsonl": b"\xff\xfe{}"}),
+    "a replay: a key twice": (VERIFY, {"a.jsonl": b'{"id": 1, "id": 2}'}),
+    "a suite with aliases": (SUITE, {"suite.yaml": b"a: &a [1]\nb: [*a, *a]\n"}),
+    "a suite of brackets": (SUITE, {"suite.yaml": BRACKETS}),
+    "a suite that is a list": (SUITE, {"suite.yaml": b"- 1\n"}),
+    # recorded spaces
+    "a space: brackets": ([*LEARN, SPACE], {"a.json": BRACKETS}),
+    "a space: gzip cut off": ([*LEARN, ZIPPED], {"a.json.gz": gzip.compress(b'{"cache": {}}')[:-4]}),
+    "a space: a list": ([*LEARN, SPACE], {"a.json": b"[]"}),
+    "a space: a key twice": ([*LEARN, SPACE], {"a.json": b'{"cache": {}, "cache": {}}'}),
+    "a space: numbers as a cache": ([*LEARN, SPACE], {"a.json": b'{"cache": 7, "tune_params_keys": 3}'}),
+    "a space: results that are text": ([*LEARN, SPACE], {"a.json": b'{"results": "many"}'}),
+    "a space: a folder": ([*LEARN, SPACE], {"a.json/x": b""}),
+    # policies
+    "a policy: a card of brackets": (COLUMNS, {"card.json": BRACKETS, "policy.safetensors": b""}),
+    "a policy: a card that is a list": (COLUMNS, {"card.json": b"[]", "policy.safetensors": b""}),
+    "a policy: a card that lacks all": (COLUMNS, {"card.json": b"{}", "policy.safetensors": b""}),
+    "a policy: a card of another layout": (COLUMNS, {"card.json": text(CARD, layout=99), "policy.safetensors": b""}),
+    "a policy: a card without settings": (COLUMNS, {"card.json": text(CARD, config=[1]), "policy.safetensors": b""}),
+    "a policy: no card": (COLUMNS, {"policy.safetensors": b""}),
+    "a policy: no tensors": (COLUMNS, {"card.json": text(CARD), "policy.safetensors": b"\xff" * 64}),
+    "a policy: tensors of another network": (COLUMNS, {"card.json": text(CARD), "policy.safetensors": tensors(a=np.zeros(3))}),
+    "a policy: numbers that are not finite": (
+        COLUMNS, {"card.json": text(CARD), "policy.safetensors": tensors(a=np.full(3, np.nan))}),
+    "a policy: a width beyond all": (
+        COLUMNS, {"card.json": text(CARD, config={**CARD["config"], "agent": {"width": 10**9}}), "policy.safetensors": b""}),
+    "a policy that walks: no widths": (PPO, {"card.json": text(PPO_CARD), "policy.safetensors": tensors(a=np.zeros(3))}),
+    "a policy that walks: layers beyond all": (
+        PPO, {"card.json": text(PPO_CARD, config={"agent": {"net_arch": [10**9]}, "env": CARD["config"]["env"]}),
+              "policy.safetensors": tensors()}),
+    "a policy of stable-baselines3": (PPO, {"card.json": text(PPO_CARD), "policy.zip": archive({"data": b"{}"})}),
+    # trainings
+    "a checkpoint: no archive": (TRAIN, {"out/last.zip": b"nothing"}),
+    "a checkpoint: cut off": (TRAIN, {"out/last.zip": archive({"begun.json": b"{}" * 99})[:-30]}),
+    "a checkpoint: of an earlier version": (TRAIN, {"out/last.zip": archive({"state.pkl": b"", "model.zip": b""})}),
+    "a checkpoint: compressed": (
+        TRAIN, {"out/last.zip": archive(dict.fromkeys(("begun.json", "state.json", "arrays.safetensors"), b"{}"), 8)}),
+    "a checkpoint: of another configuration": (
+        TRAIN, {"out/last.zip": archive(dict.fromkeys(("begun.json", "state.json", "arrays.safetensors"), b"{}"))}),
+    "a card of a training: brackets": (TRAIN, {"out/card.json": BRACKETS, "out/policy.safetensors": b""}),
+    "measurements: brackets": (CORRECT, {"m.jsonl": BRACKETS}),
+    "measurements: a field missing": (CORRECT, {"m.jsonl": b'{"operator": "gemm(m=4, n=4, k=4)"}'}),
+    "measurements: a field of another type": (CORRECT, {"m.jsonl": b'{"operator": 7, "seconds": 1.0}'}),
+    # results
+    "a sweep: cards of brackets": (["sweep_table", "{here}"], {"a/card.json": BRACKETS}),
+    "a sweep: cards without a configuration": (["sweep_table", "{here}"], {"a/card.json": b'{"evaluation": {}}'}),
+    "results: no folder": (["report", "{here}/nowhere"], {}),
+    "results: a curve of brackets": (["report", "{here}"], {"card.json": b"{}", "curve.jsonl": BRACKETS}),
+    "results: facts of brackets": (["evidence", "{here}"], {"raw/facts.json": BRACKETS}),
+    "results: facts of others": (["evidence", "{here}"], {"raw/facts.json": b'{"nothing": 1}'}),
+    # operators
+    "operators: no UTF-8": (["export", "{here}/ops.txt", "folder={here}/out"], {"ops.txt": b"gemm(m=4)\xff"}),
+    "operators: none": (["export", "{here}/ops.txt", "folder={here}/out"], {"ops.txt": b"# nothing\n"}),
+    "operators: not as operators": (["export", "{here}/ops.txt", "folder={here}/out"], {"ops.txt": b"import os\n"}),
+}  # fmt: skip
+
+
+def put(here: Path, files: Files) -> None:
+    """Write the files of a case."""
+    for name, data in files.items():
+        path = here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
