@@ -147,7 +147,7 @@ COMMANDS = {
     "explore": Command(
         "experiments.explore.__main__:main",
         "a local page on which a program is constructed, by hand or by a strategy",
-        ("'gemm(m=512, n=512, k=512)'", "'softmax(m=1024, n=1024)' --machine h200 --space extended"),
+        ("'gemm(m=512, n=512, k=512)'", "'gemv(m=4096, k=4096)' --machine h200 --space extended"),
     ),
     "submit": Command(
         "experiments.board.submit:main",

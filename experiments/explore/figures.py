@@ -130,9 +130,10 @@ def roofline(roof: Roofline) -> Figure:
     shapes.append(Dot("first", x, at.y(roof.first), f"unscheduled: {rate(roof.first)}"))
     shapes.append(Dot("here", x, at.y(roof.here), f"this program: {rate(roof.here)}"))
     share = f"{rate(roof.here)}, {100 * roof.here / roof.best:.2g} % of the roof"
-    side = ("start", 12) if x < (at.left + at.right) / 2 else ("end", -12)
+    middle = (at.left + at.right) / 2
+    side = ("start", 12) if x < middle else ("end", -12)
     shapes.append(Text("here", x + side[1], at.y(roof.here) + 4, share, side[0]))
-    shapes.append(Text("label", (at.left + at.right) / 2, at.height - 4, "flop per byte that must be moved, and flop/s", "middle"))
+    shapes.append(Text("label", middle, at.height - 4, "flop per byte that must be moved, and flop/s", "middle"))
     return Figure(at.height, f"Roofline: this program reaches {share}", tuple(shapes))
 
 
