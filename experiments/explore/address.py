@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote, urlencode
 
 from gensor_gym.graph.actions import ACTIONS
@@ -50,9 +51,8 @@ class Address:
 
     def query(self) -> str:
         """As the query of a URL, which `read` reads back; what stands at its default is left out, but for the task."""
-        parts = {"operator": self.operator, "machine": self.machine, "space": self.space}
-        optional = {"seed": str(self.seed or ""), "schedule": self.schedule, "actions": " ".join(self.actions)}
-        return urlencode(parts | {name: text for name, text in optional.items() if text}, safe="()=,[]", quote_via=quote)
+        begin = _encoded(self.operator, self.machine, self.space, self.seed, self.schedule)
+        return f"{begin}&actions={'%20'.join(self.actions)}" if self.actions else begin
 
 
 def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]:
@@ -81,6 +81,14 @@ def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]
         schedule=str(Schedule.parse(given["schedule"])) if given.get("schedule") else "",
         actions=_actions(given.get("actions", "")),
     ), others
+
+
+@lru_cache(maxsize=64)
+def _encoded(operator: str, machine: str, space: str, seed: int, schedule: str) -> str:
+    """A query but for the actions, whose names need no encoding: a page has many addresses that differ in these alone."""
+    parts = {"operator": operator, "machine": machine, "space": space}
+    optional = {"seed": str(seed or ""), "schedule": schedule}
+    return urlencode(parts | {name: text for name, text in optional.items() if text}, safe="()=,[]", quote_via=quote)
 
 
 def _seed(text: str) -> int:

@@ -13,7 +13,7 @@ from experiments.explore.address import LONGEST, SEEDS, Address
 from experiments.explore.code import Listing
 from experiments.explore.readiness import Progress
 from experiments.explore.timing import Timed
-from experiments.explore.views import View
+from experiments.explore.views import LINKED, View
 from gensor_gym import hardware
 from gensor_gym.graph.actions import SPACES
 
@@ -50,7 +50,7 @@ def state(view: View, timed: Timed | None, absence: str) -> str:
     """The part that shows a state. `absence` says why it cannot be measured, if so."""
     players = [(player.name, f"{player.name}: {player.about}") for player in view.players]
     return _written(
-        "state.html", view=view, timed=timed, absence=absence, players=json.dumps(players),
+        "state.html", view=view, timed=timed, absence=absence, players=json.dumps(players), linked=LINKED,
         tiles=figures.tiles(view.axes, view.level_names), roofline=figures.roofline(view.roofline),
         way=figures.way(view.way, view.floor_seconds),
     )  # fmt: skip

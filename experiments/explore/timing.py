@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from threading import Lock
 
 from experiments.explore.session import Position
-from gensor_gym import measure
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.pictures.facts import in_bytes, in_seconds
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.backend import measure
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.runners import runner_of
 from gensor_gym.measure.stats.intervals import median_interval

@@ -19,6 +19,8 @@ from gensor_gym.graph.actions import ACTIONS, STOP
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 
+LINKED = 24
+"""Steps back that have a link: an address is as long as its way, and a page with all of them would be slow."""
 _KINDS = {
     "block": "outer", "task": "outer", "slice": "outer", "thread": "middle", "share": "middle", "step": "middle", "l1": "middle",
     "tile": "middle", "chunk": "inner", "vthread": "inner", "inner": "inner",

@@ -44,14 +44,13 @@ function equip() {
   }
   at("play").hidden = players.length === 0;
   for (const id of ["copy", "measure"]) if (at(id)) at(id).hidden = false;
-  if (at("state").dataset.state === "waiting") setTimeout(() => go(query(), "replaceState", true), 600);
+  if (at("state").dataset.state === "waiting") setTimeout(() => go(query(), "replaceState", null, true), 600);
   else follow();
 }
 
-// Go to the state of an address; true if it is shown.
-async function go(address, history_entry, again) {
+// Go to the state of an address; true if it is shown. `clicked`: when, by the clock of events; null where nobody clicked.
+async function go(address, history_entry, clicked = null, again = false) {
   const number = ++latest, before = query();
-  const begun = performance.now();
   let answer;
   try {
     answer = await text("/state?" + address);
@@ -66,7 +65,7 @@ async function go(address, history_entry, again) {
     return false;
   }
   show(answer.body, history_entry);
-  requestAnimationFrame(() => setTimeout(() => performance.measure("click to view", { start: begun }), 0));
+  if (clicked !== null) requestAnimationFrame(() => setTimeout(() => performance.measure("click to view", { start: clicked }), 0));
   return true;
 }
 
@@ -83,7 +82,7 @@ function follow() {
     pane.dataset.query = asked;
     const changed = pane.querySelector(".changed");
     if (changed) pane.scrollTop = Math.max(0, changed.offsetTop - pane.clientHeight / 3);
-  }, playing === null ? 0 : 200);
+  }, playing === null ? 60 : 200);
 }
 
 function pause() {
@@ -93,7 +92,7 @@ function pause() {
   at("run").setAttribute("aria-pressed", "false");
 }
 
-const step = (entry) => go(query() + "&player=" + encodeURIComponent(at("player").value), entry);
+const step = (entry, clicked) => go(query() + "&player=" + encodeURIComponent(at("player").value), entry, clicked);
 const pace = () => Math.pow(2, Number(at("speed").value));  // steps a second
 
 async function run() {
@@ -132,10 +131,10 @@ document.addEventListener("click", (event) => {
   if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0) {
     event.preventDefault();
     pause();
-    go(link.href.split("?")[1] || "", "pushState");
+    go(link.href.split("?")[1] || "", "pushState", event.timeStamp);
   } else if (event.target.id === "step") {
     pause();
-    step("pushState");
+    step("pushState", event.timeStamp);
   } else if (event.target.id === "run") {
     play();
   } else if (event.target.id === "measure") {
