@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from experiments.explore.views import Axis, Roofline, StepBack
+from experiments.explore.views import Axis, Roofline, StepBack, rate
 
 WIDTH = 380.0
 
@@ -109,6 +109,11 @@ class _Logarithmic:
         low, high = map(math.log, self.ys)
         return self.bottom - (math.log(value) - low) / (high - low) * (self.bottom - self.top)
 
+    def operations(self, y: float) -> float:
+        """What `y` draws there."""
+        low, high = map(math.log, self.ys)
+        return math.exp(low + (self.bottom - y) / (self.bottom - self.top) * (high - low))
+
 
 def roofline(roof: Roofline) -> Figure:
     """Under the roofs: the unscheduled program, this one, and the most that is possible."""
@@ -117,11 +122,11 @@ def roofline(roof: Roofline) -> Figure:
     lowest = min(roof.first, roof.here) / 4
     at = _Logarithmic((low, high), (lowest, max(roof.peak, roof.best) * 4), 250.0)
     shapes: list[Rect | Text | Path | Dot] = [*_ticks(at)]
-    for _, bandwidth, holding in roof.levels:
+    for _, bandwidth, holding in sorted(roof.levels, key=lambda level: level[2]):  # the one that holds the data on top
         begin = max(low, lowest / bandwidth)
         corner = roof.peak / bandwidth
         kind = "holding" if holding else "roof"
-        points = [(begin, begin * bandwidth), (corner, roof.peak), (high, roof.peak)]
+        points = [(begin, min(roof.peak, begin * bandwidth)), (max(begin, corner), roof.peak), (high, roof.peak)]
         shapes.append(Path(kind, " ".join(f"{at.x(x):.1f},{at.y(y):.1f}" for x, y in points)))
     shapes += _roof_names(at, roof, low, lowest)
     x, best = at.x(roof.intensity), at.y(roof.best)
@@ -129,12 +134,9 @@ def roofline(roof: Roofline) -> Figure:
     shapes.append(Path("most", f"{x - 8:.1f},{best:.1f} {x + 8:.1f},{best:.1f}"))
     shapes.append(Dot("first", x, at.y(roof.first), f"unscheduled: {rate(roof.first)}"))
     shapes.append(Dot("here", x, at.y(roof.here), f"this program: {rate(roof.here)}"))
-    share = f"{rate(roof.here)}, {100 * roof.here / roof.best:.2g} % of the roof"
     middle = (at.left + at.right) / 2
-    side = ("start", 12) if x < middle else ("end", -12)
-    shapes.append(Text("here", x + side[1], at.y(roof.here) + 4, share, side[0]))
     shapes.append(Text("label", middle, at.height - 4, "flop per byte that must be moved, and flop/s", "middle"))
-    return Figure(at.height, f"Roofline: this program reaches {share}", tuple(shapes))
+    return Figure(at.height, f"Roofline: this program reaches {roof.share}", tuple(shapes))
 
 
 def _ticks(at: _Logarithmic) -> list[Path | Text]:
@@ -158,22 +160,17 @@ def _powers(low: float, high: float) -> range:
 
 
 def _roof_names(at: _Logarithmic, roof: Roofline, low: float, lowest: float) -> list[Text]:
-    """Names of the levels at their roofs, each farther along than the one before and on the other side: none on another."""
-    found = []
-    for order, (name, bandwidth, holding) in enumerate(reversed(roof.levels)):
-        begin, corner = max(low, lowest / bandwidth), roof.peak / bandwidth
-        along = begin * max(1.0, corner / begin) ** (0.25 + 0.16 * order)
-        dy, anchor = (-5, "end") if order % 2 else (13, "start")
-        found.append(Text("roofname strong" if holding else "roofname", at.x(along), at.y(along * bandwidth) + dy, name, anchor))
+    """Names of the levels beside their slopes, from the fastest down, none on another."""
+    found: list[Text] = []
+    for order, (name, bandwidth, holding) in enumerate(sorted(roof.levels, key=lambda level: -level[1])):
+        if low * bandwidth >= roof.peak:
+            continue  # its slope is not seen
+        lower_end = at.y(min(roof.peak, max(low * bandwidth, lowest)))
+        y = min(at.y(roof.peak) + 14.0 + 22.0 * order, lower_end)
+        x = at.x(max(low, at.operations(y) / bandwidth))
+        kind = "roofname strong" if holding else "roofname"
+        found.append(Text(kind, x + 8, max(y + 8, found[-1].y + 13.0 if found else 0.0), name))
     return found
-
-
-def rate(operations: float) -> str:
-    """Operations per second in a reader's unit."""
-    for scale, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if operations >= scale:
-            return f"{operations / scale:.3g} {unit}flop/s"
-    return f"{operations:.3g} flop/s"
 
 
 def way(steps: list[StepBack], floor: float) -> Figure:

@@ -89,6 +89,11 @@ class Roofline:
     here: float
     best: float
 
+    @property
+    def share(self) -> str:
+        """What the program reaches, in words."""
+        return f"{rate(self.here)}, {100 * self.here / self.best:.2g} % of its roof"
+
 
 @dataclass(frozen=True)
 class StepBack:
@@ -286,3 +291,11 @@ def _knobs(position: Position) -> list[tuple[str, int, bool]]:
     graph, schedule = position.graph, position.schedule
     useful = [knob for knob in KNOBS if len(knob.usable(graph.operator, graph.hardware)) > 1]
     return [(knob.name, schedule.knob(knob.name), schedule.knob(knob.name) == knob.default) for knob in useful]
+
+
+def rate(operations: float) -> str:
+    """Operations per second in a reader's unit."""
+    for scale, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if operations >= scale:
+            return f"{operations / scale:.3g} {unit}flop/s"
+    return f"{operations:.3g} flop/s"
