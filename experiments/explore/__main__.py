@@ -10,6 +10,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 
 from experiments.commands.exit_code import exit_code
 from gensor_gym import hardware, operators
@@ -57,9 +58,10 @@ def serve(args: argparse.Namespace) -> int:
             webbrowser.open(address)
         config = uvicorn.Config(
             application(explorer, port), ws="none", lifespan="off", log_level="warning", access_log=False, server_header=False,
-            limit_concurrency=64, proxy_headers=False,
+            limit_concurrency=64, proxy_headers=False, timeout_graceful_shutdown=2,
         )  # fmt: skip
-        uvicorn.Server(config).run(sockets=[bound])
+        with suppress(KeyboardInterrupt):  # which ends it
+            uvicorn.Server(config).run(sockets=[bound])
     return 0
 
 
@@ -71,6 +73,7 @@ def listening(port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(("127.0.0.1", port))
+        bound.listen()  # who follows the address before anybody answers waits
     except OSError as error:
         bound.close()
         raise OSError(f"port {port} cannot be had ({error.strerror}): --port 0 takes a free one") from error

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 
 from experiments.explore.address import Address
 from experiments.explore.players import chances_of
@@ -64,7 +63,7 @@ class Readiness:
     def __init__(self, stages: tuple[tuple[str, Callable[[Address], object]], ...] = STAGES) -> None:
         """Nothing is ready. `stages` are gone through once for every machine and space."""
         self._stages = stages
-        self._worker = ThreadPoolExecutor(1, "readiness")
+        self._one_at_a_time = Lock()
         self._known: dict[tuple[str, str], Progress] = {}
         self._lock = Lock()
 
@@ -78,7 +77,8 @@ class Readiness:
             progress = self._known.get(key)
             if progress is None:
                 progress = self._known[key] = Progress(time.monotonic())
-                self._worker.submit(self._prepare, Address(address.operator, *key), progress)
+                task = Address(address.operator, *key)
+                Thread(target=self._prepare, args=(task, progress), daemon=True).start()  # nobody waits for it at the end
         if not progress.done.wait(patience):
             return progress
         if progress.error is not None:
@@ -90,8 +90,9 @@ class Readiness:
     def _prepare(self, address: Address, progress: Progress) -> None:
         """Go through the stages."""
         try:
-            for progress.stage, (_, work) in enumerate(self._stages):  # noqa: B007
-                work(address)
+            with self._one_at_a_time:
+                for progress.stage, (_, work) in enumerate(self._stages):  # noqa: B007
+                    work(address)
         except ValueError as error:
             progress.error = error
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import sys
 from dataclasses import replace
 
 import pytest
@@ -105,12 +106,17 @@ def test_only_this_machine_is_listened_to(capsys: pytest.CaptureFixture[str]) ->
     with contextlib.closing(listening(0)) as bound:
         name, port = bound.getsockname()
         assert name == "127.0.0.1"
-        bound.listen()
         assert main(["--port", str(port), "--no-browser"]) == 2
         assert f"port {port} cannot be had" in capsys.readouterr().err
         with socket.socket() as other, pytest.raises(OSError):
             other.settimeout(0.2)
             other.connect(("127.0.0.2", port))
+
+
+def test_where_the_extra_is_missing_it_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["--no-browser"]) == 2
+    assert capsys.readouterr().err == "the explorer needs uvicorn: pip install 'gensor_gym[explore]'\n"
 
 
 @pytest.mark.parametrize(
