@@ -146,6 +146,11 @@ COMMANDS = {
             "'gemm(m=64, n=64, k=64)' --hardware h100 --actions stop",
         ),
     ),
+    "explore": Command(
+        "experiments.explore.__main__:main",
+        "a local page on which a program is constructed, by hand or by a strategy",
+        ("'gemm(m=512, n=512, k=512)'", "'gemv(m=4096, k=4096)' --machine h200 --space extended"),
+    ),
     "submit": Command(
         "experiments.board.submit:main",
         "play the tasks of the leaderboard",

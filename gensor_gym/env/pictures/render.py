@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gensor_gym.codegen.program import Program, lower
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.pictures.facts import LEVEL_NAMES, bound, in_bytes, in_seconds, spread, uses
@@ -12,22 +14,35 @@ from gensor_gym.graph.structure import is_staged, vector_axis
 from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
-__all__ = ["as_image", "as_text"]
+__all__ = ["Line", "as_image", "as_text", "loop_nest"]
 
 _NOTE_COLUMN = 44
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of pseudo-code, inside so many loops."""
+
+    depth: int
+    text: str
+    note: str
+
+    def __str__(self) -> str:
+        """Indented, its note in a column of its own."""
+        line = "  " * self.depth + self.text
+        return f"{line:<{_NOTE_COLUMN}} # {self.note}" if self.note else line
 
 
 class _Page:
     """Lines of pseudo-code with an indentation that loops push."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
         self.depth = 0
 
     def write(self, text: str, note: str = "") -> None:
-        """One line, its note in a column of its own."""
-        line = "  " * self.depth + text
-        self.lines.append(f"{line:<{_NOTE_COLUMN}} # {note}" if note else line)
+        """One line."""
+        self.lines.append(Line(self.depth, text, note))
 
     def loop(self, name: str, count: int, note: str) -> None:
         """A loop, unless it runs once; what follows is inside."""
@@ -42,9 +57,15 @@ def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
     Loops that run once are left out; counts round up, so the last tile of an axis may stick out of the extent.
     """
     program = lower(graph.operator, schedule, graph.hardware)
+    nest = map(str, loop_nest(program))
+    return "\n".join([*_head(graph, schedule, program), "", *nest, "", *_foot(graph, schedule)])
+
+
+def loop_nest(program: Program) -> list[Line]:
+    """The loops of a program with what stands between them, from the outside in."""
     page = _Page()
-    (_gpu_loops if graph.hardware.kind == "gpu" else _cpu_loops)(page, program)
-    return "\n".join([*_head(graph, schedule, program), "", *page.lines, "", *_foot(graph, schedule)])
+    (_gpu_loops if program.hardware.kind == "gpu" else _cpu_loops)(page, program)
+    return page.lines
 
 
 def _head(graph: ConstructionGraph, schedule: Schedule, program: Program) -> list[str]:

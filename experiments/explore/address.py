@@ -1,0 +1,109 @@
+"""The address of a state: everything that makes it, as the query of a URL, so that it can be shared and found again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from urllib.parse import parse_qsl, quote, urlencode
+
+from gensor_gym.graph.actions import ACTIONS
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.registry import near
+
+MOST_ACTIONS = 512
+LONGEST = {"operator": 300, "machine": 60, "space": 60, "seed": 20, "schedule": 600, "actions": MOST_ACTIONS * 32}
+"""Characters of every part of an address; the longest action's name has 30."""
+MOST_CHARACTERS = 48_000
+"""Of a query as it comes, where most characters may be written as three."""
+SEEDS = 2**63
+NUMBERS = {str(action): number for number, action in enumerate(ACTIONS)}
+"""Action's name -> its number."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """A task, and how far its program is: actions from the unscheduled program, or from `schedule`."""
+
+    operator: str = "gemm(m=512, n=512, k=512)"
+    machine: str = "host"
+    space: str = "gensor"
+    seed: int = 0
+    """Of what is drawn when a strategy plays."""
+    schedule: str = ""
+    """Text of the first program; empty for the unscheduled one."""
+    actions: tuple[str, ...] = ()
+    """Names, such as `tile[4]`, in order."""
+
+    @property
+    def task(self) -> tuple[str, str, str]:
+        """Operator, machine and space."""
+        return self.operator, self.machine, self.space
+
+    def after(self, action: str) -> Address:
+        """One action later."""
+        return replace(self, actions=(*self.actions, action))
+
+    def back_to(self, steps: int) -> Address:
+        """After the first so many actions."""
+        return replace(self, actions=self.actions[:steps])
+
+    def query(self) -> str:
+        """As the query of a URL, which `read` reads back; what stands at its default is left out, but for the task."""
+        begin = _encoded(self.operator, self.machine, self.space, self.seed, self.schedule)
+        return f"{begin}&actions={'%20'.join(self.actions)}" if self.actions else begin
+
+
+def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]:
+    """(address, values of the names in `also`) of a query.
+
+    ValueError names what is too long, given twice or not known. The task itself is not looked up here.
+    """
+    if len(query) > MOST_CHARACTERS:
+        raise ValueError(f"an address of {len(query)} characters: expected at most {MOST_CHARACTERS}")
+    pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=16)
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        raise ValueError(f"an address with {[name for name, _ in pairs]}: expected each once")
+    for name, text in given.items():
+        if name not in LONGEST and name not in also:
+            raise ValueError(f"an address with {name[:60]!r}; expected {', '.join(LONGEST)}")
+        if len(text) > LONGEST.get(name, 60):
+            raise ValueError(f"{name} of {len(text)} characters: expected at most {LONGEST.get(name, 60)}")
+    others = {name: given.pop(name, "") for name in also}
+    first = Address()
+    return Address(
+        operator=given.get("operator", "").strip() or first.operator,
+        machine=given.get("machine", "").strip().lower() or first.machine,
+        space=given.get("space", "") or first.space,
+        seed=_seed(given.get("seed", "")),
+        schedule=str(Schedule.parse(given["schedule"])) if given.get("schedule") else "",
+        actions=_actions(given.get("actions", "")),
+    ), others
+
+
+@lru_cache(maxsize=64)
+def _encoded(operator: str, machine: str, space: str, seed: int, schedule: str) -> str:
+    """A query but for the actions, whose names need no encoding: a page has many addresses that differ in these alone."""
+    parts = {"operator": operator, "machine": machine, "space": space}
+    optional = {"seed": str(seed or ""), "schedule": schedule}
+    return urlencode(parts | {name: text for name, text in optional.items() if text}, safe="()=,[]", quote_via=quote)
+
+
+def _seed(text: str) -> int:
+    """A seed; nothing is 0."""
+    if not re.fullmatch(r"[0-9]*", text) or int(text or 0) >= SEEDS:
+        raise ValueError(f"seed {text!r}: expected a whole number below 2^63")
+    return int(text or 0)
+
+
+def _actions(text: str) -> tuple[str, ...]:
+    """Names of actions."""
+    names = tuple(text.split())
+    if len(names) > MOST_ACTIONS:
+        raise ValueError(f"{len(names)} actions: expected at most {MOST_ACTIONS}")
+    if unknown := [name for name in names if name not in NUMBERS]:
+        some = ", ".join(list(NUMBERS)[:4])
+        raise ValueError(f"no action {unknown[0]!r}: expected one such as {some}{near(unknown[0], NUMBERS)}")
+    return names

@@ -1,0 +1,193 @@
+"""Geometry of the page's figures: what is drawn where, in the units of an SVG's view box. How it looks is the style sheet's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from experiments.explore.views import Axis, Roofline, StepBack, rate
+
+WIDTH = 380.0
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A rectangle of a kind."""
+
+    tag: ClassVar[str] = "rect"
+    kind: str
+    x: float
+    y: float
+    width: float
+    height: float
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    """Words at a place; `anchor` is start, middle or end."""
+
+    tag: ClassVar[str] = "text"
+    kind: str
+    x: float
+    y: float
+    words: str
+    anchor: str = "start"
+
+
+@dataclass(frozen=True)
+class Path:
+    """A line through points, as `x,y x,y`."""
+
+    tag: ClassVar[str] = "path"
+    kind: str
+    points: str
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point."""
+
+    tag: ClassVar[str] = "dot"
+    kind: str
+    x: float
+    y: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Shapes in the order in which they are drawn."""
+
+    height: float
+    about: str
+    shapes: tuple[Rect | Text | Path | Dot, ...]
+    width: float = WIDTH
+
+
+def tiles(axes: list[Axis], level_names: tuple[str, ...]) -> Figure:
+    """Nested bars, one row an axis: the extent behind, then every tile from the outside in, on a scale of powers of two."""
+    row, left, right = 42.0, 32.0, 112.0
+    longest = max(max(axis.extent, *axis.tiles) for axis in axes)
+    unit = (WIDTH - left - right) / _length(longest)
+    shapes: list[Rect | Text | Path | Dot] = []
+    for place, axis in enumerate(axes):
+        top = place * row + 5
+        shapes.append(Text("name", left - 8, top + 22, axis.name + (" Σ" if axis.reduce else ""), "end"))
+        chain = [(f"extent {axis.extent}", "extent", axis.extent)]
+        chain += [
+            (f"{name} {size}", f"level{level + (len(axis.tiles) == 2 and level == 1)}", size)
+            for level, (name, size) in reversed(list(enumerate(zip(level_names, axis.tiles, strict=True))))
+        ]
+        for depth, (words, kind, size) in enumerate(chain):
+            inset = depth * 16.0 / len(axis.tiles)
+            shapes.append(Rect(kind, left, top + inset, _length(size) * unit, 36 - 2 * inset, words))
+        numbers = " · ".join(map(str, axis.tiles)) + f" of {axis.extent}" + (f" v{axis.vthread}" if axis.vthread > 1 else "")
+        shapes.append(Text("numbers", left + _length(longest) * unit + 8, top + 22, numbers))
+    said = "; ".join(f"{axis.name}: tiles {', '.join(map(str, axis.tiles))} of {axis.extent}" for axis in axes)
+    return Figure(len(axes) * row + 6, f"Tiles from the inside out. {said}", tuple(shapes))
+
+
+def _length(size: int) -> float:
+    """Length of a bar: size 1 is still seen."""
+    return 0.35 + math.log2(size)
+
+
+class _Logarithmic:
+    """Both axes of a roofline."""
+
+    def __init__(self, xs: tuple[float, float], ys: tuple[float, float], height: float) -> None:
+        self.xs, self.ys, self.height = xs, ys, height
+        self.left, self.right, self.top, self.bottom = 44.0, WIDTH - 8.0, 10.0, height - 34.0
+
+    def x(self, value: float) -> float:
+        low, high = map(math.log, self.xs)
+        return self.left + (math.log(value) - low) / (high - low) * (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        low, high = map(math.log, self.ys)
+        return self.bottom - (math.log(value) - low) / (high - low) * (self.bottom - self.top)
+
+    def operations(self, y: float) -> float:
+        """What `y` draws there."""
+        low, high = map(math.log, self.ys)
+        return math.exp(low + (self.bottom - y) / (self.bottom - self.top) * (high - low))
+
+
+def roofline(roof: Roofline) -> Figure:
+    """Under the roofs: the unscheduled program, this one, and the most that is possible."""
+    ridge = roof.peak / min(bandwidth for _, bandwidth, _ in roof.levels)
+    low, high = min(roof.intensity, ridge) / 20, max(roof.intensity, ridge) * 20
+    lowest = min(roof.first, roof.here) / 4
+    at = _Logarithmic((low, high), (lowest, max(roof.peak, roof.best) * 4), 250.0)
+    shapes: list[Rect | Text | Path | Dot] = [*_ticks(at)]
+    for _, bandwidth, holding in sorted(roof.levels, key=lambda level: level[2]):  # the one that holds the data on top
+        begin = max(low, lowest / bandwidth)
+        corner = roof.peak / bandwidth
+        kind = "holding" if holding else "roof"
+        points = [(begin, min(roof.peak, begin * bandwidth)), (max(begin, corner), roof.peak), (high, roof.peak)]
+        shapes.append(Path(kind, " ".join(f"{at.x(x):.1f},{at.y(y):.1f}" for x, y in points)))
+    shapes += _roof_names(at, roof, low, lowest)
+    x, best = at.x(roof.intensity), at.y(roof.best)
+    shapes.append(Path("climb", f"{x:.1f},{at.y(min(roof.first, roof.here)):.1f} {x:.1f},{best:.1f}"))
+    shapes.append(Path("most", f"{x - 8:.1f},{best:.1f} {x + 8:.1f},{best:.1f}"))
+    shapes.append(Dot("first", x, at.y(roof.first), f"unscheduled: {rate(roof.first)}"))
+    shapes.append(Dot("here", x, at.y(roof.here), f"this program: {rate(roof.here)}"))
+    middle = (at.left + at.right) / 2
+    shapes.append(Text("label", middle, at.height - 4, "flop per byte that must be moved, and flop/s", "middle"))
+    return Figure(at.height, f"Roofline: this program reaches {roof.share}", tuple(shapes))
+
+
+def _ticks(at: _Logarithmic) -> list[Path | Text]:
+    """Powers of ten, at most five on an axis, with a grid."""
+    found: list[Path | Text] = []
+    for power in _powers(*at.ys):
+        y = at.y(10.0**power)
+        words = rate(10.0**power).removesuffix("flop/s")
+        found += [Path("grid", f"{at.left},{y:.1f} {at.right},{y:.1f}"), Text("tick", at.left - 6, y + 4, words, "end")]
+    for power in _powers(*at.xs):
+        x = at.x(10.0**power)
+        words = f"{10.0**power:g}"
+        found += [Path("grid", f"{x:.1f},{at.top} {x:.1f},{at.bottom}"), Text("tick", x, at.bottom + 14, words, "middle")]
+    return found
+
+
+def _powers(low: float, high: float) -> range:
+    """Powers of ten between two values."""
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    return range(first, last + 1, max(1, math.ceil((last - first + 1) / 5)))
+
+
+def _roof_names(at: _Logarithmic, roof: Roofline, low: float, lowest: float) -> list[Text]:
+    """Names of the levels beside their slopes, from the fastest down, none on another."""
+    found: list[Text] = []
+    for order, (name, bandwidth, holding) in enumerate(sorted(roof.levels, key=lambda level: -level[1])):
+        if low * bandwidth >= roof.peak:
+            continue  # its slope is not seen
+        lower_end = at.y(min(roof.peak, max(low * bandwidth, lowest)))
+        y = min(at.y(roof.peak) + 14.0 + 22.0 * order, lower_end)
+        x = at.x(max(low, at.operations(y) / bandwidth))
+        kind = "roofname strong" if holding else "roofname"
+        found.append(Text(kind, x + 8, max(y + 8, found[-1].y + 13.0 if found else 0.0), name))
+    return found
+
+
+def way(steps: list[StepBack], floor: float) -> Figure:
+    """Time by the model after every step, logarithmic, with the roofline's floor below."""
+    height, left, right = 110.0, 8.0, WIDTH - 8.0
+    high = max(step.seconds for step in steps)
+    span = max(math.log(high / floor), 0.1)
+    x_of = lambda number: left + (right - left) * number / max(1, len(steps) - 1)  # noqa: E731
+    y_of = lambda seconds: 12 + (height - 28) * (1 - math.log(seconds / floor) / span)  # noqa: E731
+    points = [(x_of(step.number), y_of(step.seconds)) for step in steps]
+    best = min(steps, key=lambda step: step.seconds)
+    shapes: list[Rect | Text | Path | Dot] = [
+        Path("floor", f"{left},{y_of(floor):.1f} {right},{y_of(floor):.1f}"),
+        Text("tick", left, y_of(floor) + 13, "roofline floor"),
+        Path("way", " ".join(f"{x:.1f},{y:.1f}" for x, y in points)),
+        Dot("best", *points[best.number], f"fastest so far: step {best.number}, {best.words}"),
+        Dot("here", *points[-1], f"step {steps[-1].number}, {steps[-1].words}"),
+    ]
+    about = f"Time after each of {len(steps) - 1} steps: from {steps[0].words} to {steps[-1].words}"
+    return Figure(height, about, tuple(shapes))

@@ -1,0 +1,76 @@
+"""The page and its parts as HTML, from what `views`, `figures` and `code` say; every value is escaped."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from experiments.explore import figures
+from experiments.explore.address import LONGEST, SEEDS, Address
+from experiments.explore.code import Listing
+from experiments.explore.readiness import Progress
+from experiments.explore.timing import Timed
+from experiments.explore.views import LINKED, View
+from gensor_gym import hardware
+from gensor_gym.graph.actions import SPACES
+
+FOLDER = Path(__file__).parent
+EXAMPLES = (
+    "gemm(m=512, n=512, k=512)", "gemm(m=512, n=384, k=1000)+bias+relu", "gemv(m=4096, k=4096)",
+    "conv2d(n=1, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)", "depthwise_conv2d(n=1, c=96, h=56, w=56, r=3, s=3, padding=1)",
+    "reduce_sum(m=4096, k=4096)", "roller/C0",
+)  # fmt: skip
+
+
+@cache
+def _templates() -> Environment:
+    """Those of this folder."""
+    return Environment(
+        loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def _written(name: str, **values: object) -> str:
+    return _templates().get_template(name).render(**values)
+
+
+def page(address: Address, inner: str, token: str, players: list[tuple[str, str]]) -> str:
+    """The whole page around a part."""
+    return _written(
+        "page.html", address=address, inner=inner, token=token, players=players, machines=hardware.names(), spaces=list(SPACES),
+        examples=EXAMPLES, longest=LONGEST, seeds=SEEDS,
+    )  # fmt: skip
+
+
+def state(view: View, timed: Timed | None, absence: str) -> str:
+    """The part that shows a state. `absence` says why it cannot be measured, if so."""
+    players = [(player.name, f"{player.name}: {player.about}") for player in view.players]
+    return _written(
+        "state.html", view=view, timed=timed, absence=absence, players=json.dumps(players), linked=LINKED,
+        tiles=figures.tiles(view.axes, view.level_names), roofline=figures.roofline(view.roofline),
+        way=figures.way(view.way, view.floor_seconds),
+    )  # fmt: skip
+
+
+def waiting(progress: Progress, address: Address) -> str:
+    """The part that says what is awaited."""
+    return _written("waiting.html", progress=progress, address=address)
+
+
+def refusal(error: str) -> str:
+    """The part that says what was wrong."""
+    return _written("refusal.html", error=error)
+
+
+def measured(timed: Timed) -> str:
+    """What came of a measurement."""
+    return _written("measured.html", timed=timed)
+
+
+def code(listing: Listing) -> str:
+    """The source."""
+    return _written("code.html", listing=listing)

@@ -1,0 +1,96 @@
+"""Who may ask: only pages of this server, by a name of this machine. Everybody else gets a refusal of one line.
+
+A page of another origin can send requests to localhost; its browser then names that page in `Origin` or says `cross-site` in
+`Sec-Fetch-Site`. A name of another site that is made to point at 127.0.0.1 (DNS rebinding) stands in `Host`. A link to a state,
+followed from anywhere, is a navigation: it may come from another site, which sees nothing of the answer.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+NAMES = ("127.0.0.1", "localhost", "[::1]")
+LONGEST_TARGET = 50_000
+"""Characters of path and query."""
+TOKEN_HEADER = "x-explore-token"
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Of every answer. Nothing is loaded from elsewhere, nothing is framed, no script stands in the page."""
+
+
+def new_token() -> str:
+    """What a page must send back to have something measured; another one in every run of the server."""
+    return secrets.token_urlsafe(32)
+
+
+def refusal(method: str, path: str, length: int, headers: dict[str, str], port: int) -> str:
+    """Why a request is refused; empty where it is not. `length`: of path and query. `headers`: by names in small letters."""
+    hosts = {f"{name}:{port}" for name in NAMES} | (set(NAMES) if port == 80 else set())
+    host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")
+    if host.lower() not in hosts:
+        return f"host {host[:80]!r} is not this server's: expected one of {', '.join(sorted(hosts))}"
+    if origin is not None and origin.lower() not in {f"http://{name}" for name in hosts}:
+        return f"a page of {origin[:80]!r} may not ask this server"
+    into_a_tab = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    followed = method == "GET" and path == "/" and into_a_tab
+    if site not in ("same-origin", "none") and not followed:
+        return f"a request that is {site[:20]!r} may not ask this server"
+    if method not in ("GET", "POST"):
+        return f"method {method[:20]!r}: expected GET or POST"
+    if length > LONGEST_TARGET:
+        return f"an address of {length} characters: expected at most {LONGEST_TARGET}"
+    return ""
+
+
+class Guard:
+    """Refuses before anything else looks at a request, and puts the headers on every answer."""
+
+    def __init__(self, app: Application, port: int) -> None:
+        """Guard `app`, which listens on `port`."""
+        self.app, self.port = app, port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 403."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in HEADERS.items())]
+            await send(message)
+
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers", [])}
+        length = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+        reason = refusal(scope.get("method", "none"), scope["path"], length, headers, self.port)
+        if scope["type"] != "http":
+            reason = reason or "nothing but HTTP is spoken here"
+        if not reason:
+            await self.app(scope, receive, sent)
+            return
+        body = f"refused: {reason}\n".encode()
+        start = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+        await sent({"type": "http.response.start", "status": 403, "headers": start})
+        await send({"type": "http.response.body", "body": body})
+
+
+def is_token(given: str, token: str) -> bool:
+    """Whether it is the token, in a time that says nothing of where they differ."""
+    return secrets.compare_digest(given.encode(), token.encode())

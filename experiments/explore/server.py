@@ -1,0 +1,133 @@
+"""What is asked for and answered over HTTP: the page, its parts, the code, a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import Route
+
+from experiments.explore import pages
+from experiments.explore.address import MOST_CHARACTERS, Address, read
+from experiments.explore.code import listing_of
+from experiments.explore.players import next_of
+from experiments.explore.readiness import Readiness
+from experiments.explore.security import TOKEN_HEADER, Application, Guard, is_token
+from experiments.explore.session import Position, position_of
+from experiments.explore.timing import Timer, absence
+from experiments.explore.views import View, view_of
+
+_FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+class Explorer:
+    """Answers; all it keeps are measurements and what is compiled."""
+
+    def __init__(self, token: str, first: Address, readiness: Readiness | None = None, timer: Timer | None = None) -> None:
+        """`first` is shown where an address names no task."""
+        self.token, self.first = token, first
+        self.readiness, self.timer = readiness or Readiness(), timer or Timer()
+
+    def routes(self) -> list[Route]:
+        """Paths with what answers them; plain functions run on threads."""
+        files = [Route(f"/{name}", _file(name), methods=["GET"]) for name in _FILES]
+        return [
+            Route("/", self.page, methods=["GET"]), Route("/state", self.state, methods=["GET"]),
+            Route("/code", self.code, methods=["GET"]), Route("/measure", self.measure, methods=["POST"]), *files,
+        ]  # fmt: skip
+
+    def page(self, request: Request) -> Response:
+        """The whole page at an address."""
+        query = request.url.query or self.first.query()
+        try:
+            address, _ = read(query)
+        except ValueError as error:
+            return _html(pages.page(self.first, pages.refusal(str(error)), self.token, []), 400)
+        inner, status, players = self._inner(lambda: position_of(address), address)
+        return _html(pages.page(address, inner, self.token, players), status)
+
+    def state(self, request: Request) -> Response:
+        """The part of the page that shows a state, after one step of `player` where one is named; 204 at that player's end."""
+        try:
+            address, others = read(request.url.query, ("player",))
+        except ValueError as error:
+            return _html(pages.refusal(str(error)), 400)
+        name = others["player"]
+        inner, status, _ = self._inner(lambda: next_of(address, name) if name else position_of(address), address)
+        return _html(inner, status) if inner else Response(status_code=204)
+
+    def _inner(self, found: Callable[[], Position | None], address: Address) -> tuple[str, int, list[tuple[str, str]]]:
+        """(part of the page, status, players): a state, what is awaited, or what is wrong; nothing where there is no position."""
+        try:
+            progress = self.readiness.waiting_for(address)
+            if progress is not None:
+                return pages.waiting(progress, address), 200, []
+            position = found()
+            if position is None:
+                return "", 204, []
+            view = _view(position)
+        except (ValueError, ImportError) as error:
+            return pages.refusal(str(error)), 400, []
+        players = [(player.name, f"{player.name}: {player.about}") for player in view.players]
+        return pages.state(view, self.timer.known(position), absence(position)), 200, players
+
+    def code(self, request: Request) -> Response:
+        """The source at an address."""
+        try:
+            address, _ = read(request.url.query)
+            if self.readiness.waiting_for(address) is not None:
+                return Response(status_code=204)
+            return _html(pages.code(listing_of(position_of(address))))
+        except ValueError as error:
+            return _html(pages.refusal(str(error)), 400)
+
+    async def measure(self, request: Request) -> Response:
+        """Measure the program whose address is the body; 403 without the token of this server's pages."""
+        if not is_token(request.headers.get(TOKEN_HEADER, ""), self.token):
+            return Response("refused: a measurement needs the token of a page of this server\n", 403)
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_CHARACTERS:
+                return _html(pages.refusal(f"an address of more than {MOST_CHARACTERS} characters"), 413)
+        return await run_in_threadpool(self._measured, body.decode("latin-1"))
+
+    def _measured(self, query: str) -> Response:
+        """What came of it; 409 while another measurement is under way."""
+        try:
+            address, _ = read(query)
+            if self.readiness.waiting_for(address) is not None:
+                return _html(pages.refusal("rules and model are being compiled: measure once they are there"), 409)
+            return _html(pages.measured(self.timer.measure(position_of(address))))
+        except ValueError as error:
+            return _html(pages.refusal(str(error)), 400)
+        except RuntimeError as error:
+            return _html(pages.refusal(str(error)), 409)
+
+
+def application(explorer: Explorer, port: int) -> Application:
+    """The explorer behind its guard."""
+    return Guard(Starlette(routes=explorer.routes()), port)
+
+
+@lru_cache(maxsize=64)
+def _view_at(address: Address) -> View:
+    return view_of(position_of(address))
+
+
+def _view(position: Position) -> View:
+    """Of a position, which is kept for whoever goes back."""
+    return _view_at(position.address)
+
+
+def _html(text: str, status: int = 200) -> HTMLResponse:
+    return HTMLResponse(text, status)
+
+
+def _file(name: str) -> Callable[[Request], Response]:
+    """Answers with a file of this package."""
+    return lambda request: FileResponse(pages.FOLDER / "static" / name, media_type=_FILES[name])

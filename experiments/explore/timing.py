@@ -1,0 +1,107 @@
+"""The verified time of a program on this machine, one at a time, and what was measured before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+
+from experiments.explore.session import Position
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.pictures.facts import in_bytes, in_seconds
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.backend import measure
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.runners import runner_of
+from gensor_gym.measure.stats.intervals import median_interval
+from gensor_gym.operators.types import ITEM_BYTES
+
+MOST_BYTES = 2 * 1024**3
+"""Of an operator's tensors together, that are made for a measurement."""
+MOST_SECONDS = 2.0
+"""Of one call, by the model: a kernel is called many times until its time is known."""
+MOST_KEPT = 1024
+HOST = "host"
+"""The machine that this runs on, among those that are CPUs."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What came of a measurement, in words."""
+
+    status: str
+    time: str = ""
+    interval: str = ""
+    beside: str = ""
+    """Beside the model and the roofline."""
+    error: str = ""
+
+
+class Timer:
+    """Measures one program at a time and remembers what came of it."""
+
+    def __init__(self, measured: Callable[[ConstructionGraph, Schedule], Measurement] | None = None) -> None:
+        """`measured` is asked for a measurement; by default the machine itself, in a worker process."""
+        self._measured = measured or (lambda graph, schedule: measure(graph.operator, schedule, graph.hardware))
+        self._known: dict[tuple[str, str, bytes], Measurement] = {}
+        self._lock = Lock()
+
+    def known(self, position: Position) -> Timed | None:
+        """What was measured of this program before."""
+        found = self._known.get(_key(position))
+        return None if found is None else in_words(position, found)
+
+    def measure(self, position: Position) -> Timed:
+        """Measure now. ValueError says why that cannot be done here, RuntimeError that another measurement is under way."""
+        if reason := absence(position):
+            raise ValueError(reason)
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError("another measurement is under way: one program is timed at a time")
+        try:
+            found = self._measured(position.graph, position.schedule)
+            while len(self._known) >= MOST_KEPT:
+                del self._known[next(iter(self._known))]
+            self._known[_key(position)] = found
+        finally:
+            self._lock.release()
+        return in_words(position, found)
+
+
+def _key(position: Position) -> tuple[str, str, bytes]:
+    """What a measurement is of."""
+    return str(position.graph.operator), position.graph.hardware.name, position.schedule.key
+
+
+def absence(position: Position) -> str:
+    """Why a program cannot be timed here; empty where it can."""
+    op, machine = position.graph.operator, position.graph.hardware
+    if machine.kind == "cpu" and machine.name != HOST:
+        return f"{machine.name} is not the processor of this machine: choose machine {HOST}"
+    try:
+        reason = runner_of(machine).absence(machine)
+    except ValueError as error:
+        return str(error)
+    if reason:
+        return f"{machine.name} cannot be timed here: {reason}"
+    size = sum(math.prod(tensor.shape) * ITEM_BYTES[tensor.dtype] for tensor in (*op.inputs, op.output))
+    if size > MOST_BYTES:
+        return f"its tensors take {in_bytes(size)}: at most {in_bytes(MOST_BYTES)} are made here"
+    if float(position.seconds[-1]) > MOST_SECONDS:
+        return f"one call takes {in_seconds(float(position.seconds[-1]))} by the model: at most {in_seconds(MOST_SECONDS)} here"
+    return ""
+
+
+def in_words(position: Position, found: Measurement) -> Timed:
+    """A measurement as it is shown."""
+    if found.status is not Status.OK:
+        return Timed(str(found.status), error=found.error[-2000:])
+    seconds, model, floor = found.seconds, float(position.seconds[-1]), position.graph.floor
+    low, high = median_interval(found.samples)
+    flops = position.graph.operator.flops
+    rate = f"{flops / seconds / 1e9:.4g} GFLOP/s, " if flops else ""
+    return Timed(
+        "OK", in_seconds(seconds),
+        f"median of {len(found.samples)} samples, 95 % interval {in_seconds(low)} to {in_seconds(high)}",
+        f"{rate}{100 * floor / seconds:.2g} % of the roofline; {seconds / model:.2f} times what the model says",
+    )  # fmt: skip
