@@ -1,7 +1,7 @@
 """Landlock: a process gives up, for good, to open files but those named here. For Linux 5.13 and newer, without a library.
 
 Imports the standard library only and nothing of this package: it is loaded before the first thread of a process, since it
-binds the calling thread and those that it starts later. Numbers and structures: `linux/landlock.h`.
+binds the calling thread and those that it starts later. Numbers and structures are those of linux/landlock.h.
 
 What it does not cover: names, sizes and times of files can be asked for (`stat`), and descriptors that were open stay so.
 """

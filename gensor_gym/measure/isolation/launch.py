@@ -35,8 +35,7 @@ def shut_in(readable: list[str], writable: list[str]) -> str:
 
 def limit(which: int, most: int) -> None:
     """Lower a limit of this process, for good, to `most` or what it is already."""
-    _, hard = resource.getrlimit(which)
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    most = min([most, *(value for value in resource.getrlimit(which) if value != resource.RLIM_INFINITY)])
     resource.setrlimit(which, (most, most))
 
 

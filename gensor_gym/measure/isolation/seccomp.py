@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}
-"""Machine -> its number in a filter (`linux/audit.h`), the column below, the system call that installs one."""
+"""Machine -> its number in a filter (linux/audit.h), the column below, the system call that installs one."""
 _ABSENT = -1
 REFUSED: dict[str, tuple[int, int]] = {
     # sockets, and the ring that opens them without a call

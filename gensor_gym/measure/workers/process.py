@@ -40,12 +40,21 @@ class WorkerProcess:
     Works from any thread, one request at a time. After a fork the child starts a worker of its own.
     """
 
-    def __init__(self, device: str, restart_after: int = 300, stage_seconds: dict[str, float] | None = None) -> None:
-        """`device` is the name of a runner, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages."""
+    def __init__(
+        self,
+        device: str,
+        restart_after: int = 300,
+        stage_seconds: dict[str, float] | None = None,
+        shut_in: bool | None = None,
+    ) -> None:
+        """`device` is the name of a runner, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages.
+
+        `shut_in` says whether one that runs kernels' machine code is shut in; None leaves it to $GENSOR_GYM_ISOLATION.
+        """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
         if unknown:
             raise ValueError(f"no stage {sorted(unknown)}; stages are {sorted(STAGE_SECONDS)}")
-        self._device = device
+        self._device, self._shut_in = device, shut_in
         self._restart_after = restart_after
         self._seconds = {**STAGE_SECONDS, **(stage_seconds or {})}
         self._live: _Live | None = None
@@ -112,7 +121,7 @@ class WorkerProcess:
     def _running(self) -> _Live:
         """The live worker, started if there is none or it belongs to the process that forked this one."""
         if self._live is None or self._live.owner != os.getpid():
-            self._live = _Live(self._device)
+            self._live = _Live(self._device, self._shut_in)
         return self._live
 
     def _autopsy(self, live: _Live) -> str:
@@ -132,11 +141,11 @@ class WorkerProcess:
 class _Live:
     """A running worker: process, pipes, and a finalizer that also runs when the interpreter exits."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, shut_in: bool | None) -> None:
         """Start a worker (see `worker.py`) in a process group of its own."""
         self.owner = os.getpid()
         self.requests = 0
-        self.start = start_of(device)
+        self.start = start_of(device, shut_in)
         child_read, self.write_fd = os.pipe()
         self.read_fd, child_write = os.pipe()
         self._stderr = tempfile.TemporaryFile()

@@ -42,10 +42,13 @@ class Start:
         return request.enclosed() if self.scratch is not None and hasattr(request, "enclosed") else request
 
 
-def start_of(device: str) -> Start:
-    """The start of a worker for a device. ValueError for an unknown device, or another value of $GENSOR_GYM_ISOLATION."""
+def start_of(device: str, shut_in: bool | None = None) -> Start:
+    """The start of a worker for a device, shut in or not where it runs machine code of kernels, by default as the variable says.
+
+    ValueError for an unknown device, or another value of $GENSOR_GYM_ISOLATION.
+    """
     runner = None if device == COMPILER else runner_named(device)
-    if runner is None or not runner.shut_in or not _wanted():
+    if runner is None or not runner.shut_in or not (_wanted() if shut_in is None else shut_in):
         return Start(_command({}), _variables(passed_on(os.environ, OF_USER)))
     return _shut_in(runner)
 

@@ -144,7 +144,7 @@ def test_what_kernels_need_they_may(site: Site, name: str) -> None:
 
 
 @needs_both
-def test_signals_threads_and_limits(site: Site) -> None:
+def test_threads_filters_and_limits(site: Site) -> None:
     """What the process is from its first thread on: no dump of its memory, no new privileges, a filter."""
     site.trial("nothing", "0")
     status = Path(f"/proc/{site.worker.pid}/status").read_text()
