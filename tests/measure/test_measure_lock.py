@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from gensor_gym.measure.workers import machine_lock
-from gensor_gym.measure.workers.machine_lock import LockWarning, lock_path, timing_lock
+from gensor_gym.measure.devices import machine_lock
+from gensor_gym.measure.devices.machine_lock import LockWarning, lock_path, timing_lock
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,17 +16,18 @@ from typing import Any
 from gensor_gym.codegen.runtime.compile import compile_text, key_of
 from gensor_gym.hardware.cache import VARIABLE as CACHE
 from gensor_gym.hardware.cache import cache_dir, private_dir
+from gensor_gym.measure.devices.machine_lock import lock_path
 from gensor_gym.measure.isolation import launch
 from gensor_gym.measure.isolation.environment import OF_USER, passed_on
 from gensor_gym.measure.isolation.readable import WRITTEN, readable
 from gensor_gym.measure.runners import Runner, runner_named
 from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
-from gensor_gym.measure.workers.machine_lock import lock_path
 
 COMPILER = "nvrtc"
 """Name of the worker that compiles CUDA kernels and has no device."""
 SWITCH = "GENSOR_GYM_ISOLATION"
 """Variable: `off` starts workers that are not shut in, for a system on which they do not run otherwise."""
+_KEPT_SECONDS = 7 * 24 * 3600.0
 _ROOT = str(Path(__file__).resolve().parents[3])
 
 
@@ -56,10 +60,21 @@ def start_of(device: str, shut_in: bool | None = None) -> Start:
 def _shut_in(runner: Runner) -> Start:
     """Of a worker that reads libraries, and writes to a folder of its own: where kernels are kept, since /tmp may run nothing."""
     libraries = {key_of(*text): str(compile_text(*text)) for text in runner.texts()}
-    scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=private_dir("scratch")))
+    base = private_dir("scratch")
+    _remove_unused(base)
+    scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=base))
     rules = {"readable": [*readable(), *libraries.values(), str(lock_path())], "writable": [*WRITTEN, str(scratch)]}
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), CACHE: str(cache_dir())}
     return Start(_command(rules), _variables({**passed_on(os.environ), **own}), libraries, scratch)
+
+
+def _remove_unused(base: Path) -> None:
+    """Delete folders of workers whose run was killed: nothing was written to them for a week."""
+    limit = time.time() - _KEPT_SECONDS
+    for old in base.glob("worker-*"):
+        with suppress(FileNotFoundError):  # another run did it
+            if old.stat().st_mtime < limit:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def _command(rules: dict[str, list[str]]) -> list[str]:

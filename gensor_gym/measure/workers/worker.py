@@ -17,10 +17,10 @@ from typing import Any
 
 from gensor_gym.codegen.runtime.compile import take_libraries
 from gensor_gym.measure.answers.expectation import ExpectationCache
+from gensor_gym.measure.devices.machine_lock import LockWarning
 from gensor_gym.measure.isolation.launch import ISOLATED_BY, WHOLE
 from gensor_gym.measure.runners import runner_named
 from gensor_gym.measure.workers.compare import run_comparison
-from gensor_gym.measure.workers.machine_lock import LockWarning
 from gensor_gym.measure.workers.replies import MOST_TEXT, encoded
 from gensor_gym.measure.workers.requests import CompareRequest, CompileRequest, TrialRequest
 from gensor_gym.measure.workers.start import COMPILER
