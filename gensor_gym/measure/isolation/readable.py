@@ -21,7 +21,7 @@ def readable() -> list[str]:
     searched = [path for path in sys.path if path and os.path.isabs(path)]  # not where the process happens to run
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    return [*SYSTEM, *beneath_home([*python, *_installed(searched), *_packages(), *libraries], Path.home())]
+    return [*SYSTEM, *beneath_home([*python, *_installed(searched), *_packages(), *libraries, *loaded()], Path.home())]
 
 
 def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
@@ -29,6 +29,20 @@ def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
     above = {str(folder) for folder in (home, *home.parents, home.resolve(), *home.resolve().parents)}
     kept = [path for path in paths if os.path.exists(path) and not {path, os.path.realpath(path)} & above]
     return list(dict.fromkeys(kept))
+
+
+def loaded(maps: str = "/proc/self/maps") -> list[str]:
+    """Libraries that this process has loaded, and the folders of those where it can write nothing: others lie beside them.
+
+    Systems that keep several versions of a library have them in folders that only the libraries name.
+    """
+    try:
+        lines = Path(maps).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    files = {line.split(None, 5)[5] for line in lines if ".so" in line and line.count("/")}
+    folders = {os.path.dirname(file) for file in files}
+    return sorted(files | {folder for folder in folders if not os.access(folder, os.W_OK)})
 
 
 def _installed(searched: Sequence[str]) -> list[str]:

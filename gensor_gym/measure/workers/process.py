@@ -101,7 +101,8 @@ class WorkerProcess:
             said = f"worker sent no answer in stage {stage}, and was killed: {error}"
             raise WorkerLost(Status.CRASHED, said) from None
         except PipeClosed:
-            raise WorkerLost(Status.CRASHED, f"worker died in stage {stage}: {self._autopsy(live)}") from None
+            hint = live.start.hint if stage == "start" else ""
+            raise WorkerLost(Status.CRASHED, f"worker died in stage {stage}: {self._autopsy(live)}{hint}") from None
         except BaseException:
             self.close()  # an answer may still be under way (Ctrl-C): the pipe cannot be used again
             raise

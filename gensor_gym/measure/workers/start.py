@@ -41,6 +41,11 @@ class Start:
     """Compiled beforehand, for `take_libraries`."""
     scratch: Path | None = None
 
+    @property
+    def hint(self) -> str:
+        """What to try where the worker ends before it has loaded anything."""
+        return "" if self.scratch is None else f" (it was shut in; ${SWITCH}=off starts workers that are not)"
+
     def enclosed(self, request: Any) -> Any:
         """A request as the worker can do it: with the files themselves that it may not open, and that this user alone wrote."""
         return request.enclosed() if self.scratch is not None and hasattr(request, "enclosed") else request

@@ -15,11 +15,11 @@ import pytest
 from gensor_gym.locate import ROOT
 from gensor_gym.measure.isolation import landlock, launch, seccomp
 from gensor_gym.measure.isolation.environment import OF_USER, passed_on
-from gensor_gym.measure.isolation.readable import beneath_home, readable
+from gensor_gym.measure.isolation.readable import beneath_home, loaded, readable
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers import start
-from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import TrialRequest
 from tests.support.measure_kernels import build, kernel
 
@@ -50,6 +50,22 @@ def test_the_home_and_what_is_above_it_may_not_be_read(tmp_path: Path) -> None:
 
 def test_packages_that_are_loaded_may_be_read_wherever_they_lie() -> None:
     assert str(ROOT / "gensor_gym") in readable() and str(Path.home()) not in readable() and "/" not in readable()
+
+
+def test_libraries_beside_those_that_are_loaded_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this user has no files."""
+    lines = [f"7f00-7f01 r-xp 0 fe:00 12    {path}" for path in ("/sw/gcc/lib/libx.so.6", "/home/me/a b/liby.so", "/bin/cat")]
+    (tmp_path / "maps").write_text("\n".join([*lines, "7f02-7f03 rw-p 0 00:00 0", "7f02-7f03 rw-p 0 00:00 0    [heap]"]))
+    monkeypatch.setattr(os, "access", lambda folder, mode: folder.startswith("/home"))
+    assert loaded(str(tmp_path / "maps")) == ["/home/me/a b/liby.so", "/sw/gcc/lib", "/sw/gcc/lib/libx.so.6"]
+    assert loaded(str(tmp_path / "none")) == []
+
+
+def test_a_worker_that_does_not_start_says_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_command", lambda rules: [sys.executable, "-c", "raise ImportError('libx.so.6')"])
+    worker = WorkerProcess("cpu")
+    with pytest.raises(WorkerLost, match="(?s)died in stage start: exit code 1; .*libx.so.6.*GENSOR_GYM_ISOLATION=off starts"):
+        worker.ask("anything")
 
 
 VERSIONS = """
