@@ -1,4 +1,4 @@
-"""Measuring itself: trials per second, where their time goes, and how long kernels compile.
+"""Measuring itself: trials per second, where their time goes, what shutting workers in adds, how long kernels compile.
 
 Compiled kernels are kept in a folder that is empty when the suite begins, so that every trial compiles its kernel.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches.lines import Lines, Steal, calibration, empty_cache, machine
+from experiments.benches.lines import Lines, Steal, calibration, empty_cache, machine, spread
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -20,7 +20,8 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
-from gensor_gym.measure.workers.requests import Built
+from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.requests import Built, Trial
 from gensor_gym.operators.types import Operator
 
 CHOICES = 10
@@ -39,6 +40,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     with empty_cache():
         _rate("random", op, schedules, hw, emit)
         _rate("ranked", op, _ranked(graph, rng, settings.trials), hw, emit)
+        _isolation(op, schedules[: settings.isolation.kernels], hw, settings.isolation.rounds, emit)
         _compile(settings.compile, hw, rng, emit)
 
 
@@ -68,6 +70,30 @@ def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit
         trials_per_second=len(measured) / wall, kernel_s=_middle([m.seconds for m in ok]),
         compile_s={"median": _middle(compiling), "largest": max(compiling, default=None)},
         sampling_share=kernel / wall, stolen=steal.share(),
+    )  # fmt: skip
+
+
+def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: int, emit: Lines) -> None:
+    """The same kernels as trials of a worker that is shut in and of one that is not, in turns: seconds of each, and the ratio."""
+    workers = {name: WorkerProcess(cpu_backend().name, shut_in=name == "on") for name in ("off", "on")}
+    seconds: dict[str, list[float]] = {name: [] for name in workers}
+    backend = cpu_backend()
+    try:
+        made = backend.compile([k for k in (make_kernel(op, s, hw) for s in schedules) if not isinstance(k, Measurement)])
+        built = [item for item in made if isinstance(item, Built)]
+        for number in range(rounds + 1):  # the first, which starts the workers, does not count
+            for item in built:
+                for name in sorted(workers, reverse=number % 2 == 1):
+                    begin = time.perf_counter()
+                    backend.local.time(workers[name], Trial(item.kernel, hw.units, 0.0), item)
+                    seconds[name] += [time.perf_counter() - begin] if number else []
+    finally:
+        for worker in workers.values():
+            worker.close()
+    ratios = np.array(seconds["on"]) / np.array(seconds["off"])
+    emit(
+        kind="isolation", operator=str(op), trials=len(ratios), trial_s={name: _middle(s) for name, s in seconds.items()},
+        trials_per_second={name: len(s) / sum(s) for name, s in seconds.items()}, ratio=spread(ratios.tolist()),
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
-from gensor_gym.measure.workers.machine_lock import lock_path
+from gensor_gym.measure.devices.machine_lock import lock_path
 from gensor_gym.operators.types import Operator
 
 WORKER = Path(__file__).with_name("tvm_worker.py")

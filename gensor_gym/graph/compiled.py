@@ -24,6 +24,7 @@ import numpy as np
 
 from gensor_gym.graph.parts import part
 from gensor_gym.hardware.cache import cache_dir
+from gensor_gym.hardware.owned import made_own
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KEPT_SECONDS = 7 * 24 * 3600.0
@@ -123,9 +124,13 @@ def _bases() -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be written in a folder, which is made; its time becomes that of its last use."""
+    """Whether a file can be written in a folder, which is made; its time becomes that of its last use.
+
+    Not where others can write as well: compiled functions are loaded from it.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not made_own(folder):
+            return False
         with tempfile.TemporaryFile(dir=folder):
             os.utime(folder)
     except OSError:

@@ -1,20 +1,25 @@
-"""Where gensor_gym keeps files between runs, and small JSON files there that survive crashes and parallel writers."""
+"""Where gensor_gym keeps files between runs, and small JSON files there that survive crashes and parallel writers.
+
+Who may have written what is loaded from there: `owned.py`.
+"""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
+import stat
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
 from gensor_gym import foreign
+from gensor_gym.hardware.owned import PRIVATE, is_own_folder, is_private
 
 VARIABLE = "GENSOR_GYM_CACHE"
-PRIVATE = 0o700
-"""Mode of folders and libraries that processes of this user load from."""
-_OTHERS_WRITE = 0o022
 
 
 def cache_dir() -> Path:
@@ -31,31 +36,40 @@ def cache_dir() -> Path:
 def make_cache_dir(name: str) -> Path:
     """The folder `name` in `cache_dir()`, for this user alone, made where there is none; ValueError names what cannot be made.
 
-    Where it belongs to another user it stays as it is: ask `is_private` before anything in it is run.
+    Where it belongs to another user, or $GENSOR_GYM_CACHE names a folder that others may write to, these stay as they are:
+    what is run lies in a `private_dir`.
     """
-    folder = cache_dir() / name
+    base, folder = cache_dir(), cache_dir() / name
     try:
-        cache_dir().mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        folder.mkdir(mode=PRIVATE, exist_ok=True)
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(PRIVATE)
+        for each in (base, folder):
+            each.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            known = each.stat()
+            named = each == base and os.environ.get(VARIABLE, "").strip()
+            if known.st_uid == os.geteuid() and stat.S_IMODE(known.st_mode) != PRIVATE and not named:
+                each.chmod(PRIVATE)
     except OSError as error:
         raise ValueError(f"cannot make {folder}: {error}; set ${VARIABLE} to a folder that can be written") from error
     return folder
 
 
-def is_private(path: Path) -> bool:
-    """Whether a file or folder, or what it links to, is this user's and none other may write to it."""
-    try:
-        known = path.stat()
-    except OSError:
-        return False
-    return known.st_uid == os.geteuid() and not known.st_mode & _OTHERS_WRITE
+def private_dir(name: str) -> Path:
+    """The folder `name` of the cache, for what is run; one of this process, with a warning, where others could write to it."""
+    folder = make_cache_dir(name)
+    if is_own_folder(folder, cache_dir()):
+        return folder
+    warnings.warn(
+        f"{folder} belongs to another user or can be written by others, or a folder above it: this process compiles into a "
+        f"folder of its own; set ${VARIABLE} to a folder that is yours alone to write", RuntimeWarning, stacklevel=4,
+    )  # fmt: skip
+    return _own_folder(name)
 
 
-def is_own(path: Path) -> bool:
-    """Whether a file is this user's alone to write, and so is its folder: nothing else is loaded into a process, or believed."""
-    return not path.is_symlink() and is_private(path) and is_private(path.parent)
+@functools.cache
+def _own_folder(name: str) -> Path:
+    """A folder for this process, which goes with it."""
+    folder = tempfile.mkdtemp(prefix=f"gensor-gym-{name}-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -64,6 +78,15 @@ def read_json(path: Path) -> dict[str, Any] | None:
         return foreign.read_json(path)
     except (OSError, ValueError):
         return None
+
+
+def read_kept(path: Path) -> dict[str, Any] | None:
+    """As `read_json`, of what this user kept: with a warning, None for a file that could be another's words."""
+    if path.exists() and not is_private(path):
+        text = f"{path} belongs to another user or can be written by others: it is not believed"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return None
+    return read_json(path)
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

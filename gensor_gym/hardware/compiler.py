@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gensor_gym.hardware.cache import cache_dir, read_json, write_json
+from gensor_gym.hardware.cache import cache_dir, read_kept, write_json
 
 VARIABLE = "GENSOR_GYM_CC"
 _CANDIDATES = ("gcc", "clang", "cc")
@@ -94,7 +94,7 @@ def _find(forced: str, path: str) -> Compiler:
 def _ask(command: tuple[str, ...]) -> Compiler | None:
     """The compiler behind a command, or None when it does not answer as one. What an unchanged file said before is believed."""
     file = _file(command)
-    kept = read_json(cache_dir() / _KEPT) if file else None
+    kept = read_kept(cache_dir() / _KEPT) if file else None
     version = (kept or {}).get(file)
     if isinstance(version, str) and version:
         return Compiler(command, _family(command, version), version)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gensor_gym.hardware.cache import cache_dir, read_json, write_json
+from gensor_gym.hardware.cache import cache_dir, read_kept, write_json
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 
@@ -155,7 +155,7 @@ def _keep(path: Path, info: CpuInfo, reading: Reading, facts: dict[str, Any]) ->
 
 def _kept(path: Path, info: CpuInfo) -> tuple[Reading | None, bool]:
     """What a cache file says of this CPU, None where it does not, and whether that will do: it is quiet, or new."""
-    stored = read_json(path)
+    stored = read_kept(path)
     if stored is None or stored.get("version") != PROBE_VERSION or stored.get("model") != info.model:
         return None, False
     figures, share, at = (stored.get(name) for name in ("figures", "share", "at"))

@@ -26,6 +26,9 @@ class Runner(ABC):
     """Of the backend, and of the device in its worker processes."""
     gpus = 0
     """GPUs that a worker on a cluster takes."""
+    shut_in = True
+    """Whether its workers are shut in (`isolation/`): they run machine code of kernels in their own process. Not where kernels
+    are code of a device, which makes no system calls, and drivers need sockets and files of their own."""
 
     def absence(self, hw: Hardware | None = None) -> str:
         """Why kernels for `hw` (of any machine of the target) cannot run here; empty when they can."""
@@ -38,6 +41,10 @@ class Runner(ABC):
     @abstractmethod
     def device(self) -> Device:
         """The device, in a worker process."""
+
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """C sources that the device loads beside kernels, each with its `-march`: a worker that is shut in compiles none."""
+        return ()
 
     def start(self) -> NativeBackend:
         """The backend of this machine; ValueError says what is missing."""
@@ -57,6 +64,13 @@ class CpuRunner(Runner):
 
         return cpu_backend(pool=pool)
 
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """The pool of threads and the anchor."""
+        from gensor_gym.codegen.runtime.threads import ARCH, runtime_text
+        from gensor_gym.measure.devices.anchor import anchor_text
+
+        return (runtime_text(), ARCH), (anchor_text(), ARCH)
+
     def device(self) -> Device:
         """See `devices/cpu.py`."""
         from gensor_gym.measure.devices.cpu import CpuDevice
@@ -67,7 +81,7 @@ class CpuRunner(Runner):
 class CudaRunner(Runner):
     """CUDA kernels on the first GPU, through CuPy."""
 
-    name, gpus = "cuda", 1
+    name, gpus, shut_in = "cuda", 1, False
 
     def absence(self, hw: Hardware | None = None) -> str:
         """No GPU, another GPU, no CuPy."""

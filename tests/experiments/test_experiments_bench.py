@@ -35,6 +35,7 @@ TINY = {
     "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3", "call.calls=5"],
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
+        "measure.isolation.kernels=2", "measure.isolation.rounds=2",
         "measure.compile.operators=[gemv(m=64, k=48)]",
     ],  # fmt: skip
     "repeatability": [
@@ -112,7 +113,8 @@ def test_call(tmp_path: Path) -> None:
 
 
 def test_measure(tmp_path: Path) -> None:
-    random, ranked, compiled, compiled_all = _run("measure", tmp_path)
+    random, ranked, isolation, compiled, compiled_all = _run("measure", tmp_path)
+    assert isolation["trials"] == 4 and set(isolation["trials_per_second"]) == {"on", "off"} and isolation["ratio"]["median"] > 0
     assert (random["schedules"], ranked["schedules"]) == ("random", "ranked")
     for rate in (random, ranked):
         assert rate["trials"] == 3 and rate["trials_per_second"] == pytest.approx(3 / rate["wall_s"])

@@ -7,13 +7,15 @@ import json
 import os
 import re
 import tempfile
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 
 from gensor_gym.codegen.cuda.bytes import raw_words
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.hardware.cache import PRIVATE, cache_dir, is_own
+from gensor_gym.hardware.cache import cache_dir, make_cache_dir
+from gensor_gym.hardware.owned import is_own_folder, read_own
 
 PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
 _OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
@@ -157,12 +159,12 @@ def parse_log(log: str) -> tuple[int, int, int]:
 def _read(key: str) -> CompiledKernel | None:
     """A cubin of the cache, None if there is none, or it is not whole, or not this user's alone to write."""
     path = cache_folder() / f"{key}.json"
-    if not (is_own(path) and is_own(path.with_suffix(".cubin"))):
+    if not path.exists() or not is_own_folder(path.parent, cache_dir()):
         return None
     try:
-        about = json.loads(path.read_text())
-        cubin = path.with_suffix(".cubin").read_bytes()
-    except (OSError, ValueError):
+        about, cubin = json.loads(read_own(path)), read_own(path.with_suffix(".cubin"))
+    except ValueError as error:
+        warnings.warn(f"{error}: the kernel is compiled anew", RuntimeWarning, stacklevel=4)
         return None
     if hashlib.sha256(cubin).hexdigest() != about.pop("sha256", ""):
         return None
@@ -174,12 +176,13 @@ def _write(key: str, compiled: CompiledKernel) -> None:
     about = asdict(compiled)
     cubin = about.pop("cubin")
     about["sha256"] = hashlib.sha256(cubin).hexdigest()
-    folder = cache_folder()
     try:
-        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        folder = make_cache_dir(cache_folder().name)
+        if not is_own_folder(folder, cache_dir()):
+            return
         for suffix, data in ((".cubin", cubin), (".json", json.dumps(about).encode())):
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
                 file.write(data)
             os.replace(file.name, folder / f"{key}{suffix}")
-    except OSError:
+    except (OSError, ValueError):
         return

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import warnings
@@ -15,10 +12,12 @@ from pathlib import Path
 
 from gensor_gym.codegen.deadlines import COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.hardware.cache import PRIVATE, is_own, is_private, make_cache_dir
+from gensor_gym.hardware.cache import private_dir
 from gensor_gym.hardware.compiler import Compiler, find_compiler
+from gensor_gym.hardware.owned import PRIVATE, is_own
 
 _SECONDS = COMPILE_SECONDS["c"]
+_GIVEN: dict[str, Path] = {}
 
 
 class CompileError(RuntimeError):
@@ -37,41 +36,32 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
 
 def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
     """The shared library of a C source for `arch`, a `-march` value; see `compile_c`."""
+    if given := _GIVEN.get(key_of(source, arch)):
+        return given
     compiler = compiler or find_compiler()
     libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
     line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes_of(source), libraries=libraries)
     # `native` means another thing on another machine that shares the cache folder.
     host = _host() if "native" in arch else ""
     text = "\0".join([source, *line, compiler.version, host])
-    path = _folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
-    if path.exists() and not is_own(path):
-        _warn(f"{path} belongs to another user or can be written by others: it is not loaded, but compiled anew")
+    path = private_dir("kernels") / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
+    if os.path.lexists(path) and not is_own(path):
+        text = f"{path} belongs to another user or can be written by others: it is not loaded, but compiled anew"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
         path.unlink()
     if not path.exists():
         _compile(source, compiler, line, path, timeout)
     return path
 
 
-def _folder() -> Path:
-    """Where libraries are kept: the cache's folder, or one of this process where others could put something into that."""
-    folder = make_cache_dir("kernels")
-    if is_private(folder):
-        return folder
-    _warn(f"{folder} belongs to another user or can be written by others: this process compiles into a folder of its own")
-    return _own_folder()
+def key_of(source: str, arch: str) -> str:
+    """What a library is known by to `take_libraries`."""
+    return hashlib.sha256(f"{arch}\0{source}".encode()).hexdigest()
 
 
-@functools.cache
-def _own_folder() -> Path:
-    """A folder for this process, which goes with it."""
-    folder = tempfile.mkdtemp(prefix="gensor-gym-kernels-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
-def _warn(text: str) -> None:
-    """Say it where a kernel is compiled."""
-    warnings.warn(text, RuntimeWarning, stacklevel=4)
+def take_libraries(paths: dict[str, str]) -> None:
+    """Use these libraries, by `key_of` their sources, in a process that may not compile: another made and checked them."""
+    _GIVEN.update({key: Path(path) for key, path in paths.items()})
 
 
 def _host() -> str:

@@ -28,11 +28,15 @@ class GgCall(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("entry", "inputs", "output", "workspace", "runtime")]
 
 
+def runtime_text() -> str:
+    """The source of the runtime."""
+    folder = Path(__file__).parent
+    return folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath("runtime.c").read_text("utf-8")
+
+
 def runtime_library() -> Path:
     """Path of the compiled runtime, compiled at the first call on a machine."""
-    folder = Path(__file__).parent
-    text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath("runtime.c").read_text("utf-8")
-    return compile_text(text, ARCH)
+    return compile_text(runtime_text(), ARCH)
 
 
 @functools.cache

@@ -42,11 +42,15 @@ class Anchor:
         return {} if self._seconds is None else {"anchor_seconds": self._seconds, "anchor_at": self._when}
 
 
+def anchor_text() -> str:
+    """The source of the anchor."""
+    return Path(__file__).with_name("anchor.c").read_text("utf-8")
+
+
 @functools.cache
 def cpu_anchor() -> Timer:
     """The anchor on a CPU, single-threaded; compiled at the first call on a machine."""
-    source = Path(__file__).with_name("anchor.c").read_text("utf-8")
-    library = ctypes.CDLL(str(compile_text(source, ARCH)))
+    library = ctypes.CDLL(str(compile_text(anchor_text(), ARCH)))
     # Buffers like those of a kernel: where an array of NumPy's lies to the byte differs from process to process.
     buffers = [GuardedBuffer((_SIZE, _SIZE), np.float32) for _ in range(3)]
     a, b, output = (buffer.array for buffer in buffers)

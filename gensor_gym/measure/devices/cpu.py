@@ -5,7 +5,9 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import platform
-from contextlib import AbstractContextManager
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -74,7 +76,8 @@ class LoadedC:
         if len(kernel.launches) != 1:
             raise LaunchError(f"a C kernel has one entry, this has {len(kernel.launches)}")
         try:
-            self._library = ctypes.CDLL(built.path, mode=ctypes.RTLD_LOCAL)
+            with _file_of(built) as path:
+                self._library = ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL)
             self._entry = ctypes.cast(getattr(self._library, kernel.launches[0].entry), ctypes.c_void_p)
             prepares = getattr(self._library, kernel.prepares) if kernel.prepares else None
             self._prepares = ctypes.cast(prepares, ctypes.c_void_p) if prepares else None
@@ -130,6 +133,23 @@ class LoadedC:
     def close(self) -> None:
         """Unload the library."""
         _ctypes.dlclose(self._library._handle)
+
+
+@contextmanager
+def _file_of(built: Built) -> Iterator[str]:
+    """Where the kernel's library can be loaded from: where it lies, or what was enclosed, for so long. OSError: it is refused.
+
+    The name is new each time: a loader takes a library that it still has for the file of the same name.
+    """
+    if built.refused:
+        raise OSError(built.refused)
+    if not built.library:
+        yield built.path
+        return
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(built.library)
+        file.flush()
+        yield file.name
 
 
 @lru_cache(maxsize=1)

@@ -16,7 +16,8 @@ from gensor_gym.codegen.build import BuiltKernel, build
 from gensor_gym.codegen.runtime.compile import CompileError
 from gensor_gym.codegen.targets import target_of
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.hardware.cache import is_own, make_cache_dir, read_json, write_json
+from gensor_gym.hardware.cache import make_cache_dir, read_json, write_json
+from gensor_gym.hardware.owned import is_own
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator

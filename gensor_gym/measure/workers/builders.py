@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from pathlib import Path
 
 from gensor_gym.codegen import targets
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.cache import private_dir
+from gensor_gym.hardware.owned import read_own
 from gensor_gym.measure.workers.requests import Built
 
 
@@ -41,10 +44,17 @@ def build_cubin(kernel: Kernel) -> Built | str:
         return str(error)
     if compiled.loss:
         return f"pruned before timing: {compiled.loss}"
-    path = nvrtc.cache_folder() / f"{kernel.digest}.{kernel.arch}.bin"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = private_dir(nvrtc.cache_folder().name) / f"{kernel.digest}.{kernel.arch}.bin"
+    if not _holds(path, compiled.cubin):
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(compiled.cubin)
         os.replace(file.name, path)
     return Built(kernel, str(path), targets.get(kernel.language).compiler(), time.perf_counter() - start)
+
+
+def _holds(path: Path, cubin: bytes) -> bool:
+    """Whether a file is there that is this user's alone to write, and holds a cubin."""
+    try:
+        return read_own(path) == cubin
+    except ValueError:
+        return False

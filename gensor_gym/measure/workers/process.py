@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
+import warnings
 import weakref
-from pathlib import Path
 from typing import IO, Any
 
 from gensor_gym.measure.measurement import Status
-from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
 from gensor_gym.measure.workers.deadlines import STAGE_SECONDS
-from gensor_gym.measure.workers.wire import DeadlinePassed, PipeClosed, receive, send
+from gensor_gym.measure.workers.replies import decoded, text
+from gensor_gym.measure.workers.start import Start, start_of
+from gensor_gym.measure.workers.wire import BadReply, DeadlinePassed, PipeClosed, receive_reply, send_request
 
 
 class WorkerLost(Exception):
@@ -38,12 +40,21 @@ class WorkerProcess:
     Works from any thread, one request at a time. After a fork the child starts a worker of its own.
     """
 
-    def __init__(self, device: str, restart_after: int = 300, stage_seconds: dict[str, float] | None = None) -> None:
-        """`device` is the name of a runner, or `worker.COMPILER`; `stage_seconds` overrides deadlines of single stages."""
+    def __init__(
+        self,
+        device: str,
+        restart_after: int = 300,
+        stage_seconds: dict[str, float] | None = None,
+        shut_in: bool | None = None,
+    ) -> None:
+        """`device` is the name of a runner, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages.
+
+        `shut_in` says whether one that runs kernels' machine code is shut in; None leaves it to $GENSOR_GYM_ISOLATION.
+        """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
         if unknown:
             raise ValueError(f"no stage {sorted(unknown)}; stages are {sorted(STAGE_SECONDS)}")
-        self._device = device
+        self._device, self._shut_in = device, shut_in
         self._restart_after = restart_after
         self._seconds = {**STAGE_SECONDS, **(stage_seconds or {})}
         self._live: _Live | None = None
@@ -68,20 +79,30 @@ class WorkerProcess:
         """Send a request and follow its stages to the answer; whatever else happens ends the worker."""
         stage = "start" if live.requests == 1 else "load"
         try:
-            send(live.write_fd, request)
+            send_request(live.write_fd, live.start.enclosed(request))
             while True:
-                kind, value = receive(live.read_fd, time.monotonic() + self._seconds[stage])
+                kind, value = receive_reply(live.read_fd, time.monotonic() + self._seconds[stage])
                 if kind == "answer":
-                    return value
+                    return decoded(request, value)
                 if kind == "error":
-                    raise RuntimeError(f"worker failed in stage {stage}: {value}")
-                stage = value
+                    raise RuntimeError(f"worker failed in stage {stage}: {text(value)}")
+                if kind == "warning":
+                    warnings.warn(text(value), RuntimeWarning, stacklevel=3)
+                elif kind == "stage" and value in self._seconds:
+                    stage = value
+                else:
+                    raise BadReply(f"a reply of kind {kind!r}")
         except DeadlinePassed:
             self.close()
-            text = f"no progress within {self._seconds[stage]:g} s in stage {stage}; worker killed"
-            raise WorkerLost(Status.TIMEOUT, text) from None
+            said = f"no progress within {self._seconds[stage]:g} s in stage {stage}; worker killed"
+            raise WorkerLost(Status.TIMEOUT, said) from None
+        except BadReply as error:
+            self.close()
+            said = f"worker sent no answer in stage {stage}, and was killed: {error}"
+            raise WorkerLost(Status.CRASHED, said) from None
         except PipeClosed:
-            raise WorkerLost(Status.CRASHED, f"worker died in stage {stage}: {self._autopsy(live)}") from None
+            hint = live.start.hint if stage == "start" else ""
+            raise WorkerLost(Status.CRASHED, f"worker died in stage {stage}: {self._autopsy(live)}{hint}") from None
         except BaseException:
             self.close()  # an answer may still be under way (Ctrl-C): the pipe cannot be used again
             raise
@@ -101,7 +122,7 @@ class WorkerProcess:
     def _running(self) -> _Live:
         """The live worker, started if there is none or it belongs to the process that forked this one."""
         if self._live is None or self._live.owner != os.getpid():
-            self._live = _Live(self._device)
+            self._live = _Live(self._device, self._shut_in)
         return self._live
 
     def _autopsy(self, live: _Live) -> str:
@@ -121,38 +142,27 @@ class WorkerProcess:
 class _Live:
     """A running worker: process, pipes, and a finalizer that also runs when the interpreter exits."""
 
-    def __init__(self, device: str) -> None:
-        """Start `python -m gensor_gym.measure.workers.worker` in a process group of its own."""
+    def __init__(self, device: str, shut_in: bool | None) -> None:
+        """Start a worker (see `worker.py`) in a process group of its own."""
         self.owner = os.getpid()
         self.requests = 0
+        self.start = start_of(device, shut_in)
         child_read, self.write_fd = os.pipe()
         self.read_fd, child_write = os.pipe()
         self._stderr = tempfile.TemporaryFile()
-        root = str(Path(__file__).resolve().parents[3])
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        command = [
-            sys.executable,
-            "-m",
-            "gensor_gym.measure.workers.worker",
-            device,
-            str(child_read),
-            str(child_write),
-            str(self.owner),
-        ]
         self.process = subprocess.Popen(
-            command,
+            [*self.start.command, device, str(child_read), str(child_write), str(self.owner), json.dumps(self.start.libraries)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,
             pass_fds=(child_read, child_write),
             start_new_session=True,
-            env={**OMP_ENVIRONMENT, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env=self.start.variables,
         )
         os.close(child_read)
         os.close(child_write)
-        self.finalizer = weakref.finalize(
-            self, _end, self.process, (self.read_fd, self.write_fd), self._stderr, self.owner
-        )
+        fds = (self.read_fd, self.write_fd)
+        self.finalizer = weakref.finalize(self, _end, self.process, fds, self._stderr, self.start, self.owner)
 
     def stderr_tail(self, count: int = 600) -> str:
         """The last characters the worker wrote to stderr."""
@@ -161,7 +171,7 @@ class _Live:
         return self._stderr.read().decode(errors="replace").strip()
 
 
-def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], owner: int) -> None:
+def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], start: Start, owner: int) -> None:
     """Kill the worker's process group, reap it, close the pipes. Does nothing in a forked copy of the harness."""
     if os.getpid() != owner:
         return
@@ -174,3 +184,5 @@ def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], own
     for fd in fds:
         os.close(fd)
     stderr.close()
+    if start.scratch is not None:
+        shutil.rmtree(start.scratch, ignore_errors=True)

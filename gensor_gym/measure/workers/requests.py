@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.owned import read_own
 from gensor_gym.measure.stats.timing import TimingRules
 
 
@@ -16,6 +18,17 @@ class Built:
     path: str
     compiler: str = ""
     compile_seconds: float = 0.0
+    library: bytes = field(default=b"", repr=False)
+    """The file itself, for a worker that may not read it where it lies."""
+    refused: str = ""
+    """Why it is not enclosed: no kernel is loaded then."""
+
+    def enclosed(self) -> Built:
+        """With the file itself, if it is there and this user's alone to write."""
+        try:
+            return replace(self, library=read_own(Path(self.path)))
+        except ValueError as error:
+            return replace(self, refused=str(error))
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,10 @@ class TrialRequest:
     floor: float
     seed: int = 0
     rules: TimingRules = field(default_factory=TimingRules)
+
+    def enclosed(self) -> TrialRequest:
+        """See `Built.enclosed`."""
+        return replace(self, built=self.built.enclosed())
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,10 @@ class CompareRequest:
     torch_compile: bool = False
     anchor: bool = False
     rules: TimingRules = field(default_factory=TimingRules)
+
+    def enclosed(self) -> CompareRequest:
+        """See `Built.enclosed`."""
+        return replace(self, built=tuple((name, built.enclosed()) for name, built in self.built))
 
 
 @dataclass(frozen=True)

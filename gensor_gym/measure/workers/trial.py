@@ -11,9 +11,10 @@ import numpy as np
 
 from gensor_gym.measure.answers.expectation import ExpectationCache, Expected
 from gensor_gym.measure.devices.anchor import Anchor
+from gensor_gym.measure.devices.machine_lock import timing_lock
+from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import PROTOCOL, ClockFault, take_samples
-from gensor_gym.measure.workers.machine_lock import timing_lock
 from gensor_gym.measure.workers.requests import Built, TrialRequest
 from gensor_gym.operators.types import Operator
 
@@ -181,4 +182,5 @@ def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, 
         "compiler": request.built.compiler,
         "compile_seconds": request.built.compile_seconds,
         "load_average": os.getloadavg()[0],
+        "isolation": os.environ.get(ISOLATED_BY) or "none",
     }

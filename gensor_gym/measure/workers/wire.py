@@ -1,7 +1,11 @@
-"""Messages between the harness and a worker: length-prefixed pickles over a pair of pipes of their own."""
+"""Messages between the harness and a worker, each with its length before it, over a pair of pipes of their own.
+
+Requests are pickles. What comes back is JSON and read as numbers and text only (`replies.py`): it may be the work of a kernel.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import select
@@ -10,6 +14,8 @@ import time
 from typing import Any
 
 _HEADER = struct.Struct("<Q")
+LARGEST_REPLY = 64 << 20
+"""Bytes: samples of comparisons of hundreds of kernels are a tenth of that."""
 
 
 class PipeClosed(Exception):
@@ -20,21 +26,50 @@ class DeadlinePassed(Exception):
     """No complete message came before the deadline."""
 
 
-def send(fd: int, message: object) -> None:
-    """Write one message; PipeClosed if nobody reads."""
-    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+class BadReply(Exception):
+    """What a worker sent is none of the replies."""
+
+
+def send_request(fd: int, request: object) -> None:
+    """Write a request to a worker; PipeClosed if nobody reads."""
+    _send(fd, pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def receive_request(fd: int) -> Any:
+    """Read a request of the harness; PipeClosed if none comes."""
+    (length,) = _HEADER.unpack(_read_exactly(fd, _HEADER.size, None))
+    return pickle.loads(_read_exactly(fd, length, None))
+
+
+def send_reply(fd: int, kind: str, value: object) -> None:
+    """Write a reply to the harness; PipeClosed if nobody reads. Numbers that JSON does not know become text."""
+    _send(fd, json.dumps([kind, value], default=str).encode())
+
+
+def receive_reply(fd: int, deadline: float) -> tuple[str, Any]:
+    """Read a worker's reply, kind and value; `deadline` is a `time.monotonic` instant.
+
+    PipeClosed or DeadlinePassed if none comes, BadReply for one that is too long, or no pair in JSON.
+    """
+    (length,) = _HEADER.unpack(_read_exactly(fd, _HEADER.size, deadline))
+    if length > LARGEST_REPLY:
+        raise BadReply(f"{length} bytes, expected at most {LARGEST_REPLY}")
+    body = _read_exactly(fd, length, deadline)
+    try:
+        kind, value = json.loads(body)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadReply(f"no kind and value in JSON: {error}") from None
+    return str(kind), value
+
+
+def _send(fd: int, body: bytes) -> None:
+    """Write a message and its length."""
     view = memoryview(_HEADER.pack(len(body)) + body)
     try:
         while view:
             view = view[os.write(fd, view) :]
     except (BrokenPipeError, OSError) as error:
         raise PipeClosed(str(error)) from error
-
-
-def receive(fd: int, deadline: float | None = None) -> Any:
-    """Read one message; `deadline` is a `time.monotonic` instant. PipeClosed or DeadlinePassed if none comes."""
-    (length,) = _HEADER.unpack(_read_exactly(fd, _HEADER.size, deadline))
-    return pickle.loads(_read_exactly(fd, length, deadline))
 
 
 def _read_exactly(fd: int, count: int, deadline: float | None) -> bytes:

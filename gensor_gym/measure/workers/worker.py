@@ -1,27 +1,33 @@
 """The worker process: runs kernels on a device, so that what they do to their process is not done to the harness.
 
-Started as `python -m gensor_gym.measure.workers.worker DEVICE READ_FD WRITE_FD PARENT_PID`. It ends when its pipe closes, or
+Started by `isolation/launch.py` with arguments DEVICE READ_FD WRITE_FD PARENT_PID LIBRARIES. It ends when its pipe closes, or
 when its parent is gone, even while a kernel hangs: a thread watches for that. Nothing is written to standard output.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
 import time
 import traceback
+import warnings
+from typing import Any
 
+from gensor_gym.codegen.runtime.compile import take_libraries
 from gensor_gym.measure.answers.expectation import ExpectationCache
+from gensor_gym.measure.devices.machine_lock import LockWarning
+from gensor_gym.measure.isolation.launch import ISOLATED_BY, WHOLE
 from gensor_gym.measure.runners import runner_named
 from gensor_gym.measure.workers.compare import run_comparison
+from gensor_gym.measure.workers.replies import MOST_TEXT, encoded
 from gensor_gym.measure.workers.requests import CompareRequest, CompileRequest, TrialRequest
+from gensor_gym.measure.workers.start import COMPILER
 from gensor_gym.measure.workers.trial import Announce, Device, DeviceLost, run_trial
-from gensor_gym.measure.workers.wire import PipeClosed, receive, send
+from gensor_gym.measure.workers.wire import PipeClosed, receive_request, send_reply
 from gensor_gym.plugins import load_named
 
-COMPILER = "nvrtc"
-"""Name of the worker that compiles CUDA kernels and has no device."""
 _WATCH_SECONDS = 0.5
 _DEVICE_LOST = 70
 """Exit code after a sticky device error."""
@@ -48,17 +54,17 @@ def serve(device: Device | None, read_fd: int, write_fd: int) -> None:
     cache = ExpectationCache() if device is None else ExpectationCache(device.draws, device.draws_limit)
 
     def announce(stage: str) -> None:
-        send(write_fd, ("stage", stage))
+        send_reply(write_fd, "stage", stage)
 
     while True:
-        request = receive(read_fd)
+        request = receive_request(read_fd)
         try:
-            answer = ("answer", answer_to(request, device, cache, announce))
+            kind, answer = "answer", encoded(answer_to(request, device, cache, announce))
         except (PipeClosed, DeviceLost):
             raise
         except Exception:  # the harness gets the traceback and raises
-            answer = ("error", traceback.format_exc())
-        send(write_fd, answer)
+            kind, answer = "error", traceback.format_exc()[-MOST_TEXT:]
+        send_reply(write_fd, kind, answer)
 
 
 def answer_to(request: object, device: Device | None, cache: ExpectationCache, announce: Announce) -> object:
@@ -75,10 +81,38 @@ def answer_to(request: object, device: Device | None, cache: ExpectationCache, a
     raise TypeError(f"unknown request {type(request).__name__}")
 
 
+class IsolationWarning(RuntimeWarning):
+    """This system cannot shut a worker in, or not wholly."""
+
+
+def warn_of_isolation(bound: str) -> None:
+    """Say what is missing where this process was to be shut in."""
+    if bound not in ("", WHOLE):
+        need = f"expected {WHOLE}: Linux 5.13 or newer, not forbidden by a container"
+        text = f"kernels under trial run with more of your rights than they need: isolation is {bound}, {need}"
+        warnings.warn(text, IsolationWarning, stacklevel=2)
+
+
+def pass_warnings_on(write_fd: int) -> None:
+    """Have the harness say what this process is warned of about lock and isolation; other warnings go to standard error."""
+    show = warnings.showwarning
+
+    def send_or_show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+        if issubclass(category, (LockWarning, IsolationWarning)):
+            send_reply(write_fd, "warning", str(message))
+        else:
+            show(message, category, *rest, **named)
+
+    warnings.showwarning = send_or_show
+
+
 def main(arguments: list[str]) -> None:
     """Entry point; see the module."""
     device, read_fd, write_fd, parent = arguments[0], *map(int, arguments[1:4])
     watch_parent(parent)
+    pass_warnings_on(write_fd)
+    warn_of_isolation(os.environ.get(ISOLATED_BY, ""))
+    take_libraries(json.loads(arguments[4]))
     load_named()
     try:
         serve(make_device(device), read_fd, write_fd)

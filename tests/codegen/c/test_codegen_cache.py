@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gensor_gym.codegen.runtime import compile as module
 from gensor_gym.codegen.runtime.compile import compile_text
-from gensor_gym.hardware.cache import is_own, make_cache_dir
+from gensor_gym.hardware import cache as module
+from gensor_gym.hardware.cache import make_cache_dir
+from gensor_gym.hardware.owned import is_own, made_own, read_own
 
 SOURCE, FORGED = "int answer(void) { return 42; }", "int answer(void) { return 666; }"
 
@@ -83,4 +84,69 @@ def test_a_folder_of_another_user_is_not_used(monkeypatch: pytest.MonkeyPatch) -
     module._own_folder.cache_clear()
     with pytest.warns(RuntimeWarning, match=f"{path.parent} belongs to another user .* into a folder of its own"):
         again = compile_text(SOURCE, "native")
-    assert again.parent == module._own_folder() != path.parent and answer(again) == 42 and mode(again.parent) == 0o700
+    assert again.parent == module._own_folder("kernels") != path.parent and answer(again) == 42 and mode(again.parent) == 0o700
+
+
+@pytest.mark.parametrize("kind", ["of the group", "of everybody"])
+def test_a_named_cache_that_others_may_write_to_is_left_as_it_is_and_not_used(cache: Path, kind: str) -> None:
+    cache.mkdir()
+    cache.chmod(0o770 if kind == "of the group" else 0o777)
+    module._own_folder.cache_clear()
+    with pytest.warns(RuntimeWarning, match="into a folder of its own; set .GENSOR_GYM_CACHE to a folder that is yours alone"):
+        path = compile_text(SOURCE, "native")
+    assert not path.is_relative_to(cache) and answer(path) == 42 and mode(cache) & 0o070 == 0o070
+
+
+def test_a_folder_that_everybody_may_exchange_is_not_used(cache: Path) -> None:
+    open_to_all = cache.parent / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    folder = open_to_all / "numba" / "0123"
+    with pytest.warns(RuntimeWarning, match="it is not used"):
+        assert not made_own(folder)
+    open_to_all.chmod(0o1777)
+    assert made_own(folder) and mode(folder) == mode(folder.parent) == 0o700
+
+
+@pytest.mark.parametrize("kind", ["a link", "of another user", "of everybody"])
+def test_a_cache_of_numba_with_entries_of_others_is_made_anew(cache: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = cache / "numba" / "0123"
+    assert made_own(folder)
+    inner = folder / "graph_4567"
+    inner.mkdir()
+    ours, theirs = inner / "rule.nbi", inner / "rule.1.nbc"
+    ours.write_bytes(b"index")
+    assert made_own(folder) and ours.exists()
+    with monkeypatch.context() as patch:
+        theirs.write_bytes(b"code")
+        if kind == "a link":
+            theirs.unlink()
+            theirs.symlink_to("/dev/null")
+        elif kind == "of everybody":
+            theirs.chmod(0o666)
+        else:
+            plain = os.stat
+            foreign = lambda file, *arguments, **options: _owned_by(plain(file, *arguments, **options), Path(file) == theirs)  # noqa: E731
+            patch.setattr(os, "lstat", lambda file: foreign(file, follow_symlinks=False))
+            patch.setattr(os, "stat", foreign)
+        with pytest.warns(RuntimeWarning, match="rule.1.nbc .1 in all. belongs to another user or can be written by others"):
+            assert made_own(folder)
+    assert mode(folder) == 0o700 and not list(folder.iterdir())
+
+
+def test_what_is_read_is_the_file_that_was_looked_at(cache: Path) -> None:
+    path = compile_text(SOURCE, "native")
+    assert read_own(path)[:4] == b"\x7fELF"
+    for wrong, words in ((0o720, "can be written by others"), (0o702, "can be written by others")):
+        path.chmod(wrong)
+        with pytest.raises(ValueError, match=words):
+            read_own(path)
+    path.chmod(0o700)
+    link = path.with_name("link.so")
+    link.symlink_to(path)
+    for refused in (link, path.parent, path.with_name("none.so")):
+        with pytest.raises(ValueError, match=f"{refused} (cannot be read|belongs)"):
+            read_own(refused)
+    path.parent.chmod(0o770)
+    with pytest.raises(ValueError, match="can be written by others"):
+        read_own(path)

@@ -1,0 +1,102 @@
+"""Who may have written a file: libraries, compiled functions and notes are taken from this user's own hand only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import warnings
+from pathlib import Path
+
+PRIVATE = 0o700
+"""Mode of folders and libraries that processes of this user load from."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file or folder, or what it links to, is this user's and none other may write to it."""
+    try:
+        return _is_private(path.stat())
+    except OSError:
+        return False
+
+
+def is_own_folder(folder: Path, base: Path | None = None) -> bool:
+    """Whether a folder, and those above it up to `base`, are this user's alone to write.
+
+    Nor may it lie in one that everybody may write to and remove others' files from, which /tmp is not.
+    """
+    if not is_private(folder):
+        return False
+    place, last = folder.resolve(), (base or folder).resolve()
+    if last in place.parents and not all(is_private(above) for above in place.parents if above.is_relative_to(last)):
+        return False
+    try:
+        return not any(_is_open(above.stat()) for above in place.parents)
+    except OSError:
+        return False
+
+
+def is_own(path: Path, base: Path | None = None) -> bool:
+    """Whether a file is this user's alone to write, and so is its folder: nothing else is loaded into a process, or believed."""
+    return not path.is_symlink() and is_private(path) and is_own_folder(path.parent, base)
+
+
+def read_own(path: Path) -> bytes:
+    """What a file holds that is this user's alone to write, as its folder is; ValueError says what is wrong with another.
+
+    Looked at are the folder and the file that were opened, which nobody can exchange between the look and the reading.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            own = _is_private(os.fstat(folder))
+            place = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        finally:
+            os.close(folder)
+        with os.fdopen(place, "rb") as file:
+            known = os.fstat(file.fileno())
+            if own and _is_private(known) and stat.S_ISREG(known.st_mode):
+                return file.read()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    raise ValueError(f"{path} belongs to another user or can be written by others")
+
+
+def made_own(folder: Path) -> bool:
+    """Whether a folder that code is loaded from, which is made with those above it, is this user's alone to write.
+
+    So must be the folder above. Where it is, and some entry may be another's work, all are removed, with a warning, to be made
+    anew. Where it is not, a warning says so and nothing is touched. OSError where it cannot be made.
+    """
+    folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    folder.mkdir(mode=PRIVATE, exist_ok=True)
+    if not (is_private(folder.parent) and is_own_folder(folder)):
+        _warn(f"{folder} belongs to another user or can be written by others, or the folder above it: it is not used")
+        return False
+    entries = (Path(at) / name for at, folders, files in os.walk(folder) for name in [*folders, *files])
+    strange = [path for path in entries if _is_strange(path)]
+    if strange:
+        _warn(f"{strange[0]} ({len(strange)} in all) belongs to another user or can be written by others: all is made anew")
+        shutil.rmtree(folder)
+        folder.mkdir(mode=PRIVATE)
+    return True
+
+
+def _is_strange(path: Path) -> bool:
+    """Whether an entry of a folder that is closed to others is a link, another's, or everybody's; its group is kept out above."""
+    known = path.lstat()
+    return stat.S_ISLNK(known.st_mode) or known.st_uid != os.geteuid() or bool(known.st_mode & stat.S_IWOTH)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def _is_private(known: os.stat_result) -> bool:
+    return known.st_uid == os.geteuid() and not known.st_mode & _OTHERS_WRITE
+
+
+def _is_open(known: os.stat_result) -> bool:
+    """Whether everybody may exchange what lies in a folder."""
+    return bool(known.st_mode & stat.S_IWOTH) and not known.st_mode & stat.S_ISVTX

@@ -1,0 +1,125 @@
+"""One timing at a time on a device: workers of all runs and all users wait for one another and do not disturb each other.
+
+The lock is on a file that everybody can read and finds by its name, so it stands in /tmp whatever $TMPDIR says. It is opened
+to read, which is all that `flock` needs: another user's file in a folder like /tmp may not be opened for writing or with
+O_CREAT (`fs.protected_regular`). A link is not followed, and nothing is ever written or truncated. Where what stands at the
+name cannot be used, the user's own processes wait for one another, and a warning says so. Containers and services with a /tmp
+of their own share no lock with others.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gensor_gym.hardware.cache import make_cache_dir
+
+FOLDER = Path("/tmp")
+_SHARED_MODE = 0o666
+_TRIES, _PAUSE = 20, 5e-3
+"""Another process may be between making the file and letting all open it."""
+
+
+class LockWarning(RuntimeWarning):
+    """The lock that all users of a device share cannot be had."""
+
+
+class _Unusable(Exception):
+    """What stands at the name of the shared lock is no lock."""
+
+
+def lock_path(device: str = "") -> Path:
+    """The file whose lock is the timing lock of a device, by default the processor; for programs of other systems as well.
+
+    It is there afterwards. Where another's file, a link or a folder has taken the name, it is a file of this user's own, and a
+    LockWarning says that other users are not waited for. ValueError where that cannot be made either.
+    """
+    shared = FOLDER / f"gensor_gym-timing{device}.lock"
+    try:
+        return _ready(shared)
+    except _Unusable as error:
+        try:
+            own = _ready(make_cache_dir("locks") / shared.name)
+        except _Unusable as also:
+            raise ValueError(f"no lock for timings: {error}; {also}") from None
+        warnings.warn(f"{error}: timings wait for this user's own, not for those of others", LockWarning, stacklevel=2)
+        return own
+
+
+@contextmanager
+def timing_lock(device: str = "") -> Iterator[None]:
+    """Hold the timing lock of a device, by default the processor (a lock on a file, released when the process dies).
+
+    Where no file can be had it waits for nobody, and a LockWarning says so.
+    """
+    try:
+        place = _taken(device)
+    except ValueError as error:
+        warnings.warn(f"{error}; timings wait for nobody", LockWarning, stacklevel=3)
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(place)
+
+
+def _taken(device: str) -> int:
+    """A descriptor that holds the lock of the file that has the name: one that was removed meanwhile locks out nobody."""
+    while True:
+        path = lock_path(device)
+        with suppress(_Unusable):  # it was changed since
+            place = _opened(path)
+            fcntl.flock(place, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(place), os.lstat(path)):
+                    return place
+            os.close(place)
+
+
+def _ready(path: Path) -> Path:
+    """The path of a file that can be locked, made where there is none; _Unusable says why not."""
+    os.close(_opened(path))
+    with suppress(OSError):  # a file of another user is touched by its owner alone
+        os.utime(path)  # what nobody has touched for days is cleaned up
+    return path
+
+
+def _opened(path: Path) -> int:
+    """A descriptor to read the file, made where there is none, readable by all whatever the umask. _Unusable says why not."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a planted pipe would be waited at
+    for last in (False,) * _TRIES + (True,):
+        try:
+            place = os.open(path, flags)
+        except FileNotFoundError:
+            _make(path, flags)
+        except OSError as error:
+            if last or error.errno != errno.EACCES:
+                why = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
+                raise _Unusable(f"{path} {why}") from None
+            time.sleep(_PAUSE)
+        else:
+            if stat.S_ISREG(os.fstat(place).st_mode):
+                return place
+            os.close(place)
+            raise _Unusable(f"{path} is no file")
+    raise _Unusable(f"{path} is removed again and again")
+
+
+def _make(path: Path, flags: int) -> None:
+    """Make the file, unless another process does so first."""
+    try:
+        place = os.open(path, flags | os.O_CREAT | os.O_EXCL, _SHARED_MODE)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise _Unusable(f"{path} cannot be made ({error.strerror})") from None
+    os.fchmod(place, _SHARED_MODE)
+    os.close(place)

@@ -1,0 +1,1 @@
+"""What a worker process that runs kernels may see and do: variables, files, system calls (these two on Linux only)."""

@@ -1,0 +1,88 @@
+"""Landlock: a process gives up, for good, to open files but those named here. For Linux 5.13 and newer, without a library.
+
+Imports the standard library only and nothing of this package: it is loaded before the first thread of a process, since it
+binds the calling thread and those that it starts later. Numbers and structures are those of linux/landlock.h.
+
+What it does not cover: names, sizes and times of files can be asked for (`stat`), and descriptors that were open stay so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import struct
+import sys
+from collections.abc import Iterable
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+"""System calls, of the same numbers on every processor."""
+_ASK_VERSION, _PATH_BENEATH = 1, 1
+_WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8
+"""Folders and files that are removed, and that are made."""
+_OF_FILES = 1 << 0 | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
+_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""Version -> rights on files that it can take away; a version between has those of the one before."""
+_TCP, _SCOPES = 3, 3
+"""Binding and connecting, from version 4 on; abstract sockets and signals to processes outside, from version 6 on."""
+_NO_NEW_PRIVILEGES = 38
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def version() -> int:
+    """The version of the system's Landlock; 0 where it has none, or a container's filter forbids it."""
+    return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
+
+
+def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
+    """Leave this thread, and those it starts, files to read and write beneath these paths; False where that cannot be had.
+
+    A path that does not exist, or that this process may not open, is left out. A folder stands for all beneath it. Nothing can
+    be run (`execve`), and no TCP port opened where the version knows of them. Nothing takes it back.
+    """
+    known = version()
+    if not known:
+        return False
+    rights = _RIGHTS[max(number for number in _RIGHTS if number <= known)]
+    ruleset = _ruleset(known, rights)
+    if ruleset < 0:
+        return False
+    try:
+        read = _READ_FILE | _READ_DIR
+        for path in readable:
+            _allow(ruleset, path, read & rights)
+        for path in writable:
+            _allow(ruleset, path, (read | _WRITE_FILE | _TRUNCATE | _REMOVE | _MAKE) & rights)
+        return no_new_privileges() and _libc.syscall(_RESTRICT, ruleset, 0) == 0
+    finally:
+        os.close(ruleset)
+
+
+def no_new_privileges() -> bool:
+    """Give up gaining privileges by running programs, which a process must before it restricts itself."""
+    return sys.platform == "linux" and bool(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0)
+
+
+def _ruleset(known: int, rights: int) -> int:
+    """The descriptor of a ruleset that takes away all that the version can; negative where it is refused."""
+    fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
+    attributes = struct.pack(f"={len(fields)}Q", *fields)
+    return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    """Let a file, or all beneath a folder, be used."""
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            rights &= _OF_FILES
+        rule = struct.pack("=Qi", rights, place)
+        if _libc.syscall(_ADD, ruleset, _PATH_BENEATH, rule, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"Landlock refuses a rule for {path}")
+    finally:
+        os.close(place)

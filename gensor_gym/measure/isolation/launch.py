@@ -1,0 +1,60 @@
+"""The way into a worker: `python -P launch.py RULES WORKER_ARGUMENTS..` gives up rights, then becomes the worker.
+
+Run as a file and not as a module: importing the package starts threads (NumPy's), and Landlock does not bind those that are
+there already. RULES is JSON: `{}` for a worker that is not shut in, else `{"readable": [..], "writable": [..]}`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import resource
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ISOLATED_BY = "GENSOR_GYM_ISOLATED_BY"
+"""Variable of a worker: what binds it, `WHOLE` or part of that, `none`; empty where it was not to be shut in."""
+WHOLE = "landlock+seccomp"
+WORKER = "gensor_gym.measure.workers.worker"
+_LARGEST_FILE = 1 << 30
+"""Bytes: what a kernel may write to standard error, or into its folder, at most."""
+
+
+def shut_in(readable: list[str], writable: list[str]) -> str:
+    """Give up all but these paths, sockets and processes, for good; what of it the system has, in words."""
+    limit(resource.RLIMIT_CORE, 0)  # an image of memory in the folder where it crashed
+    limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
+    landlock, seccomp = _neighbour("landlock"), _neighbour("seccomp")
+    landlock.no_new_privileges()
+    done = {"landlock": landlock.restrict(readable, writable), "seccomp": seccomp.restrict()}
+    return "+".join(name for name in done if done[name]) or "none"
+
+
+def limit(which: int, most: int) -> None:
+    """Lower a limit of this process, for good, to `most` or what it is already."""
+    most = min([most, *(value for value in resource.getrlimit(which) if value != resource.RLIM_INFINITY)])
+    resource.setrlimit(which, (most, most))
+
+
+def _neighbour(name: str) -> ModuleType:
+    """A module of this folder without the package around it."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no {name}.py beside {__file__}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(rules: dict[str, list[str]], arguments: list[str]) -> None:
+    """Shut this process in, if rules say so, and run the worker in it."""
+    os.environ[ISOLATED_BY] = shut_in(**rules) if rules else ""
+    sys.argv = [WORKER, *arguments]
+    runpy.run_module(WORKER, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,57 @@
+"""What a worker that is shut in may read: the system's libraries, Python, installed packages, what tells of the processor."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+SYSTEM = (
+    "/usr", "/lib", "/lib64", "/lib32", "/bin", "/opt", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime",
+    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/loadavg", "/proc/stat", "/proc/version", "/proc/sys/vm",
+    "/proc/sys/kernel", "/sys/devices", "/sys/fs/cgroup", "/sys/kernel/mm", "/dev/null", "/dev/zero", "/dev/random",
+    "/dev/urandom",
+)  # fmt: skip
+WRITTEN = ("/dev/null",)
+
+
+def readable() -> list[str]:
+    """Paths for `landlock.restrict`: never the user's home as a whole, nor a folder above it."""
+    searched = [path for path in sys.path if path and os.path.isabs(path)]  # not where the process happens to run
+    python = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
+    libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    return [*SYSTEM, *beneath_home([*python, *_installed(searched), *_packages(), *libraries, *loaded()], Path.home())]
+
+
+def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
+    """The paths, each once, but for the home folder, those above it, and what does not exist."""
+    above = {str(folder) for folder in (home, *home.parents, home.resolve(), *home.resolve().parents)}
+    kept = [path for path in paths if os.path.exists(path) and not {path, os.path.realpath(path)} & above]
+    return list(dict.fromkeys(kept))
+
+
+def loaded(maps: str = "/proc/self/maps") -> list[str]:
+    """Libraries that this process has loaded, and the folders of those where it can write nothing: others lie beside them.
+
+    Systems that keep several versions of a library have them in folders that only the libraries name.
+    """
+    try:
+        lines = Path(maps).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    files = {line.split(None, 5)[5] for line in lines if ".so" in line and line.count("/")}
+    folders = {os.path.dirname(file) for file in files}
+    return sorted(files | {folder for folder in folders if not os.access(folder, os.W_OK)})
+
+
+def _installed(searched: Sequence[str]) -> list[str]:
+    """Folders of installed packages, and those that `$PYTHONPATH` names."""
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [path for path in searched if path in named or Path(path).name in ("site-packages", "dist-packages")]
+
+
+def _packages() -> list[str]:
+    """Folders of the packages that this process has loaded: of gensor_gym, and of plugins wherever they are installed from."""
+    found = [list(getattr(module, "__path__", [])) for name, module in list(sys.modules.items()) if "." not in name]
+    return [str(path) for paths in found for path in paths if os.path.isabs(str(path))]

@@ -1,0 +1,101 @@
+"""A filter of system calls: no sockets, no other processes, no changed owners and modes. Linux on x86-64 and 64-bit ARM.
+
+Imports the standard library only, as `landlock.py` does. It is a list of what is refused, since what Python, NumPy and torch need
+differs by version. Calls that are refused fail with EPERM, as if the user lacked the right. The filter is asked for with
+SPEC_ALLOW: without, some systems slow down every kernel under a filter (they switch off speculation past stores).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+from collections.abc import Iterator
+
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}
+"""Machine -> its number in a filter (linux/audit.h), the column below, the system call that installs one."""
+_ABSENT = -1
+REFUSED: dict[str, tuple[int, int]] = {
+    # sockets, and the ring that opens them without a call
+    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
+    "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    # new processes, and those of others
+    "fork": (57, _ABSENT), "vfork": (58, _ABSENT), "execve": (59, 221), "execveat": (322, 281), "ptrace": (101, 117),
+    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272), "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424), "kill": (62, 129), "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "process_madvise": (440, 440),
+    # memory, queues and keys that all processes of a user share
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "semget": (64, 190),
+    "mq_open": (240, 180), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    # what Landlock does not watch: sizes (before its version 3), modes, owners, attributes, times
+    "truncate": (76, 45), "chmod": (90, _ABSENT), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, _ABSENT), "fchown": (93, 55), "lchown": (94, _ABSENT), "fchownat": (260, 54), "setxattr": (188, 5),
+    "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16), "setxattrat": (463, 463), "removexattrat": (466, 466), "utime": (132, _ABSENT),
+    "utimes": (235, _ABSENT), "futimesat": (261, _ABSENT), "utimensat": (280, 88),
+    # the machine, where kernels are timed by its administrator
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "setns": (308, 268),
+    "unshare": (272, 97), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsmount": (432, 432),
+    "mount_setattr": (442, 442), "open_by_handle_at": (304, 265), "mknod": (133, _ABSENT), "mknodat": (259, 33),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
+    "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "settimeofday": (164, 170),
+    "clock_settime": (227, 112), "sethostname": (170, 161),
+}  # fmt: skip
+"""System call -> its numbers on x86-64 and on 64-bit ARM."""
+_CLONE, _CLONE3, _TGKILL, _PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
+_CLONE_THREAD = 0x10000
+_X32 = 0x40000000
+"""From here on numbers are those of another interface of x86-64, which the list does not name."""
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_SET_FILTER, _ALL_THREADS, _SPEC_ALLOW = 1, 1, 4
+
+
+def restrict() -> bool:
+    """Install the filter for all threads of this process; False where the system has none, or another machine's numbers.
+
+    The process must have given up new privileges (`landlock.no_new_privileges`), unless it is the administrator's.
+    """
+    known = _ARCHITECTURES.get(platform.machine())
+    libc = ctypes.CDLL(None, use_errno=True)
+    if known is None or sys.platform != "linux":
+        return False
+    architecture, column, call = known
+    text = b"".join(program(architecture, column, os.getpid()))
+    room = ctypes.create_string_buffer(text, len(text))
+    given = struct.pack("@HP", len(text) // 8, ctypes.addressof(room))
+    return bool(libc.syscall(call, _SET_FILTER, _ALL_THREADS | _SPEC_ALLOW, given) == 0)
+
+
+def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
+    """The filter's instructions for the process `pid`: threads may be started and signalled, nothing else."""
+    refuse = _step(_RETURN, _ERROR | errno.EPERM)
+    yield _step(_LOAD, _ARCHITECTURE)
+    yield _step(_EQUAL, architecture, 1, 0)
+    yield _step(_RETURN, _KILL)
+    yield _step(_LOAD, _NUMBER)
+    if column == 0:
+        yield from (_step(_AT_LEAST, _X32, 0, 1), refuse)
+    for numbers in REFUSED.values():
+        if numbers[column] != _ABSENT:
+            yield from (_step(_EQUAL, numbers[column], 0, 1), refuse)
+    yield from (_step(_EQUAL, _CLONE3[column], 0, 1), _step(_RETURN, _ERROR | errno.ENOSYS))  # libraries then take `clone`
+    own = [(_EQUAL, pid)]
+    for numbers, tests in ((_CLONE, [(_ANY_BIT, _CLONE_THREAD)]), (_TGKILL, own), (_PRLIMIT, [(_EQUAL, 0), *own])):
+        yield _step(_EQUAL, numbers[column], 0, 2 * len(tests) + 2)
+        yield _step(_LOAD, _FIRST_ARGUMENT)
+        for code, value in tests:
+            yield from (_step(code, value, 0, 1), _step(_RETURN, _ALLOW))
+        yield refuse
+    yield _step(_RETURN, _ALLOW)
+
+
+def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    """One instruction (`struct sock_filter`): so many are skipped where its test holds, and where not."""
+    return struct.pack("=HBBI", code, yes, no, value)

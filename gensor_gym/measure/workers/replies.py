@@ -1,0 +1,90 @@
+"""Answers of a worker as plain values, and back: what is not of the form that was asked for is a BadReply and nothing else.
+
+A kernel under trial runs in the worker's process and may write what it likes into its pipe. So an answer is numbers and text that
+are looked at one by one; nothing of it is run, opened or loaded before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.workers.requests import Built, CompareRequest, CompileRequest, TrialRequest
+from gensor_gym.measure.workers.wire import BadReply
+
+MOST_SAMPLES = 1 << 20
+MOST_TEXT = 1 << 16
+"""Characters of a compiler's words, a fault or a traceback; more is cut."""
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def encoded(answer: object) -> object:
+    """What JSON holds of an answer: of a Measurement or a Built their fields, of a comparison or a text itself."""
+    if isinstance(answer, Measurement):
+        fields = {name: getattr(answer, name) for name in ("samples", "conditions", "digest")}
+        return {**fields, "status": answer.status.value, "error": answer.error[:MOST_TEXT]}
+    if isinstance(answer, Built):
+        return {name: getattr(answer, name) for name in ("path", "compiler", "compile_seconds")}
+    return answer[-MOST_TEXT:] if isinstance(answer, str) else answer
+
+
+def decoded(request: object, value: Any) -> Any:
+    """The answer to a request; BadReply where it is none."""
+    decode = next((known for kind, known in _DECODERS.items() if isinstance(request, kind)), None)
+    if decode is None:
+        raise BadReply(f"an answer to a {type(request).__name__}")
+    try:
+        return decode(request, value)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise BadReply(f"answer to a {type(request).__name__}: {type(error).__name__}: {error}") from None
+
+
+def text(value: Any) -> str:
+    """A text of bounded length; ValueError for anything else."""
+    if not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__} where a text is expected")
+    return value[-MOST_TEXT:]
+
+
+def _measurement(request: TrialRequest, value: Any) -> Measurement:
+    """The kernel's digest is the request's, whatever the worker says."""
+    conditions = {text(name): _condition(item) for name, item in value["conditions"].items()}
+    status, digest = Status(value["status"]), request.built.kernel.digest
+    return Measurement(status, tuple(_samples(value["samples"])), conditions, text(value["error"]), digest)
+
+
+def _condition(value: Any) -> object:
+    """A condition: text, a number, or a list of such."""
+    items = value if isinstance(value, list) else [value]
+    if len(items) > MOST_SAMPLES or not all(isinstance(item, _PLAIN) for item in items):
+        raise ValueError(f"a condition that is a {type(value).__name__}, expected text or numbers")
+    return value
+
+
+def _samples(values: Any) -> list[float]:
+    """Seconds."""
+    if not isinstance(values, list) or len(values) > MOST_SAMPLES:
+        raise ValueError(f"a {type(values).__name__} where at most {MOST_SAMPLES} seconds are expected")
+    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        raise ValueError("samples that are no numbers")
+    return [float(value) for value in values]
+
+
+def _comparison(request: CompareRequest, value: Any) -> dict[str, list[float]]:
+    """Samples by name."""
+    return {text(name): _samples(samples) for name, samples in value.items()}
+
+
+def _compiled(request: CompileRequest, value: Any) -> Built | str:
+    """The file of the request's kernel, or the compiler's words."""
+    if isinstance(value, str):
+        return text(value)
+    seconds = _samples([value["compile_seconds"]])[0]
+    return replace(Built(request.kernel, ""), path=text(value["path"]), compiler=text(value["compiler"]), compile_seconds=seconds)
+
+
+_DECODERS: dict[type, Callable[[Any, Any], Any]] = {
+    TrialRequest: _measurement, CompareRequest: _comparison, CompileRequest: _compiled,
+}  # fmt: skip

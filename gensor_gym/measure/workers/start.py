@@ -1,0 +1,101 @@
+"""How a worker process is started: command, variables, and for one that runs code of kernels what it may read and write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gensor_gym.codegen.runtime.compile import compile_text, key_of
+from gensor_gym.hardware.cache import VARIABLE as CACHE
+from gensor_gym.hardware.cache import cache_dir, private_dir
+from gensor_gym.measure.devices.machine_lock import lock_path
+from gensor_gym.measure.isolation import launch
+from gensor_gym.measure.isolation.environment import OF_USER, passed_on
+from gensor_gym.measure.isolation.readable import WRITTEN, readable
+from gensor_gym.measure.runners import Runner, runner_named
+from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
+
+COMPILER = "nvrtc"
+"""Name of the worker that compiles CUDA kernels and has no device."""
+SWITCH = "GENSOR_GYM_ISOLATION"
+"""Variable: `off` starts workers that are not shut in, for a system on which they do not run otherwise."""
+_KEPT_SECONDS = 7 * 24 * 3600.0
+_ROOT = str(Path(__file__).resolve().parents[3])
+
+
+@dataclass(frozen=True)
+class Start:
+    """What `process.py` runs. `scratch` is the folder that the worker may write to, None for one that is not shut in."""
+
+    command: list[str]
+    variables: dict[str, str]
+    libraries: dict[str, str] = field(default_factory=dict)
+    """Compiled beforehand, for `take_libraries`."""
+    scratch: Path | None = None
+
+    @property
+    def hint(self) -> str:
+        """What to try where the worker ends before it has loaded anything."""
+        return "" if self.scratch is None else f" (it was shut in; ${SWITCH}=off starts workers that are not)"
+
+    def enclosed(self, request: Any) -> Any:
+        """A request as the worker can do it: with the files themselves that it may not open, and that this user alone wrote."""
+        return request.enclosed() if self.scratch is not None and hasattr(request, "enclosed") else request
+
+
+def start_of(device: str, shut_in: bool | None = None) -> Start:
+    """The start of a worker for a device, shut in or not where it runs machine code of kernels, by default as the variable says.
+
+    ValueError for an unknown device, or another value of $GENSOR_GYM_ISOLATION.
+    """
+    runner = None if device == COMPILER else runner_named(device)
+    if runner is None or not runner.shut_in or not (_wanted() if shut_in is None else shut_in):
+        return Start(_command({}), _variables(passed_on(os.environ, OF_USER)))
+    return _shut_in(runner)
+
+
+def _shut_in(runner: Runner) -> Start:
+    """Of a worker that reads libraries, and writes to a folder of its own: where kernels are kept, since /tmp may run nothing."""
+    libraries = {key_of(*text): str(compile_text(*text)) for text in runner.texts()}
+    base = private_dir("scratch")
+    _remove_unused(base)
+    scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=base))
+    rules = {"readable": [*readable(), *libraries.values(), str(lock_path())], "writable": [*WRITTEN, str(scratch)]}
+    own = {"HOME": str(scratch), "TMPDIR": str(scratch), CACHE: str(cache_dir())}
+    return Start(_command(rules), _variables({**passed_on(os.environ), **own}), libraries, scratch)
+
+
+def _remove_unused(base: Path) -> None:
+    """Delete folders of workers whose run was killed: nothing was written to them for a week."""
+    limit = time.time() - _KEPT_SECONDS
+    for old in base.glob("worker-*"):
+        with suppress(FileNotFoundError):  # another run did it
+            if old.stat().st_mtime < limit:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def _command(rules: dict[str, list[str]]) -> list[str]:
+    """Python on the file that gives up rights; see `isolation/launch.py`."""
+    return [sys.executable, "-P", str(Path(launch.__file__).resolve()), json.dumps(rules)]
+
+
+def _variables(given: dict[str, str]) -> dict[str, str]:
+    """The worker's variables: this package comes first of what it imports."""
+    paths = [_ROOT, *filter(None, [given.get("PYTHONPATH")])]
+    return {**OMP_ENVIRONMENT, **given, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _wanted() -> bool:
+    """Whether workers are to be shut in."""
+    said = os.environ.get(SWITCH, "on").strip() or "on"
+    if said not in ("on", "off"):
+        raise ValueError(f"${SWITCH}={said!r}: expected on or off")
+    return said == "on"
