@@ -16,6 +16,7 @@ from agents.learners.observed import ObservedVecEnv
 from agents.learners.observer import Observer
 from agents.learners.registry import Learner, get_learner
 from agents.policies.learned import POLICY
+from experiments.commands.stopping import at_safe_points
 from experiments.common.results import whole
 from experiments.training.checkpoints import load_checkpoint
 from experiments.training.validation import Validation
@@ -82,7 +83,8 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, 
         watch = Watch(folder, progress, learner, config, validation, spent)
         left = max(0, config["steps"] - model.num_timesteps)
         every = config["agent"].get("log_interval", 1)
-        model.learn(left, callback=watch, log_interval=every, reset_num_timesteps=not resumed)
+        with at_safe_points():
+            model.learn(left, callback=watch, log_interval=every, reset_num_timesteps=not resumed)
     env.close()
     if validation is not None:
         validation.close()
