@@ -1,5 +1,6 @@
-"""Stopping a command: the first SIGINT or SIGTERM ends it at the next safe point, with how to go on and exit code 130; the
-second ends it at once.
+"""Stopping a command: the first SIGINT or SIGTERM ends it at the next safe point, the second at once.
+
+Either way the exit code is 130; after the first a line says how to go on.
 
 Almost any point is safe, since what is found is written as it is found: the main thread gets a KeyboardInterrupt. Two are not:
 code that says so (`at_safe_points`: a training asks `asked` where it can save), and callbacks of LLVM and finalizers, which

@@ -48,7 +48,8 @@ def side_by_side(
 ) -> Iterator[Found]:  # fmt: skip
     """What `work` makes of every item, as it comes, in `workers` processes that called `begin(*given)` when they started.
 
-    What `work` raises is raised here; closing the iterator drops what has not begun, and a signal that stops the command what has.
+    What `work` raises is raised here; closing the iterator drops what has not begun, and what has, where a signal stops the
+    command.
     """
     if not items:
         return

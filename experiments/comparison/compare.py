@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 
 import hydra
 from omegaconf import DictConfig
@@ -18,22 +19,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from experiments.commands.arguments import CONF
 from experiments.commands.command import command_line, refusals, say_where
+from experiments.commands.hydra_folder import keep_configuration, task_folder
+from experiments.commands.parent import end_with_launcher
 from experiments.common.jobs import DONE, Jobs, Outcome
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
-from experiments.comparison import table
+from experiments.comparison import sweep, table
 from experiments.comparison.retime import Comparison, Retimer
-from experiments.comparison.summary import label_of, summarise
+from experiments.comparison.summary import label_of, score, summarise
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
 
-def compare(settings: Settings, jobs: Jobs, console: Console) -> dict[str, object]:
-    """Run what is not done yet, and write everything; returns the summary."""
-    outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None}
-    if len(outcomes) == len(settings.jobs) and (known := _written(settings)) is not None:
+def compare(
+    settings: Settings, jobs: Jobs, console: Console, known: Mapping[str, Outcome] | None = None
+) -> dict[str, object]:
+    """Run what is not done yet, and write everything; returns the summary. `known` outcomes by job key stand as they are."""
+    outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None} | dict(known or {})
+    if len(outcomes) == len(settings.jobs) and (written := _written(settings)) is not None:
         console.print("Everything was done before; nothing runs.")
-        return known
+        return written
     _search(settings, jobs, outcomes, console)
     comparisons = _retime(settings, outcomes, console)
     statuses = {job.key: [str(row["status"]) for row in jobs.results.rows(job)] for job in settings.jobs}
@@ -128,19 +133,25 @@ def _written(settings: Settings) -> dict[str, object] | None:
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-def run(config: DictConfig) -> None:
-    """One configuration (of several, with --multirun)."""
+def run(config: DictConfig) -> float:
+    """One configuration (of several, with --multirun); its `score`, which a sweeper makes small."""
+    end_with_launcher()
     console = Console()
     begin = time.perf_counter()
     with refusals(console, ValueError):
-        settings = settings_of(config)
+        settings = sweep.own_folder(settings_of(config), config)
         jobs = Jobs(settings.backend, settings.store, settings.output)
+    keep_configuration(settings.output, config)
+    sweep.leave_note(settings)
     summary = compare(settings, jobs, console)
     table.show(console, summary)
     say_where(console, begin, settings.output)
     if all(jobs.finished(job) is None for job in settings.jobs):
         console.print("No search was done; the page says why.", style="red")
-        sys.exit(1)
+        if task_folder() is None:  # other tasks of a multirun may
+            sys.exit(1)
+    jobs.close()
+    return score(summary)
 
 
 def main() -> None:

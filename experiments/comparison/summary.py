@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +57,17 @@ def summarise(
         "config": settings.config,
         "plugins": loaded(),
     }
+
+
+def score(summary: Mapping[str, Any]) -> float:
+    """Geometric mean over all jobs of the winner's time over the operator's roofline floor; 1 is the least there can be.
+
+    Infinite where a job has no winner. It is what a comparison returns to a sweeper of Hydra's (optuna), which makes it small.
+    """
+    floors = {name: facts["roofline_s"] for name, facts in summary["operators"].items()}
+    if not all(row["retimed"] for row in summary["rows"]):
+        return math.inf
+    return float(np.exp(np.mean([np.log(row["retimed"]["median"] / floors[row["operator"]]) for row in summary["rows"]])))
 
 
 def interval(samples: list[float]) -> Interval:

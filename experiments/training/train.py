@@ -23,7 +23,8 @@ from agents.policies.learned import CARD, POLICY, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_whole
-from experiments.commands.parent import end_with_parent
+from experiments.commands.hydra_folder import keep_configuration
+from experiments.commands.parent import end_with_launcher, end_with_parent
 from experiments.common.journal import locked, read_rows
 from experiments.common.results import write_text
 from experiments.common.settings import WANDB_MODES
@@ -109,18 +110,21 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-def main(cfg: DictConfig) -> None:
-    """One run, or what is left of it."""
+def main(cfg: DictConfig) -> float | None:
+    """One run, or what is left of it; its first score, a latency over another, which a sweeper (optuna) makes small."""
     end_with_parent()
+    end_with_launcher()
     torch.set_num_threads(cfg.torch_threads)
     console = Console()
     try:
         config = settings_of(cfg)
         folder = Path(config["output"])
         lock = locked(folder)
+        keep_configuration(folder, cfg)
         if config["resume"] and finished(folder, config):
-            console.print(f"{folder} holds this very policy: {read_card(folder)['evaluation']}")
-            return
+            scores = read_card(folder)["evaluation"]
+            console.print(f"{folder} holds this very policy: {scores}")
+            return score(scores)
         if others := [part for part in parts_of(config) if part != "train"]:
             console.print(f"training on operators of the part {' and '.join(others)}: to this policy that part is not unseen")
         scores = run(config, folder, console)
@@ -130,3 +134,9 @@ def main(cfg: DictConfig) -> None:
     tracked = track_training(config, read_rows(folder / CURVE), read_rows(folder / VALIDATION), scores, folder)
     console.print(f"policy and card in {folder}: {scores}")
     console.print(hint(tracked))
+    return score(scores)
+
+
+def score(scores: dict[str, Any]) -> float | None:
+    """Latency over the traverser's on operators of the validation split, of what `evaluate` found."""
+    return next((value for name, value in scores.items() if name.startswith("validation_latency_over_")), None)
