@@ -34,6 +34,11 @@ def task_folder() -> Path | None:
     return Path(HydraConfig.get().runtime.output_dir)
 
 
+def sweep_name() -> str | None:
+    """What the multirun of this task is called: the last two parts of its folder, by default day and time; None outside one."""
+    return "/".join(Path(HydraConfig.get().sweep.dir).absolute().parts[-2:]) if task_folder() is not None else None
+
+
 def task_number() -> int:
     """The number of this task of a multirun."""
     return int(HydraConfig.get().job.num)

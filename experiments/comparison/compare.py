@@ -27,6 +27,8 @@ from experiments.common.settings import Job, Settings, settings_of, short_hash
 from experiments.comparison import sweep, table
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.comparison.summary import label_of, score, summarise
+from experiments.tracking.options import tracking_of
+from experiments.tracking.wandb_run import check_login
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
@@ -108,17 +110,18 @@ def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) 
 
 
 def _write(settings: Settings, summary: dict, trials: list[dict], console: Console) -> None:
-    """Summary, figures, W&B run."""
-    from experiments.comparison import figures, tracking
+    """Summary and figures; then, when nothing can be lost any more, W&B runs."""
+    from experiments.comparison import figures
+    from experiments.tracking import comparison, wandb_run
 
     with console.status("writing summary and figures"):
         names = figures.draw(summary, trials, settings.output) if settings.figures else []
         write_text(settings.output / "summary.md", table.markdown(summary, names))
-        run = tracking.track(settings.wandb_mode, settings.wandb_project, summary, trials, names, settings.output)
         summary["jobs"] = short_hash([job.key for job in settings.jobs])
         write_text(settings.output / "summary.json", json.dumps(summary, indent=1, default=str))
+        run = comparison.track(settings, summary, trials, names)
     if run is not None:
-        console.print(tracking.hint(run), highlight=False, soft_wrap=True)
+        console.print(wandb_run.hint(run), highlight=False, soft_wrap=True)
 
 
 def _written(settings: Settings) -> dict[str, object] | None:
@@ -140,6 +143,7 @@ def run(config: DictConfig) -> float:
     begin = time.perf_counter()
     with refusals(console, ValueError):
         settings = sweep.own_folder(settings_of(config), config)
+        check_login(tracking_of(config.wandb))
         jobs = Jobs(settings.backend, settings.store, settings.output)
     keep_configuration(settings.output, config)
     sweep.leave_note(settings)

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.commands.command import refusals
-from experiments.commands.hydra_folder import task_folder, task_number
+from experiments.commands.hydra_folder import sweep_name, task_folder, task_number
 from experiments.common.jobs import Jobs, Outcome
 from experiments.common.journal import Row, read_rows
 from experiments.common.results import write_text
@@ -44,7 +44,8 @@ def own_folder(settings: Settings, config: DictConfig) -> Settings:
     """Settings whose folder no other task of a multirun has: below `output`, unless that says itself how it differs (`${..}`)."""
     written = OmegaConf.to_container(config, resolve=False)
     output = written.get("output") if isinstance(written, dict) else None
-    if task_folder() is None or output is None or "${" in str(output):
+    settings = dataclasses.replace(settings, group=sweep_name())
+    if settings.group is None or output is None or "${" in str(output):
         return settings
     name = short_hash([{**job.config, "code": ""} for job in settings.jobs])
     return dataclasses.replace(settings, output=settings.output / TASKS / name)
@@ -53,7 +54,8 @@ def own_folder(settings: Settings, config: DictConfig) -> Settings:
 def leave_note(settings: Settings) -> None:
     """Say where the results of this task of a multirun are."""
     if (folder := task_folder()) is not None:
-        note = {"config": settings.config, "output": str(settings.output.resolve()), "store": str(settings.store.resolve())}
+        places = {"output": str(settings.output.resolve()), "store": str(settings.store.resolve())}
+        note = {"config": settings.config, "group": settings.group, **places}
         write_text(folder / f"task-{task_number()}.json", json.dumps(note))
 
 
@@ -90,7 +92,7 @@ def read_task(note: dict[str, Any]) -> Task:
     for row in read_rows(output / "results.jsonl"):
         trials[row["job"]].append(row)
     outcomes = {job.key: found[str(job.operator), job.strategy, job.seed] for job in settings.jobs}
-    settings = dataclasses.replace(settings, output=output, store=Path(note["store"]))
+    settings = dataclasses.replace(settings, output=output, store=Path(note["store"]), group=note["group"])
     return Task(settings, outcomes, {job.key: trials.get(job.key, []) for job in settings.jobs})
 
 
@@ -106,7 +108,7 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
             known[mine.key], named[mine.key] = task.outcomes[job.key], (mine, task.trials[job.key])
     settings = dataclasses.replace(
         tasks[0].settings, jobs=_in_order([job for job, _ in named.values()]), output=folder,
-        config={"tasks": [task.settings.config for task in tasks]},
+        config={"tasks": [task.settings.config for task in tasks], "wandb": tasks[0].settings.config["wandb"]},
     )  # fmt: skip
     jobs = Jobs(settings.backend, settings.store, folder)
     for key, (job, rows) in named.items():
