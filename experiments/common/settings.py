@@ -105,6 +105,8 @@ class Settings:
     jobs: tuple[Job, ...]
     backend: Backend
     rounds: int
+    processes: int
+    """That time the winners one after the other."""
     output: Path
     store: Path
     figures: bool
@@ -136,10 +138,12 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
     tracking_of(plain["wandb"])
     if not isinstance(plain["rounds"], int) or plain["rounds"] < 1:
         raise ValueError(f"rounds {plain['rounds']!r}: expected a number of rounds, 1 or more")
+    if type(plain["processes"]) is not int or plain["processes"] < 1:
+        raise ValueError(f"processes {plain['processes']!r}: expected a number of processes, 1 or more")
     name = short_hash({"jobs": [{**job.config, "code": ""} for job in jobs], "rounds": plain["rounds"]})
     output = Path(plain["output"] or OUTPUTS / purpose / name)
     store = Path(plain["store"] or output.parent / "trials.sqlite")
-    return Settings(jobs, backend, plain["rounds"], output, store, bool(plain["figures"]), plain)
+    return Settings(jobs, backend, plain["rounds"], plain["processes"], output, store, bool(plain["figures"]), plain)
 
 
 def short_hash(value: object) -> str:

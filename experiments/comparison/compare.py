@@ -27,6 +27,7 @@ from experiments.common.settings import Job, Settings, settings_of, short_hash
 from experiments.comparison import sweep, table
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.comparison.summary import label_of, score, summarise
+from experiments.comparison.torch_times import TorchTimes
 from experiments.tracking.options import tracking_of
 from experiments.tracking.wandb_run import check_login
 from gensor_gym.graph.schedule import Schedule
@@ -43,8 +44,9 @@ def compare(
         return written
     _search(settings, jobs, outcomes, console)
     comparisons = _retime(settings, outcomes, console)
+    before = TorchTimes(settings).replaced(comparisons)
     statuses = {job.key: [str(row["status"]) for row in jobs.results.rows(job)] for job in settings.jobs}
-    summary = summarise(settings, outcomes, statuses, comparisons)
+    summary = summarise(settings, outcomes, statuses, comparisons, before)
     trials = [row for job in settings.jobs for row in jobs.results.rows(job)]
     _write(settings, summary, trials, console)
     return summary
@@ -96,7 +98,8 @@ def _line(job: Job, outcome: Outcome) -> str:
 
 def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) -> dict[str, Comparison]:
     """Comparisons by operator text."""
-    retimer = Retimer(settings.backend, settings.jobs[0].hardware, settings.rounds, settings.output / "comparisons")
+    folder, processes = settings.output / "comparisons", settings.processes
+    retimer = Retimer(settings.backend, settings.jobs[0].hardware, settings.rounds, folder, processes=processes)
     found = {}
     for op in dict.fromkeys(job.operator for job in settings.jobs):
         winners = {

@@ -44,7 +44,8 @@ def track(
             run.end()
     name = short_hash([job.key for job in settings.jobs])
     run = WandbRun(options, name, settings.output.name, group, settings.config, settings.output, "comparison").begin()
-    run.table("summary", COLUMNS, ([_plain(row[name]) for name in COLUMNS] for row in summary["rows"]))
+    head = ["seconds" if name == "retimed" else name for name in COLUMNS]
+    run.table("summary", head, ([_plain(row[name]) for name in COLUMNS] for row in summary["rows"]))
     columns = ("strategy", "jobs", "timed", "over_torch", "gap_to_best", "construction_s", "evaluations", "trials")
     run.table("strategies", columns, ([line[name] for name in columns] for line in summary["strategies"]))
     run.pictures({Path(name).stem: settings.output / name for name in figures})
