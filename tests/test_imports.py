@@ -77,7 +77,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/fine_tuning/columns.py",
         "experiments/fine_tuning/measured_columns.py",
         "experiments/training/recorded_spaces.py",
-        "experiments/tracking/training.py",
+        "experiments/tracking/tensorboard.py",
         "experiments/training/train.py",
         "experiments/training/columns.py",
         "gensor_gym/codegen/runtime/torch_operator.py",

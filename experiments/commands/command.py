@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.commands.arguments import CONF, readable
+from experiments.commands.hydra_folder import keep_configuration
 
 Run = Callable[[DictConfig, Console], Path | None]
 """What a command does with its configuration; the folder of the results, None where it says itself where they are."""
@@ -30,6 +31,7 @@ def command(name: str, *kinds: type[Exception]) -> Callable[[Run], Callable[[], 
             with refusals(console, *kinds):
                 folder = run(config, console)
             if folder is not None:
+                keep_configuration(folder, config)
                 say_where(console, begin, folder)
 
         return lambda: command_line(configured)

@@ -122,6 +122,8 @@ def _write(settings: Settings, summary: dict, trials: list[dict], console: Conso
         write_text(settings.output / "summary.md", table.markdown(summary, names))
         summary["jobs"] = short_hash([job.key for job in settings.jobs])
         write_text(settings.output / "summary.json", json.dumps(summary, indent=1, default=str))
+        if settings.config.get("tensorboard"):
+            comparison.draw_events(settings, trials)
         run = comparison.track(settings, summary, trials, names)
     if run is not None:
         console.print(wandb_run.hint(run), highlight=False, soft_wrap=True)

@@ -108,7 +108,7 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
             known[mine.key], named[mine.key] = task.outcomes[job.key], (mine, task.trials[job.key])
     settings = dataclasses.replace(
         tasks[0].settings, jobs=_in_order([job for job, _ in named.values()]), output=folder,
-        config={"tasks": [task.settings.config for task in tasks], "wandb": tasks[0].settings.config["wandb"]},
+        config={"tasks": [task.settings.config for task in tasks], **_kept(tasks[0])},
     )  # fmt: skip
     jobs = Jobs(settings.backend, settings.store, folder)
     for key, (job, rows) in named.items():
@@ -119,6 +119,11 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
     table.show(console, summary)
     console.print(f"The results of all {len(tasks)} tasks together are in {folder}", soft_wrap=True)
     return summary
+
+
+def _kept(task: Task) -> dict[str, object]:
+    """What the whole is shown with."""
+    return {name: task.settings.config.get(name) for name in ("wandb", "tensorboard")}
 
 
 def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:

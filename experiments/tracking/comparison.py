@@ -5,6 +5,8 @@ A job's operator, strategy and seed are its configuration, so that runs can be f
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,19 @@ def track(
     run.pictures({Path(name).stem: settings.output / name for name in figures})
     run.artifact(f"comparison-{name}", "comparison", [settings.output / name for name in FILES])
     return run.end()
+
+
+def draw_events(settings: Settings, trials: Sequence[Mapping[str, Any]]) -> None:
+    """The metrics of every job for TensorBoard, in `output`/tensorboard: a folder each, anew."""
+    from experiments.tracking.tensorboard import TensorBoard
+
+    folder = settings.output / "tensorboard"
+    shutil.rmtree(folder, ignore_errors=True)  # events are only ever added
+    for job in settings.jobs:
+        board = TensorBoard(folder / f"{job.operator.name}_{job.strategy}_{job.seed}_{job.key[:6]}", axis="trial")
+        board.text("job", json.dumps(_config(job), indent=1, default=str))
+        board.log(metrics([row for row in trials if row["job"] == job.key]))
+        board.close()
 
 
 def metrics(trials: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -24,24 +24,6 @@ class Board(Protocol):
         """Show them."""
 
 
-class TensorBoard:
-    """Scalars by their names, for agents whose learner writes none itself."""
-
-    def __init__(self, folder: Path) -> None:
-        """Events go to this folder."""
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(folder))
-
-    def log(self, rows: list[dict[str, Any]]) -> None:
-        """A point of every metric."""
-        for row in rows:
-            for name, value in row.items():
-                if name != "steps":
-                    self._writer.add_scalar(name, value, int(row["steps"]))
-        self._writer.flush()
-
-
 class _Followed:
     """Rows of files that grow, each once, in the order of their steps."""
 

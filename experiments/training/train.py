@@ -29,7 +29,8 @@ from experiments.common.journal import locked
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from experiments.tracking.options import tracking_of
-from experiments.tracking.training import Board, TensorBoard, followed
+from experiments.tracking.tensorboard import TensorBoard
+from experiments.tracking.training import Board, followed
 from experiments.tracking.wandb_run import WandbRun, check_login, hint
 from experiments.training.evaluation import evaluate, judged
 from experiments.training.trainings import training_of

@@ -22,7 +22,8 @@ from experiments.common.settings import Settings, settings_of
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.tracking.options import Tracking, tracking_of
-from experiments.tracking.training import TensorBoard, followed
+from experiments.tracking.tensorboard import TensorBoard
+from experiments.tracking.training import followed
 from experiments.tracking.wandb_run import WandbRun, check_login
 
 pytest.importorskip("wandb")
@@ -41,11 +42,19 @@ def run(words: list[str]) -> tuple[Settings, dict[str, Any]]:
 
 
 def records_of(folder: Path) -> dict[str, list[Any]]:
-    """What an offline run would send, by kind. Its file is LevelDB's log: blocks of pieces (checksum, length, type)."""
+    """What an offline run would send, by kind, once its last record is written."""
+    (path,) = folder.glob("*.wandb")
+    deadline = time.monotonic() + 20
+    while "exit" not in (found := parsed(path.read_bytes())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def parsed(data: bytes) -> dict[str, list[Any]]:
+    """Records of LevelDB's log: blocks of pieces (checksum, length, type)."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    (path,) = folder.glob("*.wandb")
-    data, at, whole, found = path.read_bytes(), 7, b"", {}
+    at, whole, found = 7, b"", {}
     while at + 7 <= len(data):
         if 32768 - at % 32768 < 7:
             at += 32768 - at % 32768
@@ -82,6 +91,17 @@ def test_every_job_is_a_run_with_the_same_metrics_and_one_is_the_whole(tmp_path:
         assert history[-1]["best_s"] == row["retimed"]["median"]
     (whole,) = set(folders) - set(keys)
     assert "artifact" in records_of(folders[whole])
+
+
+def test_tensorboard_shows_the_same_metrics(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    settings, summary = run([*TINY, "wandb.mode=disabled", "tensorboard=true", f"output={tmp_path / 'out'}"])
+    for job, row in zip(settings.jobs, summary["rows"], strict=True):
+        (folder,) = (tmp_path / "out" / "tensorboard").glob(f"*_{job.key[:6]}")
+        events = EventAccumulator(str(folder)).Reload()
+        best = events.Scalars("best_s")
+        assert [point.step for point in best] == [0, 1, 2] and best[-1].value == pytest.approx(row["retimed"]["median"])
 
 
 def test_options_are_checked() -> None:
