@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 
 from experiments.commands.refusal import DEBUG, whole_output
+from experiments.commands.stopping import stoppable
 from gensor_gym.plugins import load_named, load_plugins
 from gensor_gym.registry import near
 
@@ -28,6 +30,8 @@ class Command:
     about: str
     examples: tuple[str, str]
     """Arguments, without the command's name."""
+    goes_on: bool = True
+    """Whether the same command goes on where one of its kind was stopped; others begin anew, most of them seconds long."""
 
 
 COMMANDS = {
@@ -71,6 +75,7 @@ COMMANDS = {
             "'spaces=[gensor_gym/data/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",
             "spaces=[mine.json] steps=50000",
         ),
+        goes_on=False,
     ),
     "learn_correction": Command(
         "experiments.training.learn_correction:main",
@@ -79,11 +84,13 @@ COMMANDS = {
             "measured=outputs/fine_tuned/measured.jsonl output=outputs/correction",
             "measured=measured.jsonl output=outputs/correction env.space=gensor",
         ),
+        goes_on=False,
     ),
     "sweep_table": Command(
         "experiments.training.sweep_table:main",
         "what came of a sweep of trainings, a line for every setting",
         ("outputs/sweep", "multirun/shaping"),
+        goes_on=False,
     ),
     "generalise": Command(
         "experiments.studies.generalise.generalise:main",
@@ -122,21 +129,25 @@ COMMANDS = {
         "experiments.recording.store:main",
         "list, export, import, merge and prune stores of trials",
         ("list outputs/compare/trials.sqlite", "prune outputs/compare/trials.sqlite --older-than 30"),
+        goes_on=False,
     ),
     "task_cards": Command(
         "experiments.recording.task_cards:main",
         "a card of each task: how large its space is, what is known of it",
         ("'gemm(m=512, n=512, k=512)'", "'gemm(m=512, n=512, k=512)' --space compact"),
+        goes_on=False,
     ),
     "certify": Command(
         "experiments.certification.certify:main",
         "certify optima of the analytic model",
         ("'gemm(m=512, n=512, k=512)'", "'gemm(m=512, n=512, k=512)' --space gensor"),
+        goes_on=False,
     ),
     "check_certificates": Command(
         "experiments.certification.check_certificates:main",
         "check certificates",
         ("gensor_gym/data/certificates/h200_gensor.jsonl", "gensor_gym/data/certificates/h200_gensor.jsonl --samples 1000000"),
+        goes_on=False,
     ),
     "explain": Command(
         "experiments.certification.explain:main",
@@ -145,6 +156,7 @@ COMMANDS = {
             "'gemm(m=512, n=512, k=512)' --actions 'tile[4] cache tile[3] stop'",
             "'gemm(m=64, n=64, k=64)' --hardware h100 --actions stop",
         ),
+        goes_on=False,
     ),
     "explore": Command(
         "experiments.explore.__main__:main",
@@ -160,11 +172,13 @@ COMMANDS = {
         "experiments.board.verify:main",
         "compute replay files again, to the last byte",
         ("results/leaderboard", "outputs/replays"),
+        goes_on=False,
     ),
     "leaderboard": Command(
         "experiments.board.leaderboard:main",
         "build the tables of docs/leaderboard.md from replay files",
         ("--check", "--page outputs/leaderboard.md"),
+        goes_on=False,
     ),
     "reproduce": Command(
         "experiments.tables.reproduce:main",
@@ -175,6 +189,7 @@ COMMANDS = {
         "experiments.reports.report:main",
         "one HTML page of everything that was run",
         ("outputs", "outputs results --output report.html"),
+        goes_on=False,
     ),
     "bench": Command(
         "experiments.benches.bench:main",
@@ -190,16 +205,19 @@ COMMANDS = {
         "experiments.device.simulation.simulate:main",
         "what a run of `gpu` would get done, in virtual time, without a GPU",
         ("budget_s=540", "budget_s=520 seed=1"),
+        goes_on=False,
     ),
     "headline_page": Command(
         "experiments.device.headline_page:main",
         "the page of a fine-tuned policy beside the traverser, on a device",
         ("results/h200", "outputs/gpu"),
+        goes_on=False,
     ),
     "evidence": Command(
         "experiments.evidence.__main__:main",
         "pages, figures and tables of what a device said, byte for byte",
         ("results/h100", "results/h100 --predict"),
+        goes_on=False,
     ),
     "planted": Command(
         "experiments.planted.__main__:main",
@@ -215,6 +233,7 @@ COMMANDS = {
         "experiments.house.__main__:main",
         "counts of the house: folders, modules, arrows, circles, tests",
         ("now", "now --tree ."),
+        goes_on=False,
     ),
 }  # fmt: skip
 """Name -> command."""
@@ -272,10 +291,22 @@ def _run(name: str, words: Sequence[str]) -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # its errors come out whole, and are told as all others are
     if "--debug" in words:
         os.environ[DEBUG] = "1"
-    with whole_output():
+    words = [word for word in words if word != "--debug"]
+    with stoppable(how_to_go_on(name, words)), whole_output():
         if set(words) & {"-h", "--help"}:
             print(help_of(name), flush=True)
-        sys.argv[1:] = _without_plugins([word for word in words if word != "--debug"])
+        sys.argv[1:] = _without_plugins(words)
         module, _, function = COMMANDS[name].target.partition(":")
         code = getattr(import_module(module), function)()
     sys.exit(code)
+
+
+def how_to_go_on(name: str, words: Sequence[str]) -> str:
+    """What is said of a command that was stopped."""
+    if name == "gpu":
+        (out,) = [word.removeprefix("out=") for word in words if word.startswith("out=")][-1:] or ["results/h200"]
+        words = [*(word for word in words if not word.startswith("previous=")), f"previous={out}"]
+    elif name == "train":
+        words = [word for word in words if not word.startswith("resume=")]  # by default it goes on
+    again = shlex.join(["gensor", name, *words])
+    return f"This goes on from there: {again}" if COMMANDS[name].goes_on else f"This begins anew: {again}"

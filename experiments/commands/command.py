@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.commands.arguments import CONF, readable
+from experiments.commands.hydra_folder import keep_configuration
 from experiments.commands.refusal import refusals
 from experiments.commands.words import in_a_line
 
@@ -32,6 +33,7 @@ def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], N
             with refusals(*more):
                 folder = run(config, console)
             if folder is not None:
+                keep_configuration(folder, config)
                 say_where(console, begin, folder)
 
         return lambda: command_line(configured)

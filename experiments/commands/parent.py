@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
 from threading import Thread
@@ -16,6 +17,12 @@ def end_with_parent() -> None:
     text = os.environ.pop(PARENT, "")
     if text:
         Thread(target=_watch, args=(int(text),), daemon=True).start()
+
+
+def end_with_launcher() -> None:
+    """In a worker of a launcher of Hydra's (joblib): end with the command, or a killed one's tasks would hold their folders."""
+    if multiprocessing.current_process().name != "MainProcess":
+        Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 
 
 def _watch(parent: int) -> None:

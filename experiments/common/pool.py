@@ -11,6 +11,7 @@ from multiprocessing.connection import wait
 from threading import Thread
 from typing import Any, TypeVar
 
+from experiments.commands.stopping import asked
 from experiments.common.jobs import Jobs, Outcome, attempt, warm_up
 from experiments.common.settings import Job
 from gensor_gym.measure.backend import Backend
@@ -47,7 +48,8 @@ def side_by_side(
 ) -> Iterator[Found]:  # fmt: skip
     """What `work` makes of every item, as it comes, in `workers` processes that called `begin(*given)` when they started.
 
-    What `work` raises is raised here; closing the iterator drops what has not begun.
+    What `work` raises is raised here; closing the iterator drops what has not begun, and what has, where a signal stops the
+    command.
     """
     if not items:
         return
@@ -59,6 +61,9 @@ def side_by_side(
             for future in as_completed(waiting):
                 yield future.result()
         finally:
+            if asked():  # what is under way takes minutes, and is begun anew by the same command
+                for process in list((pool._processes or {}).values()):
+                    process.kill()
             pool.shutdown(cancel_futures=True)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.strategy import get_strategy
+from experiments.tracking.options import tracking_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
@@ -28,8 +29,6 @@ from gensor_gym.registry import near
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = Path("outputs")
-WANDB_MODES = ("offline", "online", "disabled")
-
 POOLS = ("local", "ray")
 
 
@@ -107,13 +106,15 @@ class Settings:
     jobs: tuple[Job, ...]
     backend: Backend
     rounds: int
+    processes: int
+    """That time the winners one after the other."""
     output: Path
     store: Path
     figures: bool
-    wandb_mode: str
-    wandb_project: str
     config: dict[str, object]
     """The configuration as it was given."""
+    group: str | None = None
+    """The multirun that it is a task of."""
 
 
 def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
@@ -135,17 +136,15 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
         for seed in _seeds(plain["seed"])
         for name, (of, parameters) in _strategies(plain).items()
     )
-    mode = plain["wandb"]["mode"]
-    if mode not in WANDB_MODES:
-        raise ValueError(f"wandb.mode {mode!r}: expected one of {', '.join(WANDB_MODES)}{near(mode, WANDB_MODES)}")
+    tracking_of(plain["wandb"])
     if not isinstance(plain["rounds"], int) or plain["rounds"] < 1:
         raise ValueError(f"rounds {plain['rounds']!r}: expected a number of rounds, 1 or more")
+    if type(plain["processes"]) is not int or plain["processes"] < 1:
+        raise ValueError(f"processes {plain['processes']!r}: expected a number of processes, 1 or more")
     name = short_hash({"jobs": [{**job.config, "code": ""} for job in jobs], "rounds": plain["rounds"]})
     output = Path(plain["output"] or OUTPUTS / purpose / name)
     store = Path(plain["store"] or output.parent / "trials.sqlite")
-    return Settings(
-        jobs, backend, plain["rounds"], output, store, bool(plain["figures"]), mode, plain["wandb"]["project"], plain
-    )
+    return Settings(jobs, backend, plain["rounds"], plain["processes"], output, store, bool(plain["figures"]), plain)
 
 
 def short_hash(value: object) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 
 import hydra
 from omegaconf import DictConfig
@@ -18,28 +19,36 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from experiments.commands.arguments import CONF
 from experiments.commands.command import command_line, say_where
+from experiments.commands.hydra_folder import keep_configuration, task_folder
+from experiments.commands.parent import end_with_launcher
 from experiments.commands.refusal import refusals
 from experiments.common.jobs import DONE, Jobs, Outcome
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
-from experiments.comparison import table
+from experiments.comparison import sweep, table
 from experiments.comparison.retime import Comparison, Retimer
-from experiments.comparison.summary import label_of, summarise
+from experiments.comparison.summary import label_of, score, summarise
+from experiments.comparison.torch_times import TorchTimes
+from experiments.tracking.options import tracking_of
+from experiments.tracking.wandb_run import check_login
 from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
 
-def compare(settings: Settings, jobs: Jobs, console: Console) -> dict[str, object]:
-    """Run what is not done yet, and write everything; returns the summary."""
-    outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None}
-    if len(outcomes) == len(settings.jobs) and (known := _written(settings)) is not None:
+def compare(
+    settings: Settings, jobs: Jobs, console: Console, known: Mapping[str, Outcome] | None = None
+) -> dict[str, object]:
+    """Run what is not done yet, and write everything; returns the summary. `known` outcomes by job key stand as they are."""
+    outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None} | dict(known or {})
+    if len(outcomes) == len(settings.jobs) and (written := _written(settings)) is not None:
         console.print("Everything was done before; nothing runs.")
-        return known
+        return written
     _search(settings, jobs, outcomes, console)
     comparisons = _retime(settings, outcomes, console)
+    before = TorchTimes(settings).replaced(comparisons)
     statuses = {job.key: [str(row["status"]) for row in jobs.results.rows(job)] for job in settings.jobs}
-    summary = summarise(settings, outcomes, statuses, comparisons)
+    summary = summarise(settings, outcomes, statuses, comparisons, before)
     trials = [row for job in settings.jobs for row in jobs.results.rows(job)]
     _write(settings, summary, trials, console)
     return summary
@@ -91,7 +100,8 @@ def _line(job: Job, outcome: Outcome) -> str:
 
 def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) -> dict[str, Comparison]:
     """Comparisons by operator text."""
-    retimer = Retimer(settings.backend, settings.jobs[0].hardware, settings.rounds, settings.output / "comparisons")
+    folder, processes = settings.output / "comparisons", settings.processes
+    retimer = Retimer(settings.backend, settings.jobs[0].hardware, settings.rounds, folder, processes=processes)
     found = {}
     for op in dict.fromkeys(job.operator for job in settings.jobs):
         winners = {
@@ -105,18 +115,21 @@ def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) 
 
 
 def _write(settings: Settings, summary: dict, trials: list[dict], console: Console) -> None:
-    """Summary, figures, W&B run."""
-    from experiments.comparison import figures, tracking
+    """Summary and figures; then, when nothing can be lost any more, W&B runs."""
+    from experiments.comparison import figures
+    from experiments.tracking import comparison, wandb_run
 
     with console.status("writing summary and figures"):
         names = figures.draw(summary, trials, settings.output) if settings.figures else []
         write_text(settings.output / "summary.md", table.markdown(summary, names))
         table.of_all(summary).write_csv(settings.output / "summary.csv")
-        run = tracking.track(settings.wandb_mode, settings.wandb_project, summary, trials, names, settings.output)
         summary["jobs"] = short_hash([job.key for job in settings.jobs])
         write_text(settings.output / "summary.json", json.dumps(summary, indent=1, default=str))
+        if settings.config.get("tensorboard"):
+            comparison.draw_events(settings, trials)
+        run = comparison.track(settings, summary, trials, names)
     if run is not None:
-        console.print(tracking.hint(run), highlight=False, soft_wrap=True)
+        console.print(wandb_run.hint(run), highlight=False, soft_wrap=True)
 
 
 def _written(settings: Settings) -> dict[str, object] | None:
@@ -131,19 +144,26 @@ def _written(settings: Settings) -> dict[str, object] | None:
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-def run(config: DictConfig) -> None:
-    """One configuration (of several, with --multirun)."""
+def run(config: DictConfig) -> float:
+    """One configuration (of several, with --multirun); its `score`, which a sweeper makes small."""
+    end_with_launcher()
     console = Console()
     begin = time.perf_counter()
     with refusals():
-        settings = settings_of(config)
+        settings = sweep.own_folder(settings_of(config), config)
+        check_login(tracking_of(config.wandb))
         jobs = Jobs(settings.backend, settings.store, settings.output)
+        keep_configuration(settings.output, config)
+        sweep.leave_note(settings)
         summary = compare(settings, jobs, console)
         table.show(console, summary)
     say_where(console, begin, settings.output)
     if all(jobs.finished(job) is None for job in settings.jobs):
         console.print("No search was done; the page says why.", style="red")
-        sys.exit(1)
+        if task_folder() is None:  # other tasks of a multirun may
+            sys.exit(1)
+    jobs.close()
+    return score(summary)
 
 
 def main() -> None:

@@ -38,20 +38,27 @@ class Comparison:
     model: bool = False
     busy: float = 0.0
     """Share of the processors that other programs used just before; far from 0, times and ratios mislead."""
+    processes: list[int] = field(default_factory=list)
+    """How many of the samples, in order, come from each process that timed; none said is one process."""
 
 
 class Retimer:
     """Times winners together, and keeps the samples in a folder so that the same comparison is not made twice."""
 
     def __init__(
-        self, backend: Backend, hardware: Hardware, rounds: int, folder: Path, torch_threads: int | None = None
-    ) -> None:
-        """`rounds` samples are taken of each candidate; torch gets as many threads as kernels unless told otherwise."""
+        self, backend: Backend, hardware: Hardware, rounds: int, folder: Path, torch_threads: int | None = None,
+        processes: int = 1,
+    ) -> None:  # fmt: skip
+        """`rounds` samples are taken of each candidate, by turns in so many `processes`, each begun anew.
+
+        Torch gets as many threads as kernels unless told otherwise.
+        """
         self.backend = backend
         self.hardware = hardware
         self.rounds = rounds
         self.folder = folder
         self.torch_threads = torch_threads
+        self.shares = shares(rounds, processes)
 
     @property
     def _native(self) -> NativeBackend:
@@ -68,7 +75,8 @@ class Retimer:
         """As `compare`, of kernels by label; `dropped` says of other labels why they have none. For backends that run kernels."""
         dropped = dict(dropped)
         digests = {label: kernel.digest for label, kernel in kernels.items()}
-        name = short_hash([str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0])
+        what: list[object] = [str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0]
+        name = short_hash([*what, self.shares] if len(self.shares) > 1 else what)
         path = self.folder / f"{name}.json"
         if path.exists():
             return read_fields(path, Comparison)
@@ -81,7 +89,7 @@ class Retimer:
             found[TORCH] = samples[TORCH]
         if TORCH in faults:
             dropped[TORCH] = faults[TORCH]
-        result = Comparison(str(op), found, dropped, busy=busy)
+        result = Comparison(str(op), found, dropped, busy=busy, processes=self.shares)
         if not dropped:
             write_text(path, json.dumps(dataclasses.asdict(result)))
         return result
@@ -98,7 +106,7 @@ class Retimer:
         if not kernels:
             return {}, {}
         try:
-            return self._compare(kernels, self.rounds, torch), {}
+            return self._whole(kernels, torch), {}
         except (ValueError, RuntimeError, WorkerLost):
             faults = self._faults(kernels)
         good = {name: kernel for name, kernel in kernels.items() if name not in faults}
@@ -106,7 +114,17 @@ class Retimer:
             faults |= self._fault(TORCH, dict([next(iter(good.items()))]), torch=True)
         if not good:
             return {}, faults
-        return self._compare(good, self.rounds, torch and TORCH not in faults), faults
+        return self._whole(good, torch and TORCH not in faults), faults
+
+    def _whole(self, kernels: dict[str, Kernel], torch: bool) -> dict[str, list[float]]:
+        """Samples of all rounds, in processes begun one after the other: where code and data lie is drawn anew in each."""
+        found: dict[str, list[float]] = {}
+        for share in self.shares:
+            if found:
+                self._native.pool.close()
+            for name, samples in self._compare(kernels, share, torch).items():
+                found.setdefault(name, []).extend(samples)
+        return found
 
     def _compare(self, kernels: dict[str, Kernel], rounds: int, torch: bool) -> dict[str, list[float]]:
         """Samples by name, or an error."""
@@ -126,6 +144,12 @@ class Retimer:
         except (ValueError, RuntimeError, WorkerLost) as error:
             return {name: str(error).strip().splitlines()[-1]}
         return {}
+
+
+def shares(rounds: int, processes: int) -> list[int]:
+    """Rounds of each of so many processes, at least one; fewer processes where there are fewer rounds."""
+    count = min(processes, rounds)
+    return [rounds // count + (place < rounds % count) for place in range(count)]
 
 
 def busy_share(seconds: float = 0.25) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from experiments.statistics.statistics import geometric_mean
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
-from gensor_gym.measure.stats.verdict import Verdict, verdict
+from gensor_gym.measure.stats.verdict import Verdict, verdict_of
 from gensor_gym.plugins import loaded
 
 Interval = dict[str, float]
@@ -37,8 +39,12 @@ def summarise(
     outcomes: dict[str, Outcome],
     statuses: dict[str, list[str]],
     comparisons: dict[str, Comparison],
+    torch_before: Mapping[str, Interval],
 ) -> dict[str, object]:
-    """The summary; `outcomes` and `statuses` (of every trial) by job key, `comparisons` by operator text."""
+    """The summary; `outcomes` and `statuses` (of every trial) by job key, `comparisons` by operator text.
+
+    `torch_before`: what torch took on the same device in an earlier run, by operator text.
+    """
     first = settings.jobs[0]
     rows = [_row(job, settings, outcomes[job.key], statuses[job.key], comparisons) for job in settings.jobs]
     return {
@@ -48,13 +54,24 @@ def summarise(
         "backend": first.backend,
         "device": first.device,
         "model_only": any(c.model for c in comparisons.values()),
-        "operators": {op: _operator(op, settings, comparison) for op, comparison in comparisons.items()},
+        "operators": {op: _operator(op, settings, found, torch_before.get(op)) for op, found in comparisons.items()},
         "rows": rows,
         "strategies": _strategies(rows),
         "paired": _paired(rows),
         "config": settings.config,
         "plugins": loaded(),
     }
+
+
+def score(summary: Mapping[str, Any]) -> float:
+    """Geometric mean over all jobs of the winner's time over the operator's roofline floor; 1 is the least there can be.
+
+    Infinite where a job has no winner. It is what a comparison returns to a sweeper of Hydra's (optuna), which makes it small.
+    """
+    floors = {name: facts["roofline_s"] for name, facts in summary["operators"].items()}
+    if not all(row["retimed"] for row in summary["rows"]):
+        return math.inf
+    return float(np.exp(np.mean([np.log(row["retimed"]["median"] / floors[row["operator"]]) for row in summary["rows"]])))
 
 
 def interval(samples: list[float]) -> Interval:
@@ -70,16 +87,46 @@ def ratio(above: list[float], below: list[float]) -> Interval:
     return dict(zip(("median", "low", "high"), ratio_interval(above, below), strict=True))
 
 
-def _operator(text: str, settings: Settings, comparison: Comparison) -> dict[str, object]:
+def apart(samples: list[float], processes: list[int]) -> list[list[float]]:
+    """The samples of each process."""
+    ends = np.cumsum(processes or [len(samples)])
+    return [samples[end - count : end] for end, count in zip(ends, processes or [len(samples)], strict=True)]
+
+
+def over_processes(found: Sequence[Interval]) -> Interval:
+    """What several processes say of one number: the median of theirs, within the hull of their intervals.
+
+    Restarts differ by where code and data lie, which no interval within a process knows of; three are too few for a bootstrap.
+    """
+    return {
+        "median": float(np.median([one["median"] for one in found])),
+        "low": min(one["low"] for one in found), "high": max(one["high"] for one in found),
+    }  # fmt: skip
+
+
+def _ratio(above: list[float], below: list[float], processes: list[int]) -> Interval:
+    """`ratio` in every process, over all of them."""
+    pairs = zip(apart(above, processes), apart(below, processes), strict=True)
+    return over_processes([ratio(ours, theirs) for ours, theirs in pairs])
+
+
+def time_over_processes(samples: list[float], processes: list[int]) -> Interval:
+    """`interval` in every process, over all of them."""
+    return over_processes([interval(part) for part in apart(samples, processes)])
+
+
+def _operator(text: str, settings: Settings, comparison: Comparison, before: Interval | None) -> dict[str, object]:
     """What holds for an operator whatever the strategy."""
     op = next(job.operator for job in settings.jobs if str(job.operator) == text)
     torch = comparison.samples.get(TORCH)
     return {
         "flops": op.flops,
         "roofline_s": roofline_floor(op, settings.jobs[0].hardware),
-        "torch": interval(torch) if torch else None,
+        "torch": time_over_processes(torch, comparison.processes) if torch else None,
+        "torch_before": before,
         "dropped": comparison.dropped,
         "busy": comparison.busy,
+        "processes": 0 if comparison.model else len(comparison.processes) or 1,
     }
 
 
@@ -90,7 +137,7 @@ def _row(
     label = label_of(job, settings)
     comparison = comparisons.get(str(job.operator))
     samples = comparison.samples.get(label) if comparison else None
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         "operator": str(job.operator),
         "strategy": job.strategy,
         "seed": job.seed,
@@ -112,11 +159,11 @@ def _row(
         "schedule": outcome.schedule,
     }
     if samples and comparison:
-        row["retimed"] = interval(samples)
-        row["gap_to_best"] = ratio(samples, _best(comparison))
+        row["retimed"] = time_over_processes(samples, comparison.processes)
+        row["gap_to_best"] = _ratio(samples, _best(comparison), comparison.processes)
         if TORCH in comparison.samples:
-            row["over_torch"] = ratio(comparison.samples[TORCH], samples)
-            row["verdict"] = verdict(samples, comparison.samples[TORCH])
+            row["over_torch"] = _ratio(comparison.samples[TORCH], samples, comparison.processes)
+            row["verdict"] = verdict_of(1 / row["over_torch"]["high"], 1 / row["over_torch"]["low"])
     return row
 
 

@@ -34,6 +34,12 @@ def notes(summary: dict, operator: str) -> list[str]:
     facts = summary["operators"][operator]
     lines = [f"{row['label']}: {row['error']}" for row in rows]
     lines += [f"torch: {why}" for name, why in facts["dropped"].items() if name == "torch"]
+    before, now = facts["torch_before"], facts["torch"]
+    if before and now and (now["low"] > before["high"] or now["high"] < before["low"]):
+        then, today = (f"{seconds_text(one['median'])} [{one['low']:.3g}, {one['high']:.3g} s]" for one in (before, now))
+        lines.append(f"torch took {then} on {before['date'][:10]} and {today} now: do not compare times of these two runs")
+    if facts["processes"] in (1, 2):
+        lines.append(f"timed in {facts['processes']} of 3 processes: verdicts hold within this run, in another they may differ")
     if facts["busy"] > BUSY:
         lines.append(f"other programs used {facts['busy']:.0%} of the processors: these times and ratios mislead")
     return lines
@@ -66,7 +72,8 @@ def markdown(summary: dict, figures: list[str]) -> str:
         f"Hardware {summary['hardware']} ({summary['device']}), backend {summary['backend']}: {nature}. "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
         "Times are medians of interleaved rounds of all winners together, with 95 % intervals by order statistics; "
-        "ratios are medians of paired ratios, with intervals by block bootstrap. A kernel is the SAME as torch's when the "
+        "ratios are medians of paired ratios, with intervals by block bootstrap. Where several processes timed, each begun "
+        "anew, a number is the median of theirs, and its interval the hull of theirs. A kernel is the SAME as torch's when the "
         f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
         "in the same process with as many threads.", "",
     ]  # fmt: skip

@@ -8,7 +8,6 @@ operator becomes a Parquet file with a data card beside it, in a folder with the
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,19 +142,15 @@ def _name_of(hw: Hardware) -> str:
 def run(config: DictConfig) -> None:
     """One configuration."""
     console = Console()
-    try:
-        with refusals():
-            settings = settings_of(config)
-            plan = settings.plans[0]
-            backend = backend_of(plan.hardware, plan.samples) if settings.measure else None
-            try:
-                record(settings, backend, console)
-            finally:
-                if backend is not None:
-                    backend.close()
-    except KeyboardInterrupt:
-        console.print("Stopped. The same command goes on from here.")
-        sys.exit(130)
+    with refusals():
+        settings = settings_of(config)
+        plan = settings.plans[0]
+        backend = backend_of(plan.hardware, plan.samples) if settings.measure else None
+        try:
+            record(settings, backend, console)
+        finally:
+            if backend is not None:
+                backend.close()
     console.print(f"Tables and cards are in {settings.folder}", soft_wrap=True)
 
 

@@ -19,6 +19,7 @@ from agents.columns.learner import ColumnLearner
 from agents.columns.policy import Memory, write
 from agents.learners.loading import POLICY
 from agents.policies.training_tasks import bound
+from experiments.commands.stopping import Stopped, asked, at_safe_points
 from experiments.common.journal import append_row
 from experiments.common.results import whole
 from experiments.resuming.archive import read_state, write_state
@@ -45,7 +46,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     resumed = bool(config["resume"]) and last.exists()
     spent = _load(last, learner, config) if resumed else time.perf_counter() - begin
     keep_rows(folder, learner.num_timesteps)
-    with training_bar(console) as progress:
+    with training_bar(console) as progress, at_safe_points():
         bar = progress.add_task("training", total=config["steps"])
         seconds = _train(learner, config, folder, spent, lambda done: progress.update(bar, completed=done))
     whole(folder / POLICY, learner.save)
@@ -78,8 +79,11 @@ def _train(
             learner.rewards = []
         if due["eval_every"](steps):
             append_row(folder / VALIDATION, {"steps": steps, **score(learner, judges, config)})
-        if due["checkpoint_every"](steps):
+        stop = asked()
+        if due["checkpoint_every"](steps) or stop:
             _save(folder / LAST, learner, config, spent)
+        if stop:
+            raise Stopped
     return spent
 
 

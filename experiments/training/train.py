@@ -24,14 +24,18 @@ from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_whole
 from experiments.commands.command import command_line
-from experiments.commands.parent import end_with_parent
+from experiments.commands.hydra_folder import keep_configuration, sweep_name
+from experiments.commands.parent import end_with_launcher, end_with_parent
 from experiments.commands.refusal import refusals
-from experiments.common.journal import locked, read_rows
+from experiments.common.journal import locked
 from experiments.common.results import write_text
-from experiments.common.settings import WANDB_MODES
-from experiments.comparison.tracking import hint, track_training
+from experiments.common.settings import short_hash
 from experiments.sheets.cells import plain
 from experiments.sheets.sheet import Sheet
+from experiments.tracking.options import tracking_of
+from experiments.tracking.tensorboard import TensorBoard
+from experiments.tracking.training import Board, followed
+from experiments.tracking.wandb_run import WandbRun, check_login, hint
 from experiments.training.evaluation import evaluate, judged
 from experiments.training.trainings import training_of
 from experiments.training.watch import CURVE, LAST, VALIDATION, identity
@@ -68,8 +72,7 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     hardware = machines.get(config["env"]["hardware"])
     if hardware.name == "host":
         config["machine"] = hardware.digest  # the model of a machine that is measured is another when it is measured again
-    if config["wandb"]["mode"] not in WANDB_MODES:
-        raise ValueError(f"wandb.mode {config['wandb']['mode']!r}: expected one of {', '.join(WANDB_MODES)}")
+    tracking_of(config["wandb"])
     return config
 
 
@@ -113,26 +116,54 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-def configured(cfg: DictConfig) -> None:
-    """One run, or what is left of it."""
+def configured(cfg: DictConfig) -> float | None:
+    """One run, or what is left of it; its first score, a latency over another, which a sweeper (optuna) makes small."""
     end_with_parent()
+    end_with_launcher()
     torch.set_num_threads(cfg.torch_threads)
     console = Console()
     with refusals():
         config = settings_of(cfg)
         folder = Path(config["output"])
         lock = locked(folder)
+        keep_configuration(folder, cfg)
         if config["resume"] and finished(folder, config):
-            console.print(f"{folder} holds this very policy: {read_card(folder)['evaluation']}")
-            return
+            scores = read_card(folder)["evaluation"]
+            console.print(f"{folder} holds this very policy: {scores}")
+            return score(scores)
         if others := [part for part in parts_of(config) if part != "train"]:
             console.print(f"training on operators of the part {' and '.join(others)}: to this policy that part is not unseen")
-        scores = run(config, folder, console)
+        check_login(tracking_of(config["wandb"]))
+        scores, tracked = tracked_run(config, folder, console)
         lock.close()
-    tracked = track_training(config, read_rows(folder / CURVE), read_rows(folder / VALIDATION), scores, folder)
     Sheet.of("evaluation", ("score", "value"), [(name, plain(value)) for name, value in scores.items()]).show(console)
     console.print(f"Policy and card are in {folder}", soft_wrap=True)
     console.print(hint(tracked), soft_wrap=True)
+    return score(scores)
+
+
+def tracked_run(config: dict[str, Any], folder: Path, console: Console) -> tuple[dict[str, Any], Path | None]:
+    """`run`, with its curves shown while they grow; the scores, and the folder of W&B's run."""
+    options, key = tracking_of(config["wandb"]), short_hash(identity(config))
+    group = options.group or sweep_name() or folder.parent.name
+    board = WandbRun(options, key, folder.name, group, config, folder, "training").begin()
+    board.axis("steps")
+    boards: list[tuple[Board, float]] = [(board, board.steps)]
+    if config["tensorboard"] and not training_of(config["agent"]["name"]).shows_itself:
+        boards.append((TensorBoard(folder / "tensorboard"), -1.0))
+    try:
+        with followed([folder / CURVE, folder / VALIDATION], boards):
+            scores = run(config, folder, console)
+        board.summary(scores)
+        board.artifact(f"policy-{key}", "policy", [folder / name for name in (POLICY, CARD, CURVE, VALIDATION)])
+    finally:
+        path = board.end()
+    return scores, path
+
+
+def score(scores: dict[str, Any]) -> float | None:
+    """Latency over the traverser's on operators of the validation split, of what `evaluate` found."""
+    return next((value for name, value in scores.items() if name.startswith("validation_latency_over_")), None)
 
 
 def main() -> None:

@@ -29,11 +29,13 @@ class Training:
     """Whether a task is one for such policies."""
     sees: int | None = None
     """Version of what the policies see, where neither the layout of a row nor the fingerprint tells it."""
+    shows_itself: bool = True
+    """Whether its learner writes events of TensorBoard."""
 
 
 WALK = Training(train_walk.learn, Ppo)
 """Of all agents in `agents.learners.registry`."""
-OTHERS = {ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES)}
+OTHERS = {ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES, shows_itself=False)}
 
 
 def training_of(agent: str) -> Training:

@@ -15,6 +15,7 @@ from agents.learners.loading import POLICY, save_policy
 from agents.learners.observed import ObservedVecEnv
 from agents.learners.observer import Observer
 from agents.learners.registry import Learner, get_learner
+from experiments.commands.stopping import at_safe_points
 from experiments.common.results import whole
 from experiments.training.checkpoints import load_checkpoint
 from experiments.training.validation import Validation
@@ -81,7 +82,8 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, 
         watch = Watch(folder, progress, learner, config, validation, spent)
         left = max(0, config["steps"] - model.num_timesteps)
         every = config["agent"].get("log_interval", 1)
-        model.learn(left, callback=watch, log_interval=every, reset_num_timesteps=not resumed)
+        with at_safe_points():
+            model.learn(left, callback=watch, log_interval=every, reset_num_timesteps=not resumed)
     env.close()
     if validation is not None:
         validation.close()

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from stable_baselines3.common.callbacks import BaseCallback
 
 from agents.learners.registry import Learner
+from experiments.commands.stopping import Stopped, asked
 from experiments.common.journal import Journal, append_row, read_rows
 from experiments.training.checkpoints import save_checkpoint
 from experiments.training.validation import Validation
@@ -80,11 +81,14 @@ class Watch(BaseCallback):
         return True
 
     def _on_rollout_start(self) -> None:
-        """All there was has been learned from: validate, save."""
+        """All there was has been learned from: validate, save, and stop where a signal asked for it."""
         steps, spent = self.model.num_timesteps, self.seconds
         self._validate(steps)
-        if self._save(steps):
+        stop = asked()
+        if self._save(steps) or stop:
             save_checkpoint(self.folder / LAST, self.model, identity(self.config), spent)
+        if stop:
+            raise Stopped
         self._begin = time.perf_counter() - spent
 
     def _validate(self, steps: int) -> None:
@@ -106,6 +110,8 @@ class Watch(BaseCallback):
         if not rows or rows[-1]["steps"] < self.model.num_timesteps:
             self._point()
         self._validate(self.model.num_timesteps)
+        if asked():  # the policy may not be written any more
+            save_checkpoint(self.folder / LAST, self.model, identity(self.config), spent)
         self._begin = time.perf_counter() - spent
 
     def _point(self) -> None:

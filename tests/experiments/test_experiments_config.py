@@ -32,7 +32,8 @@ def test_everything_composes(group: str, name: str) -> None:
     config = compose([f"{group}={name}"])
     assert set(config) - {"study", "tasks"} == {
         "operators", "strategies", "hardware", "backend", "budget", "seed", "rounds", "output", "store", "recording",
-        "figures", "wandb", "measure", "space",
+        "figures", "wandb", "measure", "space", "processes",
+        "tensorboard",
     }  # fmt: skip
     assert operators.resolve(_plain(config.operators))
     assert hardware.get(config.hardware)
@@ -149,6 +150,7 @@ def test_sweeps_over_operators_stay_sweeps() -> None:
         (["seed=-1"], "seed -1"),
         (["seed=[]"], "seed"),
         (["rounds=0"], "rounds 0"),
+        (["processes=0"], "processes 0"),
         (["budget.trials=0"], "budget trials"),
         (["hardware=h200", "backend=cpu"], "cannot run"),
         (["backend=recorded", "hardware=h200"], "no table of h200"),

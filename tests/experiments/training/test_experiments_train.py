@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -21,6 +22,7 @@ from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
 from agents.policies.training_tasks import is_current  # noqa: E402
+from experiments.commands.stopping import asked, stoppable  # noqa: E402
 from experiments.common.journal import read_rows  # noqa: E402
 from experiments.training import train
 from experiments.training import walk as train_walk  # noqa: E402
@@ -95,6 +97,36 @@ def test_a_run_is_repeated_number_for_number_stopped_or_not(
     assert np.array_equal(weights(parts), weights(whole)) and parts.num_timesteps == whole.num_timesteps == 1920
     other = learn(config | {"seed": 1, "eval_every": 0}, tmp_path / "other")
     assert not np.array_equal(weights(other), weights(whole))
+
+
+def test_a_run_stopped_by_signals_at_ten_moments_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ends the process with a checkpoint, wherever it comes; no step is lost, and the numbers are those of one run."""
+    config = configuration(*SMALL["ppo"], "checkpoint_every=0")
+    whole = learn(config, tmp_path / "whole")
+    rng, rollout = np.random.default_rng(7), 16 * 8
+    moments = [rollout * k + 8 * int(rng.integers(1, 16)) for k in sorted(rng.choice(14, 10, replace=False))]
+    go_on, handlers = Watch._on_step, {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    left, stops = list(moments), []
+
+    def interrupted(self: Watch) -> bool:
+        if left and self.num_timesteps >= left[0] and not asked():
+            left.pop(0)
+            os.kill(os.getpid(), signal.SIGINT)
+        return go_on(self)
+
+    monkeypatch.setattr(Watch, "_on_step", interrupted)
+    while left:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with pytest.raises(SystemExit) as ended, stoppable("again"):
+            learn(config, tmp_path / "parts")
+        stops.append(ended.value.code)
+    with stoppable("again"):
+        parts = learn(config, tmp_path / "parts")
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    assert stops == [130] * 10
+    assert curves(tmp_path / "parts") == curves(tmp_path / "whole")
+    assert np.array_equal(weights(parts), weights(whole)) and parts.num_timesteps == 1920
 
 
 def test_two_runs_from_the_beginning_are_the_same(tmp_path: Path) -> None:

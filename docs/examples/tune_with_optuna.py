@@ -1,0 +1,42 @@
+"""Optuna chooses a strategy's values: every trial is a comparison, whose `score` is made small.
+
+The score is the geometric mean, over operators and seeds, of the winner's time over the operator's roofline floor: what
+`experiments.compare` returns to any sweeper of Hydra's. Trials are kept in a file: the same command goes on where it was stopped.
+"""
+
+import sys
+
+import optuna
+from rich.console import Console
+
+from experiments.commands.arguments import compose
+from experiments.common.jobs import Jobs
+from experiments.common.settings import settings_of
+from experiments.comparison.compare import compare
+from experiments.comparison.summary import score
+
+
+def objective(trial: optuna.Trial) -> float:
+    """The score of a comparison with the values of this trial."""
+    batch = trial.suggest_int("batch", 1, 8)
+    config = compose([
+        "operator=gemm(m=24, n=20, k=28)", "strategy=random_walk", f"strategies.random_walk.batch={batch}",
+        "seed=[0,1]",
+        "backend=analytic", "hardware=h200", "budget.trials=8", "figures=false", "wandb.mode=disabled",
+        f"output={folder}/{batch}",
+    ])  # fmt: skip
+    settings = settings_of(config)
+    jobs = Jobs(settings.backend, settings.store, settings.output)
+    try:
+        return score(compare(settings, jobs, Console(quiet=True)))
+    finally:
+        jobs.close()
+
+
+if __name__ == "__main__":
+    folder, trials = sys.argv[1], int(sys.argv[2])
+    storage = f"sqlite:///{folder}/optuna.sqlite"
+    sampler = optuna.samplers.TPESampler(seed=0)
+    study = optuna.create_study(storage=storage, study_name="batch", load_if_exists=True, sampler=sampler)
+    study.optimize(objective, n_trials=trials)
+    print(f"best of {len(study.trials)} trials: batch={study.best_params['batch']}, score {study.best_value:.3f}")

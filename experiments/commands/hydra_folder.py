@@ -1,0 +1,44 @@
+"""What a run was given, beside its results: `.hydra` as Hydra's users know it. `overrides.yaml` is enough to run it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.common.results import write_text
+from gensor_gym.plugins import loaded
+
+
+def keep_configuration(folder: Path, config: DictConfig) -> None:
+    """Write `folder`/.hydra: config.yaml with every value resolved, overrides.yaml, hydra.yaml. Nothing outside of Hydra."""
+    if not HydraConfig.initialized():
+        return
+    hydra = HydraConfig.get()
+    plugins = [f"plugins=[{','.join(loaded())}]"] if loaded() else []
+    texts = {
+        "config": OmegaConf.to_yaml(config, resolve=True),
+        "overrides": OmegaConf.to_yaml([*hydra.overrides.task, *plugins]),
+        "hydra": OmegaConf.to_yaml({"hydra": hydra}),
+    }
+    for name, text in texts.items():
+        write_text(folder / ".hydra" / f"{name}.yaml", text)
+
+
+def task_folder() -> Path | None:
+    """The folder that Hydra gives this task of a multirun; None where it is none."""
+    if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
+        return None
+    return Path(HydraConfig.get().runtime.output_dir)
+
+
+def sweep_name() -> str | None:
+    """What the multirun of this task is called: the last two parts of its folder, by default day and time; None outside one."""
+    return "/".join(Path(HydraConfig.get().sweep.dir).absolute().parts[-2:]) if task_folder() is not None else None
+
+
+def task_number() -> int:
+    """The number of this task of a multirun."""
+    return int(HydraConfig.get().job.num)

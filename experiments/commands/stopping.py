@@ -1,0 +1,153 @@
+"""Stopping a command: the first SIGINT or SIGTERM ends it at the next safe point, the second at once.
+
+Either way the exit code is 130; after the first a line says how to go on.
+
+Almost any point is safe, since what is found is written as it is found: the main thread gets a KeyboardInterrupt. Two are not:
+code that says so (`at_safe_points`: a training asks `asked` where it can save), and callbacks of LLVM and finalizers, which
+would swallow the exception; there it comes a moment later.
+
+Signals are taken by a thread of its own, as the main thread may be in compiled code for seconds. SIGINT is blocked everywhere
+else, so that the processes that a command starts are deaf to the terminal's Ctrl-C from their first instruction: they end when
+the command says so, or with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+CODE = 130
+"""Exit code of a command that was stopped."""
+_POKE = signal.SIGUSR2
+"""Wakes the main thread, which raises in its handler."""
+_EVERY = 0.05
+"""Seconds between two of them, as long as the main thread is where nothing may be raised."""
+_SWALLOW = (f"{os.sep}llvmlite{os.sep}", f"{os.sep}weakref.py")
+"""Where an exception would be printed and forgotten: calls from C, finalizers."""
+
+_asked = threading.Event()
+_raised = threading.Event()
+_held = 0
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked the command to stop; no `except Exception` takes it for an error."""
+
+
+def asked() -> bool:
+    """Whether a signal asked this process to stop."""
+    return _asked.is_set()
+
+
+@contextmanager
+def at_safe_points() -> Iterator[None]:
+    """Within, a first signal raises nothing: the code asks `asked` where it can save, and raises `Stopped` itself."""
+    global _held
+    _held += 1
+    try:
+        yield
+    finally:
+        _held -= 1
+
+
+@contextmanager
+def stoppable(how_to_go_on: str) -> Iterator[None]:
+    """Within, signals stop the command as the module says; the line is said at the end. For the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        with _listening():
+            yield
+    except KeyboardInterrupt as stop:
+        traceback.clear_frames(stop.__traceback__)  # generators that hold processes are closed
+        _say(f"Stopped. {how_to_go_on}")
+        _leave()
+
+
+def _leave() -> None:
+    """End with CODE. What threads and finalizers still do is waited for, and a second signal ends that too."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(CODE))
+    sys.exit(CODE)
+
+
+@contextmanager
+def _listening() -> Iterator[None]:
+    """Handlers and the thread that listens; afterwards all is as before."""
+    _asked.clear()
+    _raised.clear()
+    # One that began in the background with SIGINT ignored goes on to ignore it.
+    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    before[_POKE] = signal.signal(_POKE, _in_main)
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    thread = threading.Thread(target=_listen, args=(read, numbers), name="stopping", daemon=True)
+    thread.start()  # before the mask, which it would inherit
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(woken)
+        os.close(write)  # the thread reads the end, and ends
+        thread.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listen(read: int, numbers: list[signal.Signals]) -> None:
+    """Count signals until the pipe is closed."""
+    poking: threading.Thread | None = None
+    while came := os.read(read, 16):
+        for _ in (number for number in came if number in numbers):
+            if asked():
+                _say("Stopped at once.")
+                os._exit(CODE)
+            _asked.set()
+            _say("Stopping at the next safe point; a second signal (Ctrl-C) stops at once.")
+            poking = threading.Thread(target=_poke, daemon=True)
+            poking.start()
+    _raised.set()
+    if poking is not None:
+        poking.join()
+    os.close(read)
+
+
+def _poke() -> None:
+    """Wake the main thread until it has raised."""
+    main = threading.main_thread().ident or 0
+    while not _raised.is_set():
+        signal.pthread_kill(main, _POKE)
+        _raised.wait(_EVERY)
+
+
+def _in_main(_number: int, frame: FrameType | None) -> None:
+    """Raise, where that is seen."""
+    if asked() and not _raised.is_set() and not _held and not _swallowed(frame):
+        _raised.set()
+        raise Stopped
+
+
+def _swallowed(frame: FrameType | None) -> bool:
+    """Whether an exception raised here would be lost."""
+    while frame is not None:
+        code = frame.f_code
+        if any(part in code.co_filename for part in _SWALLOW) or code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _say(line: str) -> None:
+    """On stderr, in one write, so that nothing comes between."""
+    start = "\n" if os.isatty(2) else ""  # a terminal's line holds ^C, or a bar
+    os.write(2, f"{start}{line}\n".encode())

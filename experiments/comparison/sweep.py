@@ -1,0 +1,192 @@
+"""A multirun is one comparison: it ends in a table over all its tasks, whose winners are timed again together.
+
+Every task is a comparison of its own, in a folder of its own, and leaves a note in the folder that Hydra gives it. At the end
+what the tasks found is taken over as if one command had been given all their lists; nothing is searched again. This happens on
+the machine that started the multirun, whatever the launcher, and needs the tasks' folders there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from experiments.commands.hydra_folder import sweep_name, task_folder, task_number
+from experiments.commands.refusal import refusals
+from experiments.common.jobs import Jobs, Outcome
+from experiments.common.journal import Row, read_rows
+from experiments.common.results import write_text
+from experiments.common.settings import Job, Settings, settings_of, short_hash
+from experiments.comparison import table
+from gensor_gym.foreign import read_json
+from gensor_gym.measure.session import TraceRow
+
+NOTES, TASKS = "task-*.json", "tasks"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task was asked and found: outcomes and rows of trials by job key, and how its settings differ from others'."""
+
+    settings: Settings
+    outcomes: dict[str, Outcome]
+    trials: dict[str, list[Row]]
+
+
+def own_folder(settings: Settings, config: DictConfig) -> Settings:
+    """Settings whose folder no other task of a multirun has: below `output`, unless that says itself how it differs (`${..}`)."""
+    written = OmegaConf.to_container(config, resolve=False)
+    output = written.get("output") if isinstance(written, dict) else None
+    settings = dataclasses.replace(settings, group=sweep_name())
+    if settings.group is None or output is None or "${" in str(output):
+        return settings
+    name = short_hash([{**job.config, "code": ""} for job in settings.jobs])
+    return dataclasses.replace(settings, output=settings.output / TASKS / name)
+
+
+def leave_note(settings: Settings) -> None:
+    """Say where the results of this task of a multirun are."""
+    if (folder := task_folder()) is not None:
+        places = {"output": str(settings.output.resolve()), "store": str(settings.store.resolve())}
+        note = {"config": settings.config, "group": settings.group, **places}
+        write_text(folder / f"task-{task_number()}.json", json.dumps(note))
+
+
+class OneComparison(Callback):
+    """Hydra's callback."""
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Forget the notes of an earlier multirun in the same folder."""
+        for path in Path(config.hydra.sweep.dir).rglob(NOTES):
+            path.unlink()
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """Write and show the table; tasks of several machines or tables have one for each of these."""
+        console, sweep = Console(), Path(config.hydra.sweep.dir)
+        notes = [read_json(path, finite=False) for path in sorted(sweep.rglob(NOTES), key=_number)]
+        if not notes:
+            return
+        with refusals():
+            groups = _groups(map(read_task, notes))
+            for name, tasks in groups.items():
+                folder = _common(notes) or sweep
+                together(tasks, folder / name if len(groups) > 1 else folder, console)
+
+
+def read_task(note: dict[str, Any]) -> Task:
+    """The task of a note. ValueError where its results are not here."""
+    output = Path(note["output"])
+    settings = settings_of(OmegaConf.create(note["config"]))
+    if not (output / "summary.json").exists():
+        raise ValueError(f"no summary in {output}: a table over all tasks needs their folders on this machine")
+    rows = read_json(output / "summary.json", finite=False)["rows"]
+    found = {(row["operator"], row["strategy"], row["seed"]): _outcome(row) for row in rows}
+    trials: dict[str, list[Row]] = defaultdict(list)
+    for row in read_rows(output / "results.jsonl"):
+        trials[row["job"]].append(row)
+    outcomes = {job.key: found[str(job.operator), job.strategy, job.seed] for job in settings.jobs}
+    settings = dataclasses.replace(settings, output=output, store=Path(note["store"]), group=note["group"])
+    return Task(settings, outcomes, {job.key: trials.get(job.key, []) for job in settings.jobs})
+
+
+def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str, object]:
+    """The comparison of all jobs of the tasks in a folder; its summary."""
+    from experiments.comparison.compare import compare
+
+    known: dict[str, Outcome] = {}
+    named: dict[str, tuple[Job, list[Row]]] = {}
+    for task, suffix in zip(tasks, _suffixes(tasks), strict=True):
+        for job in task.settings.jobs:
+            mine = dataclasses.replace(job, strategy=job.strategy + suffix.get(job.slot, ""))
+            known[mine.key], named[mine.key] = task.outcomes[job.key], (mine, task.trials[job.key])
+    settings = dataclasses.replace(
+        tasks[0].settings, jobs=_in_order([job for job, _ in named.values()]), output=folder,
+        config={"tasks": [task.settings.config for task in tasks], **_kept(tasks[0])},
+    )  # fmt: skip
+    jobs = Jobs(settings.backend, settings.store, folder)
+    for key, (job, rows) in named.items():
+        jobs.keep(job, [_trial(row) for row in rows], known[key], "")
+    console.print(f"\n{len(tasks)} tasks together:")
+    summary = compare(settings, jobs, console, known)
+    jobs.close()
+    table.show(console, summary)
+    console.print(f"The results of all {len(tasks)} tasks together are in {folder}", soft_wrap=True)
+    return summary
+
+
+def _kept(task: Task) -> dict[str, object]:
+    """What the whole is shown with."""
+    return {name: task.settings.config.get(name) for name in ("wandb", "tensorboard")}
+
+
+def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
+    """Tasks that can be timed together, by machine and backend."""
+    found: dict[tuple[str, str], dict[str, list[Task]]] = defaultdict(lambda: defaultdict(list))
+    for task in tasks:
+        first = task.settings.jobs[0]
+        found[first.hardware.name, first.backend][first.device].append(task)
+    return {
+        "_".join((*names, *([str(number)] if number else []))): group
+        for names, devices in found.items()
+        for number, group in enumerate(devices.values())
+    }
+
+
+def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
+    """What is added to names of strategies, by slot, where several tasks have the same slot with other settings."""
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for job in (job for task in tasks for job in task.settings.jobs):
+        if (values := _values(job)) not in alike[job.slot]:
+            alike[job.slot].append(values)
+    return [{job.slot: _suffix(_values(job), alike[job.slot]) for job in task.settings.jobs} for task in tasks]
+
+
+def _values(job: Job) -> dict[str, Any]:
+    """What two jobs of one slot may differ in."""
+    return {**job.hyperparameters, **dataclasses.asdict(job.budget)}
+
+
+def _suffix(values: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
+    """The values that are not the same in all, in brackets."""
+    differing = [f"{name}={value}" for name, value in values.items() if any(one.get(name) != value for one in others)]
+    return f"[{', '.join(differing)}]" if differing else ""
+
+
+def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """By operator, seed and strategy, each in the order in which they came: as one command orders its lists."""
+    places = [list(dict.fromkeys(values)) for values in zip(*((j.operator, j.seed, j.strategy) for j in jobs), strict=True)]
+    return tuple(
+        sorted(jobs, key=lambda job: (places[0].index(job.operator), places[1].index(job.seed), places[2].index(job.strategy)))
+    )
+
+
+def _common(notes: Sequence[dict[str, Any]]) -> Path | None:
+    """The one folder that all tasks lie below, where their `output` was the same."""
+    folders = {Path(note["output"]).parent for note in notes}
+    (only, *others) = folders
+    return only.parent if not others and only.name == TASKS else None
+
+
+def _outcome(row: Row) -> Outcome:
+    """How a job ended, of a row of a summary."""
+    names = {field.name for field in dataclasses.fields(Outcome)} - {"seconds"}
+    return Outcome(**{name: row[name] for name in names}, seconds=row["searched_s"])
+
+
+def _trial(row: Row) -> TraceRow:
+    """A trial, of a row of results.jsonl."""
+    seconds = float("inf") if row["seconds"] is None else row["seconds"]
+    return TraceRow(row["trial"], row["elapsed_s"], row["schedule"], seconds, row["status"], row["evaluations"])
+
+
+def _number(path: Path) -> int:
+    """The number of a task, of its note."""
+    return int(path.stem.partition("-")[2])

@@ -1,0 +1,96 @@
+"""A comparison as W&B sees it: a run for every job, with the same metrics in all, and one of the whole.
+
+A job's operator, strategy and seed are its configuration, so that runs can be filtered, grouped and averaged over any of them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.common.settings import Job, Settings, short_hash
+from experiments.tracking.options import tracking_of
+from experiments.tracking.wandb_run import WandbRun
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+
+COLUMNS = (
+    "operator", "strategy", "seed", "status", "retimed", "over_torch", "gap_to_best", "construction_s", "evaluations", "schedule",
+)  # fmt: skip
+"""Of the table `summary`; of ratios and times the medians."""
+FILES = ("summary.json", "summary.md", "results.jsonl")
+
+
+def track(
+    settings: Settings, summary: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], figures: Sequence[str]
+) -> Path | None:
+    """Track jobs and comparison; the folder of the comparison's run. A multirun's tasks tracked the jobs of its whole."""
+    options = tracking_of(settings.config["wandb"])  # type: ignore[arg-type]
+    if not options.on:
+        return None
+    group = options.group or settings.group or settings.output.name
+    if "tasks" not in settings.config:
+        rows = {(row["operator"], row["strategy"], row["seed"]): row for row in summary["rows"]}
+        for job in settings.jobs:
+            mine = [row for row in trials if row["job"] == job.key]
+            row = rows[str(job.operator), job.strategy, job.seed]
+            run = WandbRun(options, job.key, row["label"], group, _config(job), settings.output, "search").begin()
+            run.axis("trial")
+            run.log(metrics(mine))
+            run.summary({**{name: _plain(row[name]) for name in COLUMNS[3:]}, "trials": row["trials"]})
+            if settings.figures and row["schedule"]:
+                run.pictures({"schedule": _picture(job, row["space"], row["schedule"])})
+            run.end()
+    name = short_hash([job.key for job in settings.jobs])
+    run = WandbRun(options, name, settings.output.name, group, settings.config, settings.output, "comparison").begin()
+    head = ["seconds" if name == "retimed" else name for name in COLUMNS]
+    run.table("summary", head, ([_plain(row[name]) for name in COLUMNS] for row in summary["rows"]))
+    columns = ("strategy", "jobs", "timed", "over_torch", "gap_to_best", "construction_s", "evaluations", "trials")
+    run.table("strategies", columns, ([line[name] for name in columns] for line in summary["strategies"]))
+    run.pictures({Path(name).stem: settings.output / name for name in figures})
+    run.artifact(f"comparison-{name}", "comparison", [settings.output / name for name in FILES])
+    return run.end()
+
+
+def draw_events(settings: Settings, trials: Sequence[Mapping[str, Any]]) -> None:
+    """The metrics of every job for TensorBoard, in `output`/tensorboard: a folder each, anew."""
+    from experiments.tracking.tensorboard import TensorBoard
+
+    folder = settings.output / "tensorboard"
+    shutil.rmtree(folder, ignore_errors=True)  # events are only ever added
+    for job in settings.jobs:
+        board = TensorBoard(folder / f"{job.operator.name}_{job.strategy}_{job.seed}_{job.key[:6]}", axis="trial")
+        board.text("job", json.dumps(_config(job), indent=1, default=str))
+        board.log(metrics([row for row in trials if row["job"] == job.key]))
+        board.close()
+
+
+def metrics(trials: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A job's trials: number, status, seconds (where it has some), the best so far, seconds of search."""
+    best = float("inf")
+    for row in trials:
+        found = {name: row[name] for name in ("trial", "status", "elapsed_s", "evaluations")}
+        if row["seconds"] is not None:
+            best = min(best, row["seconds"])
+            found["seconds"] = row["seconds"]
+        yield found | ({"best_s": best} if best < float("inf") else {})
+
+
+def _config(job: Job) -> dict[str, Any]:
+    """What a job is, with its operator's arguments as values of their own."""
+    return {**job.config, "kind": job.operator.name, "arguments": dict(job.operator.arguments)}
+
+
+def _picture(job: Job, space: str, schedule: str) -> Any:
+    """The winner's program, uint8 [H, W, 3]."""
+    from gensor_gym.env.pictures.render import as_image
+
+    return as_image(ConstructionGraph(job.operator, job.hardware, space), Schedule.parse(schedule))
+
+
+def _plain(value: Any) -> Any:
+    """The median of an interval, another value as it is."""
+    return value["median"] if isinstance(value, dict) and "median" in value else value

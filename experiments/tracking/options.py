@@ -1,0 +1,44 @@
+"""What a configuration says of W&B, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gensor_gym.registry import near
+
+WANDB_MODES = ("offline", "online", "disabled")
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Where runs go and what they are called; `group` is by default the multirun or the folder that they belong to."""
+
+    mode: str = "offline"
+    project: str = "gensor_gym"
+    entity: str | None = None
+    """User or team; by default that of the login."""
+    group: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is tracked."""
+        return self.mode != "disabled"
+
+
+def tracking_of(given: Mapping[str, Any]) -> Tracking:
+    """The entries of `wandb`. ValueError names a bad one."""
+    mode = given.get("mode")
+    if mode not in WANDB_MODES:
+        raise ValueError(f"wandb.mode {mode!r}: expected one of {', '.join(WANDB_MODES)}{near(mode, WANDB_MODES)}")
+    if unknown := set(given) - {"mode", "project", "entity", "group", "tags"}:
+        raise ValueError(f"wandb has no {', '.join(sorted(unknown))}; it has mode, project, entity, group, tags")
+    for name in ("project", "entity", "group"):
+        if not isinstance(given.get(name) or "", str):
+            raise ValueError(f"wandb.{name} {given[name]!r}: expected text")
+    tags = given.get("tags") or []
+    if not isinstance(tags, (list, tuple)) or not all(isinstance(tag, str) and 0 < len(tag) <= 64 for tag in tags):
+        raise ValueError(f"wandb.tags {tags!r}: expected a list of words of at most 64 characters")
+    return Tracking(**{**given, "tags": tuple(tags)})

@@ -1,0 +1,146 @@
+"""One run of W&B. What goes wrong with it is said once, as a warning, and ends the tracking of this run and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.tracking.options import Tracking
+
+
+def check_login(options: Tracking) -> None:
+    """ValueError where runs are to be sent and nobody is logged in, or the server refuses the key. Asks no question."""
+    if options.mode != "online":
+        return
+    import wandb
+
+    os.environ.setdefault("WANDB_SILENT", "true")
+    help_text = "`wandb login` (or $WANDB_API_KEY) logs in, wandb.mode=offline keeps runs here"
+    try:
+        known = wandb.login(prompt=False, verify=True)
+    except Exception as error:  # every kind that its libraries have
+        raise ValueError(f"wandb.mode=online: {_first_line(error)}; {help_text}") from error
+    if not known:
+        raise ValueError(f"wandb.mode=online: no W&B key is known; {help_text}")
+
+
+@dataclass
+class WandbRun:
+    """One run; `begin` starts it, after that every call is safe to make."""
+
+    options: Tracking
+    id: str
+    """Two runs of one id are one: the second goes on."""
+    name: str
+    group: str
+    config: Mapping[str, Any]
+    folder: Path
+    job_type: str
+    path: Path | None = field(default=None, init=False)
+    """Its folder; None before it began, and where it could not."""
+    steps: float = field(default=-1.0, init=False)
+    """Of an earlier part of the run that the server knows: the last value of the metric `steps`."""
+    _run: Any = field(default=None, init=False)
+
+    def begin(self) -> WandbRun:
+        """Start it, where anything is tracked."""
+        if self.options.on:
+            self._guarded(self._begin, started=False)
+        return self
+
+    def axis(self, name: str) -> None:
+        """What stands on the x axis of every metric."""
+        self._guarded(lambda run: run.define_metric("*", step_metric=name))
+
+    def log(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Rows of metrics, in order."""
+        self._guarded(lambda run: [run.log(dict(row)) for row in rows])
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Numbers that stand for the run."""
+        self._guarded(lambda run: run.summary.update(dict(values)))
+
+    def table(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """A table."""
+
+        def work(run: Any) -> None:
+            import wandb
+
+            run.log({name: wandb.Table(columns=list(columns), data=[list(row) for row in rows])})
+
+        self._guarded(work)
+
+    def pictures(self, found: Mapping[str, Any]) -> None:
+        """Pictures by name: files, or uint8 [H, W, 3]."""
+
+        def work(run: Any) -> None:
+            import wandb
+
+            run.log({name: wandb.Image(str(value) if isinstance(value, Path) else value) for name, value in found.items()})
+
+        if found:
+            self._guarded(work)
+
+    def artifact(self, name: str, kind: str, files: Iterable[Path]) -> None:
+        """Files, as an artefact of their own; those that are there."""
+
+        def work(run: Any) -> None:
+            import wandb
+
+            made = wandb.Artifact(name, kind)
+            for path in files:
+                if path.exists():
+                    made.add_file(str(path))
+            run.log_artifact(made)
+
+        self._guarded(work)
+
+    def end(self) -> Path | None:
+        """Finish; the folder of the run, None where there is none."""
+        self._guarded(lambda run: run.finish())
+        return self.path
+
+    def _begin(self, _: Any) -> None:
+        """Start it."""
+        os.environ.setdefault("WANDB_SILENT", "true")
+        import wandb
+
+        options = self.options
+        self._run = wandb.init(
+            mode=options.mode, project=options.project, entity=options.entity, group=self.group, tags=options.tags,  # type: ignore[arg-type]
+            id=self.id, name=self.name, job_type=self.job_type, resume="allow", dir=str(self.folder), config=dict(self.config),
+            reinit="create_new",
+            settings=wandb.Settings(console="off", disable_git=True, disable_code=True, x_disable_stats=True),
+        )  # fmt: skip
+        self.path = Path(self._run.dir).parent
+        self.steps = float(self._run.summary.get("steps", -1.0))
+
+    def _guarded(self, work: Callable[[Any], object], started: bool = True) -> None:
+        """Do it, unless something went wrong before."""
+        if started and self._run is None:
+            return
+        try:
+            work(self._run)
+        except Exception as error:  # of the network, the server, its libraries: none of them ours
+            self._run = None
+            Console(stderr=True).print(
+                f"W&B run {self.name}: {_first_line(error)}; it is not tracked any further, results are in {self.folder}",
+                style="yellow", soft_wrap=True, markup=False, highlight=False,
+            )  # fmt: skip
+
+
+def _first_line(error: Exception) -> str:
+    """What it says, on one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def hint(path: Path | None) -> str:
+    """What to do with an offline run."""
+    if path is None or not path.name.startswith("offline"):
+        return "" if path is None else f"W&B run: {path}"
+    return f"W&B run: {path} (wandb sync {path} uploads it)"

@@ -1,0 +1,174 @@
+"""Stopping: one signal ends a command at a safe point with a line and code 130, a second one at once, whatever it is doing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from experiments.commands.stopping import CODE, asked, at_safe_points, stoppable
+from experiments.common.pool import side_by_side
+from experiments.entry import COMMANDS, how_to_go_on
+
+ROOT = Path(__file__).resolve().parents[2]
+NOISE = ("Traceback", "Exception ignored", "KeyboardInterrupt")
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """A test run in the background inherits the signal ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@contextmanager
+def signalled(after: float, number: int = signal.SIGINT) -> Iterator[None]:
+    timer = threading.Timer(after, os.kill, (os.getpid(), number))
+    timer.start()
+    yield
+    timer.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_with_a_line_and_its_code(number: int, capfd: pytest.CaptureFixture[str]) -> None:
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    begin = time.monotonic()
+    with signalled(0.1, number), pytest.raises(SystemExit) as ended, stoppable("gensor train"):
+        time.sleep(20)
+    assert ended.value.code == CODE == 130 and time.monotonic() - begin < 5
+    said = capfd.readouterr().err
+    assert said.splitlines()[-1] == "Stopped. gensor train" and not any(word in said for word in NOISE)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
+
+
+def test_at_safe_points_nothing_is_raised_and_afterwards_it_is() -> None:
+    seen = []
+    with signalled(0.1), pytest.raises(SystemExit), stoppable(""):
+        with at_safe_points():
+            time.sleep(0.4)
+            seen.append(asked())
+        time.sleep(20)
+        seen.append(False)
+    assert seen == [True]
+
+
+def squares(n: int) -> int:
+    total = 0
+    for i in range(n):
+        for j in range(i):
+            total += i * j if (i + n) % 3 else n // (j + 1)
+    return total
+
+
+def test_numba_compiles_and_no_frame_of_llvm_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    """At ten moments of it."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        with signalled(rng.uniform(0.02, 0.2)), pytest.raises(SystemExit) as ended, stoppable(""):
+            while True:
+                numba.njit(squares)(3)
+        assert ended.value.code == CODE
+    said = capfd.readouterr().err
+    assert said.count("Stopped.") == 10 and not any(word in said for word in NOISE)
+
+
+def test_finalizers_do_not_swallow_it() -> None:
+    class Slow:
+        def __del__(self) -> None:
+            end = time.monotonic() + 0.3
+            while time.monotonic() < end:
+                pass
+
+    begin = time.monotonic()
+    with signalled(0.1), pytest.raises(SystemExit), stoppable(""):
+        Slow()
+        time.sleep(20)
+    assert time.monotonic() - begin < 5
+
+
+HELD = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from experiments.commands.stopping import asked, at_safe_points, stoppable
+with stoppable("again"), at_safe_points():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+    time.sleep(0.3)
+    print("ready", flush=True)
+    while not asked():
+        time.sleep(0.01)
+    time.sleep(0.3)
+    print("child alive" if child.poll() is None else "child gone", flush=True)
+    time.sleep(30)
+"""
+
+
+def test_the_second_signal_ends_at_once_and_children_do_not_hear_the_terminal() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HELD], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: all of the group
+        assert process.stdout.readline() == "child alive\n"
+        begin = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(5) == CODE and time.monotonic() - begin < 2
+        os.killpg(process.pid, signal.SIGKILL)
+        assert not any(word in process.stderr.read() for word in NOISE)
+
+
+def nap(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def test_searches_in_processes_end_with_it(capfd: pytest.CaptureFixture[str]) -> None:
+    found = []
+    begin = time.monotonic()
+    with pytest.raises(SystemExit), stoppable(""):
+        for seconds in side_by_side(nap, [0.0, 600.0], 1):
+            found.append(seconds)
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    assert found == [0.0] and time.monotonic() - begin < 60
+    assert not any(word in capfd.readouterr().err for word in NOISE)
+
+
+def test_every_command_says_how_to_go_on() -> None:
+    for name in COMMANDS:
+        more = " previous=results/h200" if name == "gpu" else ""
+        assert how_to_go_on(name, ["a=b c"]).endswith(f": gensor {name} 'a=b c'{more}")
+    assert how_to_go_on("train", ["resume=false", "seed=1"]) == "This goes on from there: gensor train seed=1"
+    assert how_to_go_on("gpu", ["out=x", "previous=y"]).endswith("gensor gpu out=x previous=x")
+    assert how_to_go_on("verify", []) == "This begins anew: gensor verify"
+
+
+def test_a_command_that_compiles_is_stopped_without_a_traceback(tmp_path: Path) -> None:
+    """The whole of one, with an empty cache of Numba's."""
+    (cache := tmp_path / "numba").mkdir()
+    script = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from experiments.entry import main; main()"
+    words = ["compare", "operator=gemm(m=24, n=20, k=28)", "strategy=random_walk", "backend=analytic", "hardware=h200"]
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *words, f"output={tmp_path / 'out'}", "wandb.mode=disabled", "budget.trials=100000"],
+        cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+    ) as process:  # fmt: skip
+        deadline = time.monotonic() + 60
+        while not any(cache.rglob("*.nb?")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == CODE, said
+    assert "This goes on from there: gensor compare 'operator=gemm(m=24, n=20, k=28)'" in said
+    assert not any(word in said for word in NOISE)

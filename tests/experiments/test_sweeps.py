@@ -1,0 +1,129 @@
+"""A multirun is one comparison: the same table as one command with all the lists, whatever the launcher, killed or not."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from experiments.commands.arguments import compose
+from experiments.common.jobs import Jobs
+from experiments.common.settings import ROOT, settings_of
+from experiments.comparison import compare as command
+from experiments.comparison.compare import compare
+from experiments.comparison.summary import score
+
+COMMON = [
+    "operator=[gemm(m=24, n=20, k=28),gemv(m=20, k=12)]", "backend=analytic", "hardware=h200", "budget.trials=30",
+    "wandb.mode=disabled", "figures=false",
+]  # fmt: skip
+SWEPT = ["strategy=[random_walk],[roller],[random]", "seed=0,1"]
+LISTS = ["strategy=[random_walk,roller,random]", "seed=[0,1]"]
+TIMINGS = {"date", "config", "construction_s", "elapsed_s"}
+
+
+def without_timings(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_timings(one) for name, one in value.items() if name not in TIMINGS}
+    return [without_timings(one) for one in value] if isinstance(value, list) else value
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows = map(json.loads, (folder / "results.jsonl").read_text().splitlines())
+    return sorted((without_timings(row) for row in rows), key=lambda row: (row["job"], row["trial"]))
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One command with the lists."""
+    folder = tmp_path_factory.mktemp("single")
+    settings = settings_of(compose([*COMMON, *LISTS, f"output={folder}"]))
+    jobs = Jobs(settings.backend, settings.store, settings.output)
+    compare(settings, jobs, Console(quiet=True))
+    jobs.close()
+    return folder
+
+
+def multirun(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["compare", "-m", *words])
+    command.main()
+
+
+def test_a_multirun_ends_in_the_table_of_one_command(
+    single: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = [*COMMON, *SWEPT, f"output={tmp_path / 'out'}", f"hydra.sweep.dir={tmp_path / 'sweep'}"]
+    multirun(monkeypatch, *sweep)
+    assert "6 tasks together:" in capsys.readouterr().out
+    assert without_timings(summary_of(tmp_path / "out")) == without_timings(summary_of(single))
+    assert rows_of(tmp_path / "out") == rows_of(single), "with a common output, too"
+    for folder in (tmp_path / "out" / "tasks").iterdir():
+        (again,) = (yaml.safe_load((folder / ".hydra" / "overrides.yaml").read_text()),)
+        assert settings_of(compose(again)).config == yaml.safe_load((folder / ".hydra" / "config.yaml").read_text())
+    multirun(monkeypatch, *sweep)
+    assert "Everything was done before" in capsys.readouterr().out.split("6 tasks together:")[1]
+
+
+def test_settings_that_differ_have_names_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep over values of one strategy: no row takes the place of another."""
+    words = [*COMMON[:-3], *COMMON[-2:], "strategy=random_walk", "budget.trials=5,9", f"hydra.sweep.dir={tmp_path / 'sweep'}"]
+    multirun(monkeypatch, *words, f"output={tmp_path / 'out'}")
+    rows = summary_of(tmp_path / "out")["rows"]
+    assert [row["strategy"] for row in rows] == 2 * ["random_walk[trials=5]", "random_walk[trials=9]"]
+    assert [row["trials"] for row in rows] == [5, 9, 5, 9]
+
+
+def test_machines_have_tables_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [word for word in COMMON if not word.startswith("hardware")]
+    multirun(monkeypatch, *words, "strategy=random_walk", "hardware=h200,a100", f"hydra.sweep.dir={tmp_path}/${{hydra.job.name}}")
+    found = {path.parent.name: json.loads(path.read_text())["hardware"] for path in (tmp_path / "compare").glob("*/summary.json")}
+    assert found == {"h200_analytic": "h200", "a100_analytic": "a100"}
+
+
+def test_the_number_for_a_sweeper(single: Path) -> None:
+    summary = summary_of(single)
+    ratios = [row["retimed"]["median"] / summary["operators"][row["operator"]]["roofline_s"] for row in summary["rows"]]
+    assert score(summary) == pytest.approx(math.prod(ratios) ** (1 / len(ratios))) and score(summary) > 1
+    summary["rows"][0]["retimed"] = None
+    assert score(summary) == math.inf
+
+
+def test_optuna_makes_it_small(tmp_path: Path) -> None:
+    script = [sys.executable, ROOT / "docs" / "examples" / "tune_with_optuna.py", tmp_path, "3"]
+    done = subprocess.run(script, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 0 and "best of 3 trials: batch=" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.thorough)])
+def test_killed_in_the_middle_and_given_again(launcher: str, single: Path, tmp_path: Path) -> None:
+    words = [*COMMON, *SWEPT, f"output={tmp_path / 'out'}", f"hydra.sweep.dir={tmp_path / 'sweep'}", f"hydra/launcher={launcher}"]
+    more = [] if launcher == "basic" else ["hydra.launcher.n_jobs=2"]
+    given = [sys.executable, "-m", "experiments.compare", "-m", *words, *more]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(given, cwd=ROOT, **quiet)
+    deadline = time.monotonic() + 100
+    while not any((tmp_path / "out" / "tasks").glob("*/summary.json")) and time.monotonic() < deadline:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(1.5 if launcher == "joblib" else 0)  # in which its tasks end
+    assert not (tmp_path / "out" / "summary.json").exists()
+    subprocess.run(given, cwd=ROOT, check=True, timeout=150, stdout=subprocess.DEVNULL)
+    assert without_timings(summary_of(tmp_path / "out")) == without_timings(summary_of(single))
+    assert rows_of(tmp_path / "out") == rows_of(single)
