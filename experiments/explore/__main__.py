@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from experiments.commands.exit_code import exit_code
+from experiments.commands.parser import Parser
 from gensor_gym import hardware, operators
 from gensor_gym.graph.actions import space_actions
 
@@ -21,7 +22,7 @@ PORT = 8484
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="gensor explore", description="A local page on which a program is constructed.")
+    parser = Parser(prog="gensor explore", description="A local page on which a program is constructed.")
     parser.add_argument("operator", nargs="?", default="gemm(m=512, n=512, k=512)")
     parser.add_argument("--machine", default="host", help="whose programs: host, or a name such as h200")
     parser.add_argument("--space", default="gensor", help="which primitives: gensor, extended, ..")
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=PORT, help="0 takes a free one")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
     args = parser.parse_args(arguments)
-    return exit_code(lambda: serve(args), ValueError, OSError, ImportError)
+    return exit_code(lambda: serve(args))
 
 
 def serve(args: argparse.Namespace) -> int:
