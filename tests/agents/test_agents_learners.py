@@ -16,9 +16,10 @@ from omegaconf import OmegaConf  # noqa: E402
 from stable_baselines3 import A2C  # noqa: E402
 
 from agents.learners import masked_a2c, masked_q  # noqa: E402
-from agents.learners.loading import POLICY, load_model, save_policy  # noqa: E402
+from agents.learners.loading import load_model, save_policy  # noqa: E402
 from agents.learners.masked_q import ILLEGAL, MaskedObservations, random_legal  # noqa: E402
 from agents.learners.registry import LEARNERS, get_learner  # noqa: E402
+from agents.learners.stored import POLICY  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 from gensor_gym.graph.actions import NUM_ACTIONS  # noqa: E402
 from tests.support.thorough import thorough_but

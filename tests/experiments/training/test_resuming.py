@@ -36,7 +36,8 @@ def test_states_are_read_as_they_were(tmp_path: Path) -> None:
     optimizer.step()
     state = {
         "optimizer": optimizer.state_dict(), "network": dict(network.state_dict()), "python": random.getstate(),
-        "numpy": np.random.get_state(), "streams": np.random.default_rng(1).bit_generator.state, 3: [math.inf, -math.inf, math.nan],
+        "numpy": np.random.get_state(), "streams": np.random.default_rng(1).bit_generator.state,
+        3: [math.inf, -math.inf, math.nan],
         "scalars": [np.float32(0.1), np.int64(-7), np.bool_(True), np.float64(math.inf)],
         "none": (None, True, "text", 1 << 127),
         "empty": [np.zeros((0, 4), np.int8), np.array(2.5), np.zeros((2, 3), np.bool_), {}, (), ""],
