@@ -16,6 +16,9 @@ from agents.learners.blank import Blank, settings_of_answers
 from agents.learners.registry import Learner, get_learner
 from agents.learners.stored import FACTS, POLICY, ZIP, check_trust, described, fill, load_tensors, save_tensors
 
+MOST_FEATURES = 8192
+"""Observed, or actions; the largest policy that ships observes 707."""
+
 
 def save_policy(path: Path, model: Any) -> None:
     """The network of a learner's model, without optimiser and settings: these stand in the card."""
@@ -38,8 +41,8 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
         return learner, learner.load(folder / ZIP)
     tensors, facts = load_tensors(path)
     for name in FACTS:
-        if not 1 <= facts.get(name, 0) <= 1 << 16:
-            raise ValueError(f"policy {path} says {facts.get(name)} {name}; expected a number from 1 to 65536")
+        if not 1 <= facts.get(name, 0) <= MOST_FEATURES:
+            raise ValueError(f"policy {path} says {facts.get(name)} {name}; expected a number from 1 to {MOST_FEATURES}")
     with torch.random.fork_rng(devices=[]):  # weights are drawn, and written over
         try:
             blank = Blank(facts["observations"], facts["actions"], space)
