@@ -118,3 +118,14 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="No space"):
         foreign.write_whole(path, b"second")
     assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
+
+
+def test_machines_of_others_are_of_the_right_types() -> None:
+    from gensor_gym import hardware
+    from gensor_gym.hardware.described import from_json, to_json
+
+    text = to_json(hardware.get("h200"))
+    assert from_json(text) == hardware.get("h200")
+    for name, value in {"units": -1, "clock": "fast", "lanes": 1.5, "name": 7, "compilable": 1, "peak": 3, "memory": [1]}.items():
+        with pytest.raises(ValueError, match="no machine"):
+            from_json(json.dumps({**json.loads(text), name: value}))

@@ -19,8 +19,7 @@ import numpy as np
 from agents.columns.choices import SEES, Choices, choices_of
 from agents.columns.feasible import Feasible
 from agents.core.ranking import Construction, ranked
-from agents.learners.loading import POLICY, ZIP, check_trust
-from agents.learners.stored import check_width, fill, load_tensors
+from agents.learners.stored import POLICY, ZIP, check_trust, check_width, fill, load_tensors
 from agents.policies.learned import Episodic, Learned, checked_card
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW

@@ -5,7 +5,6 @@ A file of stable-baselines3 is read only where it is trusted: it holds pickles, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from gymnasium import spaces
 
 from agents.learners.blank import Blank, settings_of_answers
 from agents.learners.registry import Learner, get_learner
-from agents.learners.stored import FACTS, check_width, fill, load_tensors, save_tensors
+from agents.learners.stored import FACTS, POLICY, ZIP, check_trust, described, fill, load_tensors, save_tensors
 
-POLICY, ZIP = "policy.safetensors", "policy.zip"
-"""Files of a policy: ours, and that of stable-baselines3, of other projects and of earlier versions."""
-_LAYERS, _WIDTHS = 8, ("width", "n_quantiles")
+MOST_FEATURES = 8192
+"""Observed, or actions; the largest policy that ships observes 707."""
 
 
 def save_policy(path: Path, model: Any) -> None:
@@ -43,8 +41,8 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
         return learner, learner.load(folder / ZIP)
     tensors, facts = load_tensors(path)
     for name in FACTS:
-        if not 1 <= facts.get(name, 0) <= 1 << 16:
-            raise ValueError(f"policy {path} says {facts.get(name)} {name}; expected a number from 1 to 65536")
+        if not 1 <= facts.get(name, 0) <= MOST_FEATURES:
+            raise ValueError(f"policy {path} says {facts.get(name)} {name}; expected a number from 1 to {MOST_FEATURES}")
     with torch.random.fork_rng(devices=[]):  # weights are drawn, and written over
         try:
             blank = Blank(facts["observations"], facts["actions"], space)
@@ -54,32 +52,3 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
     fill(model.policy, tensors, path)
     model.policy.set_training_mode(False)
     return learner, model
-
-
-def check_trust(folder: Path, trust: bool) -> None:
-    """ValueError unless a folder's file of stable-baselines3 is trusted; a warning says what was done then."""
-    if not (path := folder / ZIP).exists():
-        raise FileNotFoundError(f"no policy at {folder / POLICY}")
-    if trust is not True:
-        raise ValueError(
-            f"{path} is a file of stable-baselines3: to read it runs whatever code its maker put into it. If you trust that "
-            f"maker, say so with trust=true (strategies.NAME.trust=true); else ask for {POLICY}, which is numbers alone"
-        )
-    warnings.warn(f"{path} is trusted: the code that it holds is run in this process", stacklevel=3)
-
-
-def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """Agent, its settings and the space of a card; ValueError for what is none, and for networks too large."""
-    agent, config = card.get("agent"), card.get("config")
-    settings = config.get("agent") if isinstance(config, dict) else None
-    env = config.get("env") if isinstance(config, dict) else None
-    if not isinstance(agent, str) or not isinstance(settings, dict) or not isinstance(env, dict):
-        found = f"agent {agent!r}, config.agent {settings!r}, config.env {env!r}"[:300]
-        raise ValueError(f"the card in {folder} has {found}; expected a name, and settings of both")
-    layers = settings.get("net_arch", [])
-    if not isinstance(layers, list) or len(layers) > _LAYERS:
-        raise ValueError(f"the card in {folder} has agent.net_arch {layers!r}; expected a list of {_LAYERS} widths at most")
-    widths = [*(("net_arch", layer) for layer in layers), *((name, settings[name]) for name in _WIDTHS if name in settings)]
-    for name, value in widths:
-        check_width(folder, name, value)
-    return agent, settings, str(env.get("space", ""))

@@ -17,6 +17,7 @@ from sb3_contrib import MaskablePPO
 from torch import nn
 
 from agents.learners.feature_groups import of_groups
+from agents.learners.former import former_names
 from agents.learners.masked_policy import MaskedBuffer, MaskedPolicy
 from agents.learners.networks import ActorCritic
 from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, Observer, lookahead_actions
@@ -110,7 +111,8 @@ class Line:
 
 def load(path: Path) -> MaskablePPO:
     """The model of a file of stable-baselines3, on the CPU; runs the code that it holds."""
-    return MaskablePPO.load(path, device="cpu")
+    with former_names():
+        return MaskablePPO.load(path, device="cpu")
 
 
 def logits(model: MaskablePPO, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepRetu
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
 from agents.learners.feature_groups import of_groups
+from agents.learners.former import former_names
 from agents.learners.registry import Learner
 
 ILLEGAL = -1e8
@@ -172,7 +173,8 @@ def _learner(model: Any, policy: type, *of_policy: str) -> Learner:
         return model(policy, **_arguments(settings, env, seed, {name: settings[name] for name in of_policy}))
 
     def load(path: Path) -> Any:
-        return model.load(path, device="cpu")
+        with former_names():
+            return model.load(path, device="cpu")
 
     return Learner(make, load, logits, values)
 

@@ -6,15 +6,21 @@ No code comes from such a file. What it holds is put into a network that is buil
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
+POLICY, ZIP = "policy.safetensors", "policy.zip"
+"""Files of a policy: ours, and that of stable-baselines3, of other projects and of earlier versions."""
 MOST_BYTES = 256 << 20
 """Of a policy's file; those that ship have less than one megabyte."""
 MOST_WIDTH = 2048
 """Of a layer."""
+_LAYERS, _WIDTHS = 8, ("width", "n_quantiles")
 FACTS = ("observations", "actions")
 """Widths of what a policy that walks observes and answers, in the file's header."""
 
@@ -29,6 +35,7 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tenso
 
 def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
     """(tensors, whole numbers) of a file. ValueError for one that is no such file, and for numbers that are not finite."""
+    import torch
     from safetensors import SafetensorError, safe_open
 
     if (size := os.stat(path).st_size) > MOST_BYTES:
@@ -61,6 +68,35 @@ def check_width(folder: str | os.PathLike[str], name: str, value: object) -> Non
     """ValueError for a width that is no whole number from 1 to MOST_WIDTH: a network is built by it."""
     if type(value) is not int or not 1 <= value <= MOST_WIDTH:
         raise ValueError(f"the card in {folder} has agent.{name} {value!r}; expected widths from 1 to {MOST_WIDTH}")
+
+
+def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
+    """Agent, its settings and the space of a card; ValueError for what is none, and for networks too large."""
+    agent, config = card.get("agent"), card.get("config")
+    settings = config.get("agent") if isinstance(config, dict) else None
+    env = config.get("env") if isinstance(config, dict) else None
+    if not isinstance(agent, str) or not isinstance(settings, dict) or not isinstance(env, dict):
+        found = f"agent {agent!r}, config.agent {settings!r}, config.env {env!r}"[:300]
+        raise ValueError(f"the card in {folder} has {found}; expected a name, and settings of both")
+    layers = settings.get("net_arch", [])
+    if not isinstance(layers, list) or len(layers) > _LAYERS:
+        raise ValueError(f"the card in {folder} has agent.net_arch {layers!r}; expected a list of {_LAYERS} widths at most")
+    widths = [*(("net_arch", layer) for layer in layers), *((name, settings[name]) for name in _WIDTHS if name in settings)]
+    for name, value in widths:
+        check_width(folder, name, value)
+    return agent, settings, str(env.get("space", ""))
+
+
+def check_trust(folder: Path, trust: bool) -> None:
+    """ValueError unless a folder's file of stable-baselines3 is trusted; a warning says what was done then."""
+    if not (path := folder / ZIP).exists():
+        raise FileNotFoundError(f"no policy at {folder / POLICY}")
+    if trust is not True:
+        raise ValueError(
+            f"{path} is a file of stable-baselines3: to read it runs whatever code its maker put into it. If you trust that "
+            f"maker, say so with trust=true (strategies.NAME.trust=true); else ask for {POLICY}, which is numbers alone"
+        )
+    warnings.warn(f"{path} is trusted: the code that it holds is run in this process", stacklevel=3)
 
 
 def _kind(tensor: torch.Tensor) -> str:

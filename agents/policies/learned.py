@@ -18,8 +18,8 @@ import numpy as np
 from agents.core.feedback import measure_with_feedback
 from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from agents.gensor.descents import descended
-from agents.learners.loading import POLICY, ZIP, described, flat_space, load_model
 from agents.learners.registry import Learner
+from agents.learners.stored import POLICY, ZIP, described
 from agents.policies.training_tasks import changed_tasks
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.foreign import read_json
@@ -121,11 +121,13 @@ def load_policy(folder: str, trust: bool = False) -> tuple[Learner, Any]:
     ValueError for a policy that observes, or answers, other than its learner does here. `trust` reads files of
     stable-baselines3, which runs the code that they hold.
     """
+    from agents.learners.loading import flat_space, load_model
+
     place = located(folder)
     card = checked_card(place)
     learner, model = load_model(place, card, trust)
     found = flat_space(model).shape[0], int(model.action_space.n)
-    if found != (wanted := (learner.observer.features(card["config"]["env"]["space"]), NUM_ACTIONS)):
+    if found != (wanted := (learner.observer.features(described(place, card)[2]), NUM_ACTIONS)):
         raise ValueError(f"policy {place} has (observations, actions) {found}; agent {card['agent']} has {wanted} here")
     return learner, model
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.learners.loading import POLICY, ZIP, load_model
+from agents.learners.stored import POLICY, ZIP
 from agents.policies.learned import CARD, read_card
 from gensor_gym.env.recorded import RecordedEnv
 from gensor_gym.locate import located
@@ -62,6 +62,8 @@ class TuningPolicy:
 
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
         """Learner, model and card."""
+        from agents.learners.loading import load_model
+
         folder = located(self.checkpoint)
         held = any((folder / name).exists() for name in (POLICY, ZIP)) and (folder / CARD).exists()
         card = read_card(folder) if held else {}

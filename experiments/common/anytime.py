@@ -16,7 +16,7 @@ import numpy as np
 
 from agents import get_strategy
 from agents.core.watched import WatchedGraph
-from agents.learners.loading import POLICY
+from agents.learners.stored import POLICY
 from agents.strategy import CONSTRUCTIONS, Constructs, strategies_for
 from experiments.common.settings import code_digest, digest_of_file, short_hash
 from gensor_gym import operators

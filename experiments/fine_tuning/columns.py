@@ -12,7 +12,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.columns.policy import load_columns
-from agents.learners.loading import POLICY
+from agents.learners.stored import POLICY
 from experiments.common.results import whole
 from experiments.fine_tuning.measured_budget import MeasuredBudget
 from experiments.fine_tuning.measured_columns import Judge, MeasuredLearner

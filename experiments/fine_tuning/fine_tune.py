@@ -36,7 +36,7 @@ from gensor_gym.operators.types import Operator
 
 BEGUN, MEASURED = "begun.json", "measured.jsonl"
 """What a folder's fine-tuning was begun with, and its measurements."""
-FREE = ("measurements", "seconds", "store", "output", "hydra")
+FREE = ("measurements", "seconds", "store", "output", "hydra", "trust")
 """Settings that may be others when it goes on."""
 GO_ON = {ColumnWriter.agent: columns.learn}
 """How policies of an agent learn from measured rewards, those of others by `walk.learn`."""

@@ -9,9 +9,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from stable_baselines3.common.callbacks import BaseCallback
 
-from agents.learners.loading import POLICY, save_policy
+from agents.learners.loading import save_policy
 from agents.learners.observed import ObservedVecEnv
-from agents.learners.stored import fill
+from agents.learners.stored import POLICY, fill
 from agents.policies.learned import load_policy
 from experiments.common.results import whole
 from experiments.fine_tuning.measured_budget import MeasuredBudget

@@ -50,7 +50,7 @@ def from_tree(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         raise ValueError(f"a state with the key {kind!r}; expected one of {sorted(_READ)}")
     try:
         return _READ[kind](inner, arrays)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, IndexError, ValueError) as error:
         raise ValueError(f"a state whose {kind} does not read: {error!r}") from error
 
 
@@ -66,7 +66,7 @@ _READ: dict[str, Any] = {
     "map": lambda pairs, arrays: {from_tree(key, arrays): from_tree(part, arrays) for key, part in pairs},
     "tuple": lambda parts, arrays: tuple(from_tree(part, arrays) for part in parts),
     "number": lambda text, _: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[text],
-    "scalar": lambda pair, arrays: _scalar(*pair, arrays),
+    "scalar": lambda pair, arrays: _scalar(pair[0], pair[1], arrays),
     "array": lambda name, arrays: arrays[name],
     "tensor": lambda name, arrays: torch.from_numpy(arrays[name]),
 }

@@ -14,8 +14,9 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
-from agents.learners.loading import POLICY, save_policy
+from agents.learners.loading import save_policy
 from agents.learners.registry import get_learner
+from agents.learners.stored import POLICY
 from agents.policies.learned import CARD, read_card
 from experiments.commands.checks import check_whole
 from experiments.common.results import whole, write_text

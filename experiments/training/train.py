@@ -18,7 +18,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from agents.learners.loading import POLICY
+from agents.learners.stored import POLICY
 from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF

@@ -11,10 +11,11 @@ from rich.console import Console
 from stable_baselines3.common.logger import configure
 
 from agents.learners.cloning import examples, imitate
-from agents.learners.loading import POLICY, save_policy
+from agents.learners.loading import save_policy
 from agents.learners.observed import ObservedVecEnv
 from agents.learners.observer import Observer
 from agents.learners.registry import Learner, get_learner
+from agents.learners.stored import POLICY
 from experiments.commands.stopping import at_safe_points
 from experiments.common.results import whole
 from experiments.training.checkpoints import load_checkpoint

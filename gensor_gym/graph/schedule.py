@@ -113,6 +113,8 @@ class Schedule:
         data = parse_object(text)
         if data.get("layout") != LAYOUT_VERSION:
             raise ValueError(f"schedule of layout {data.get('layout')!r}; this version reads layout {LAYOUT_VERSION}")
+        if not isinstance(data.get("schedule"), str):
+            raise ValueError(f"schedule is {data.get('schedule')!r}; expected its text")
         return cls.parse(data["schedule"])
 
 

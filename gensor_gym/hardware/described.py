@@ -10,6 +10,7 @@ import dataclasses
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gensor_gym.foreign import parse_object, read_text
 from gensor_gym.hardware.types import Hardware, MemoryLevel
@@ -18,6 +19,8 @@ RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 FILE = "hardware.json"
 RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", "mma_share")
 """Figures that only the model reads, as it does bandwidths, latencies and transactions of memory levels."""
+_KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+Described = TypeVar("Described", Hardware, MemoryLevel)
 _NO_FIGURES = ("name", "source", "compilable")
 
 
@@ -32,10 +35,20 @@ def from_json(text: str) -> Hardware:
         value = parse_object(text)
         value["peak"] = tuple((dtype, rate) for dtype, rate in value["peak"])
         value["tensor_peak"] = tuple((dtype, rate) for dtype, rate in value.get("tensor_peak", ()))
-        value["memory"] = tuple(MemoryLevel(**level) for level in value["memory"])
-        return Hardware(**value)
-    except (KeyError, TypeError, ValueError) as error:
+        value["memory"] = tuple(_checked(MemoryLevel(**level)) for level in value["memory"])
+        return _checked(Hardware(**value))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"no machine: {text[:60]!r} ({error})") from error
+
+
+def _checked(described: Described) -> Described:
+    """A machine, or a level, whose figures are of the right types and not negative; ValueError names one that is not."""
+    for field in dataclasses.fields(described):
+        value, kinds = getattr(described, field.name), _KINDS.get(str(field.type))
+        wrong_type = kinds is not None and (not isinstance(value, kinds) or isinstance(value, bool) != (kinds is bool))
+        if wrong_type or (isinstance(value, (int, float)) and value < 0):
+            raise ValueError(f"{field.name} is {value!r}; expected {field.type}, not negative")
+    return described
 
 
 def differences(described: Hardware, hw: Hardware) -> list[str]:

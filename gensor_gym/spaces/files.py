@@ -9,7 +9,7 @@ import warnings
 from functools import lru_cache
 from typing import Any
 
-from gensor_gym.foreign import parse_json, read_text, write_whole
+from gensor_gym.foreign import meant, parse_json, read_text, write_whole
 from gensor_gym.locate import located
 from gensor_gym.measure.records.tables import read_table
 from gensor_gym.spaces import kernel_tuner, t4
@@ -50,7 +50,8 @@ def _load(full: str, source: str, format: str, unit: str | None, changed: int, s
     if format not in ("auto", found):
         raise ValueError(f"{source} is of format {found!r}, not {format!r}")
     reader = kernel_tuner.space_of if found == kernel_tuner.NAME else t4.space_of
-    return reader(document, source, unit)
+    with meant(source, "tuning space"):
+        return reader(document, source, unit)
 
 
 def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | None = None) -> None:

@@ -17,8 +17,7 @@ from agents.columns.learner import ColumnLearner, weights_of  # noqa: E402
 from agents.columns.network import ColumnNetwork  # noqa: E402
 from agents.columns.policy import BARREN, KNOWN, Columns, Memory, write  # noqa: E402
 from agents.hybrids.annealed import ColumnsAnnealing  # noqa: E402
-from agents.learners.loading import POLICY  # noqa: E402
-from agents.learners.stored import save_tensors  # noqa: E402
+from agents.learners.stored import POLICY, save_tensors  # noqa: E402
 from agents.policies.training_tasks import bound  # noqa: E402
 from experiments.resuming.archive import read_state, write_state  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from hydra import compose, initialize_config_dir  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from stable_baselines3 import A2C  # noqa: E402
 
-from agents.learners import masked_a2c, masked_q  # noqa: E402
-from agents.learners.loading import POLICY, load_model, save_policy  # noqa: E402
+from agents.learners import feature_groups, masked_a2c, masked_q  # noqa: E402
+from agents.learners.former import former_names  # noqa: E402
+from agents.learners.loading import load_model, save_policy  # noqa: E402
 from agents.learners.masked_q import ILLEGAL, MaskedObservations, random_legal  # noqa: E402
 from agents.learners.registry import LEARNERS, get_learner  # noqa: E402
+from agents.learners.stored import POLICY  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 from gensor_gym.graph.actions import NUM_ACTIONS  # noqa: E402
 from tests.support.thorough import thorough_but
@@ -38,6 +41,12 @@ SMALL = {
 
 def envs(count: int = 16, **arguments: Any) -> Any:
     return make_sb3(count, operator=GEMM, hardware="h200", **arguments)
+
+
+@pytest.mark.parametrize("module", ["agents.groups", "agents.learners.groups", "agents.learners.feature_groups"])
+def test_classes_are_found_under_the_names_of_older_checkpoints(module: str) -> None:
+    with former_names():
+        assert pickle.loads(f"c{module}\nGroups\n.".encode()) is feature_groups.Groups
 
 
 def watched(env: Any) -> list[int]:

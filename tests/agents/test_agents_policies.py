@@ -16,11 +16,12 @@ import torch
 from agents import get_strategy
 from agents.learners.cloning import examples, imitate, of_task, optimum, way_to
 from agents.learners.guide import Guide
-from agents.learners.loading import POLICY, load_model, save_policy
+from agents.learners.loading import load_model, save_policy
 from agents.learners.networks import HIDEABLE, ActorCritic
 from agents.learners.observed import ObservedVecEnv
 from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, Observer, lookahead_actions
 from agents.learners.registry import LEARNERS, get_learner
+from agents.learners.stored import POLICY
 from agents.policies.learned import Learned, load_policy, read_card
 from agents.policies.visited import Visited
 from experiments.commands.arguments import CONF, compose

@@ -19,7 +19,7 @@ import torch
 import yaml
 
 from agents.columns.policy import load_columns
-from agents.learners.loading import POLICY
+from agents.learners.stored import POLICY
 from agents.policies.learned import read_card
 from agents.policies.training_tasks import changed_tasks
 from experiments.device.context import Context

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.learners.loading import POLICY
+from agents.learners.stored import POLICY
 from agents.policies.learned import CARD
 from experiments.common.journal import read_rows
 from experiments.common.results import whole, write_text

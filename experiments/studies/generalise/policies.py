@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.learners.loading import POLICY
+from agents.learners.stored import POLICY
 from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import is_current
 from experiments.commands.parent import PARENT

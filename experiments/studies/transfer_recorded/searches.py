@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.learners.loading import POLICY
+from agents.learners.stored import POLICY
 from agents.optimize import run
 from agents.policies.learned import CARD
 from agents.recorded.tune import get_strategy_of_spaces

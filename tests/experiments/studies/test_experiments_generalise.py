@@ -14,9 +14,9 @@ from rich.console import Console
 
 from agents import get_strategy
 from agents.core.watched import Curve, WatchedGraph
-from agents.learners.loading import POLICY, save_policy
+from agents.learners.loading import save_policy
 from agents.learners.registry import get_learner
-from agents.learners.stored import save_tensors
+from agents.learners.stored import POLICY, save_tensors
 from agents.policies.training_tasks import bound
 from experiments.commands.arguments import compose
 from experiments.common.anytime import Search, constructing, run_search, spend

@@ -1,0 +1,25 @@
+"""Trusted files from before the learners had a folder of their own name their classes by modules that are gone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+MOVED = ("masked_policy", "masked_ppo", "masked_q", "networks")
+FORMER = {f"agents.{name}": f"agents.learners.{name}" for name in MOVED}
+FORMER |= {name: "agents.learners.feature_groups" for name in ("agents.groups", "agents.learners.groups")}
+"""Module that a pickle names -> where its classes are now."""
+
+
+@contextmanager
+def former_names() -> Iterator[None]:
+    """What is unpickled in here finds its classes under the old names as well."""
+    missing = [name for name in FORMER if name not in sys.modules]
+    sys.modules.update({name: import_module(FORMER[name]) for name in missing})
+    try:
+        yield
+    finally:
+        for name in missing:
+            del sys.modules[name]
