@@ -42,11 +42,15 @@ class Task:
 
 
 def own_folder(settings: Settings, config: DictConfig) -> Settings:
-    """Settings whose folder no other task of a multirun has: below `output`, unless that says itself how it differs (`${..}`)."""
-    written = OmegaConf.to_container(config, resolve=False)
-    output = written.get("output") if isinstance(written, dict) else None
-    settings = dataclasses.replace(settings, group=sweep_name())
-    if settings.group is None or output is None or "${" in str(output):
+    """Settings whose folder no other task of a multirun has: below `output`, unless that says itself how it differs (`${..}`).
+
+    A task times its winners in one process: those of all tasks are timed again at the end.
+    """
+    if task_folder() is None:
+        return settings
+    settings = dataclasses.replace(settings, group=sweep_name(), processes=1)
+    written: Any = OmegaConf.to_container(config, resolve=False)
+    if written["output"] is None or "${" in str(written["output"]):
         return settings
     name = short_hash([{**job.config, "code": ""} for job in settings.jobs])
     return dataclasses.replace(settings, output=settings.output / TASKS / name)

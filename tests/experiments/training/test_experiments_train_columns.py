@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +24,7 @@ from rich.console import Console  # noqa: E402
 from agents import get_strategy  # noqa: E402
 from agents.columns.learner import ColumnLearner  # noqa: E402
 from experiments.commands.parent import PARENT  # noqa: E402
+from experiments.commands.stopping import stoppable  # noqa: E402
 from experiments.common import jobs
 from experiments.common.journal import read_rows  # noqa: E402
 from experiments.training import columns as train_columns
@@ -78,6 +81,30 @@ def test_a_run_is_repeated_number_for_number_stopped_or_not(tmp_path: Path, monk
         assert torch.equal(mine, theirs)
     with pytest.raises(ValueError, match="another seed"):
         train_columns.learn(configuration("seed=1"), tmp_path / "part", QUIET)
+
+
+def test_a_signal_saves_in_the_middle_of_a_line_of_the_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, advance = configuration("checkpoint_every=0"), ColumnLearner.advance
+    for name in ("whole", "part"):
+        (tmp_path / name).mkdir()
+    train_columns.learn(config, tmp_path / "whole", QUIET)
+
+    def interrupted(self: ColumnLearner) -> float:
+        if self.num_timesteps == 256:
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(self)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background inherits it ignored
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended, stoppable("again"):
+        patch.setattr(ColumnLearner, "advance", interrupted)
+        train_columns.learn(config, tmp_path / "part", QUIET)
+    assert ended.value.code == 130 and (tmp_path / "part" / "last.zip").exists()
+    with stoppable("again"):
+        _, _, resumed = train_columns.learn(config, tmp_path / "part", QUIET)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    assert resumed and curves(tmp_path / "part") == curves(tmp_path / "whole")
 
 
 def test_a_run_leaves_policy_card_and_curve(tmp_path: Path) -> None:
