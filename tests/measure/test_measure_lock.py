@@ -73,9 +73,10 @@ def test_a_file_that_is_there_is_opened_to_read_and_never_with_o_creat(folder: P
         seen.append(flags)
         return plain(file, flags, *rest)
 
-    monkeypatch.setattr(os, "open", noted)
-    with timing_lock():
-        assert is_held(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", noted)
+        with timing_lock():
+            assert is_held(path)
     assert seen and all(flags & (os.O_CREAT | os.O_ACCMODE | os.O_TRUNC) == os.O_RDONLY for flags in seen)
     assert all(flags & os.O_NOFOLLOW and flags & os.O_CLOEXEC for flags in seen)
 
