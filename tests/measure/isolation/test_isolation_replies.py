@@ -115,7 +115,8 @@ FAKE = (
     ("reply", "words"),
     [
         (["tea", 1], "'tea' of '1' is no reply"), (["stage", "nowhere"], "'stage' of 'nowhere'"),
-        (["stage", []], "a list where"), (["error", 5], "a int where a text"), (["warning", {}], "a dict where a text"), (["answer", {}], "answer to a TrialRequest"),
+        (["stage", []], "a list where"), (["error", 5], "a int where a text"), (["warning", {}], "a dict where a text"),
+        (["answer", {}], "answer to a TrialRequest"),
         ([[], 1], "is no reply"), ([1], "no kind and value"),
     ],
 )  # fmt: skip
