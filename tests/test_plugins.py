@@ -91,7 +91,7 @@ def test_commands_take_plugins_and_write_them_down(environment: dict[str, str], 
 
 
 def test_a_worker_loads_what_its_run_names(environment: dict[str, str], tmp_path: Path) -> None:
-    worker = ("-m", "gensor_gym.measure.workers.worker", "nvrtc", "0", "1", str(os.getpid()))
+    worker = ("-m", "gensor_gym.measure.workers.worker", "nvrtc", "0", "1", str(os.getpid()), "{}")
     done = run({**environment, "GENSOR_GYM_PLUGINS": "example, nothing"}, tmp_path, *worker)
     assert done.returncode != 0 and "no plugin 'nothing'; installed are example" in done.stderr
 

@@ -67,10 +67,13 @@ def made_own(folder: Path) -> bool:
     """Whether a folder that code is loaded from, which is made with those above it, is this user's alone to write.
 
     So must be the folder above. Where it is, and some entry may be another's work, all are removed, with a warning, to be made
-    anew. Where it is not, a warning says so and nothing is touched. OSError where it cannot be made.
+    anew. Where it is not, a warning says so and nothing is touched. A folder that this user cannot write to is passed over in
+    silence: it is the administrator's. OSError where it cannot be made.
     """
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        return False
     if not (is_private(folder.parent) and is_own_folder(folder)):
         _warn(f"{folder} belongs to another user or can be written by others, or the folder above it: it is not used")
         return False

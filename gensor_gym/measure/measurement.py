@@ -28,7 +28,7 @@ class Measurement:
     status: Status
     samples: tuple[float, ...] = ()
     conditions: dict[str, object] = field(default_factory=dict)
-    """Device, compiler, threads, cache state, protocol version, compile seconds, time of day."""
+    """Device, compiler, threads, cache state, protocol version, compile seconds, time of day, what the worker was bound by."""
     error: str = ""
     digest: str = ""
 

@@ -43,6 +43,18 @@ def test_numbas_own_setting_is_left_alone_and_honoured(monkeypatch: pytest.Monke
     assert tmp_path in folder_of(module._PACKAGE).parents
 
 
+def test_a_folder_that_others_can_write_to_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Compiled functions are loaded from it as they stand there."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    folder = folder_of(module._PACKAGE)
+    assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match=f"{folder} belongs to another user or can be written by others"):
+        assert folder_of(module._PACKAGE) is None
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert folder_of(module._PACKAGE) is None  # without a word, as of an installation by the administrator
+
+
 def test_rules_are_cached_there() -> None:
     if numba.config.DISABLE_JIT:
         pytest.skip("nothing is compiled")

@@ -61,7 +61,7 @@ class Process:
         """Worker processes that it started."""
         children = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children")
         pids = [int(pid) for pid in children.read_text().split()] if children.exists() else []
-        return [pid for pid in pids if b"gensor_gym.measure.workers.worker" in _command(pid)]
+        return [pid for pid in pids if b"isolation/launch.py" in _command(pid)]
 
     def kill(self) -> None:
         """At once; what it wrote before is read."""

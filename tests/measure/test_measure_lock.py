@@ -65,6 +65,22 @@ def test_what_stands_in_the_file_stays(folder: Path) -> None:
     assert path.read_text() == "of another version"
 
 
+def test_a_file_that_is_there_is_opened_to_read_and_never_with_o_creat(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fs.protected_regular` refuses both for another user's file in a folder like /tmp."""
+    path, plain, seen = lock_path(), os.open, []
+
+    def noted(file: str | Path, flags: int, *rest: int) -> int:
+        seen.append(flags)
+        return plain(file, flags, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", noted)
+        with timing_lock():
+            assert is_held(path)
+    assert seen and all(flags & (os.O_CREAT | os.O_ACCMODE | os.O_TRUNC) == os.O_RDONLY for flags in seen)
+    assert all(flags & os.O_NOFOLLOW and flags & os.O_CLOEXEC for flags in seen)
+
+
 def plant(kind: str, path: Path, victim: Path) -> None:
     """Take the lock's name."""
     if kind == "a link":

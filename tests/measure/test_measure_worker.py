@@ -50,7 +50,7 @@ def test_right_kernel_is_ok(worker: WorkerProcess, folder: Path) -> None:
     assert len(result.samples) >= 5
     assert 1e-7 < result.seconds < 1e-2
     assert result.digest == kernel("right").digest
-    expected = {"device", "compiler", "threads", "protocol", "cache", "compile_seconds", "load_average"}
+    expected = {"device", "compiler", "threads", "protocol", "cache", "compile_seconds", "load_average", "isolation"}
     assert expected | {"anchor_seconds", "anchor_at"} <= set(result.conditions)
     assert 1e-7 < result.conditions["anchor_seconds"] < 1e-2
 

@@ -88,10 +88,10 @@ class WorkerProcess:
                     raise RuntimeError(f"worker failed in stage {stage}: {text(value)}")
                 if kind == "warning":
                     warnings.warn(text(value), RuntimeWarning, stacklevel=3)
-                elif kind == "stage" and value in self._seconds:
+                elif kind == "stage" and text(value) in self._seconds:
                     stage = value
                 else:
-                    raise BadReply(f"a reply of kind {kind!r}")
+                    raise BadReply(f"{kind[:20]!r} of {str(value)[:20]!r} is no reply")
         except DeadlinePassed:
             self.close()
             said = f"no progress within {self._seconds[stage]:g} s in stage {stage}; worker killed"

@@ -42,9 +42,9 @@ def decoded(request: object, value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """A text of bounded length; ValueError for anything else."""
+    """A text of bounded length; BadReply for anything else."""
     if not isinstance(value, str):
-        raise ValueError(f"a {type(value).__name__} where a text is expected")
+        raise BadReply(f"a {type(value).__name__} where a text is expected")
     return value[-MOST_TEXT:]
 
 

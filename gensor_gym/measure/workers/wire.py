@@ -26,7 +26,7 @@ class DeadlinePassed(Exception):
     """No complete message came before the deadline."""
 
 
-class BadReply(Exception):
+class BadReply(ValueError):
     """What a worker sent is none of the replies."""
 
 

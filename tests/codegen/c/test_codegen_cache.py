@@ -127,7 +127,7 @@ def test_a_cache_of_numba_with_entries_of_others_is_made_anew(cache: Path, kind:
         else:
             plain = os.stat
             foreign = lambda file, *arguments, **options: _owned_by(plain(file, *arguments, **options), Path(file) == theirs)  # noqa: E731
-            patch.setattr(os, "lstat", lambda file: foreign(file, follow_symlinks=False))
+            patch.setattr(os, "lstat", lambda file, **options: foreign(file, follow_symlinks=False, **options))
             patch.setattr(os, "stat", foreign)
         with pytest.warns(RuntimeWarning, match="rule.1.nbc .1 in all. belongs to another user or can be written by others"):
             assert made_own(folder)

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import struct
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,11 @@ import pytest
 
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers import process
 from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.replies import decoded, encoded
 from gensor_gym.measure.workers.requests import Built, CompareRequest, CompileRequest, TrialRequest
+from gensor_gym.measure.workers.start import Start
 from gensor_gym.measure.workers.wire import LARGEST_REPLY, BadReply, receive_reply, send_reply
 from tests.support.measure_kernels import build, kernel
 
@@ -101,6 +104,29 @@ def test_a_reply_has_its_kind_and_value() -> None:
     send_reply(write, "stage", "load")
     assert receive_reply(read, time.monotonic() + 5.0) == ("stage", "load")
     os.close(read), os.close(write)
+
+
+FAKE = (
+    "import os, struct, sys, time; body = {!r}; os.write(int(sys.argv[3]), struct.pack('<Q', len(body)) + body); time.sleep(9)"
+)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (["tea", 1], "'tea' of '1' is no reply"), (["stage", "nowhere"], "'stage' of 'nowhere'"),
+        (["stage", []], "a list where"), (["error", 5], "a int where a text"), (["warning", {}], "a dict where a text"),
+        (["answer", {}], "answer to a TrialRequest"),
+        ([[], 1], "is no reply"), ([1], "no kind and value"),
+    ],
+)  # fmt: skip
+def test_replies_that_are_none_end_the_worker(reply: object, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-c", FAKE.format(json.dumps(reply).encode())]
+    monkeypatch.setattr(process, "start_of", lambda *_: Start(command, {"PATH": ""}))
+    worker = WorkerProcess("cpu")
+    with pytest.raises(WorkerLost, match=f"sent no answer in stage start, and was killed: .*{words}") as caught:
+        worker.ask(TRIAL)
+    assert caught.value.status is Status.CRASHED and worker.pid is None
 
 
 def test_a_pickle_that_a_kernel_sends_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
