@@ -18,6 +18,7 @@ from bokeh.models import Plot
 from bokeh.resources import Resources
 from markdown_it import MarkdownIt
 
+from experiments.common.style import dark_of
 from experiments.sheets.cells import Given, as_cell
 
 STATIC = Path(__file__).parent / "static"
@@ -102,11 +103,18 @@ def _data(given: Given) -> str:
 
 
 def image(path: Path, words: str = "") -> str:
-    """A picture as data; ValueError where its kind is not one of KINDS."""
+    """A picture as data, on a dark page the one for it where there is one; ValueError where its kind is not one of KINDS."""
     if path.suffix not in KINDS:
         raise ValueError(f"picture {path}: expected one of {sorted(KINDS)}")
-    data = base64.b64encode(path.read_bytes()).decode()
-    return f'<img alt="{html.escape(words, quote=True)}" src="data:{KINDS[path.suffix]};base64,{data}">'
+    shown = f'<img alt="{html.escape(words, quote=True)}" src="{_data_of(path)}">'
+    if not (dark := dark_of(path)).is_file():
+        return shown
+    return f'<picture><source media="(prefers-color-scheme: dark)" srcset="{_data_of(dark)}">{shown}</picture>'
+
+
+def _data_of(path: Path) -> str:
+    """A file as an address that holds it."""
+    return f"data:{KINDS[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def from_markdown(text: str, folder: Path) -> tuple[str, str]:
