@@ -133,22 +133,16 @@ def dark_of(path: Path) -> Path:
 
 def darken(figure: Figure) -> None:
     """The same figure for a dark page: greys change sides, colours of the palette become lighter. What lies on images stays."""
-    kept = {id(part) for axes in figure.axes if axes.images for part in (*axes.texts, *axes.lines, *axes.patches)}
+    kept = {id(part) for axes in figure.axes if axes.images for part in (*axes.texts, *axes.patches)}
     found: list[Any] = [part for part in figure.findobj() if id(part) not in kept]
     boxes = [part.get_bbox_patch() for part in found if isinstance(part, Text)]
     for part in {id(part): part for part in (*found, *boxes) if part is not None}.values():
-        for kind, names in COLOURED.items():
-            for name in names if isinstance(part, kind) else ():
-                _recolour(part, name)
-
-
-def _recolour(part: Any, name: str) -> None:
-    """One colour of one part, or those of a collection; alpha stays."""
-    value = getattr(part, f"get_{name}")()
-    if isinstance(value, str) and value == "none":
-        return
-    if found := [_on_dark(colour) for colour in to_rgba_array(value)]:
-        getattr(part, f"set_{name}")(found if isinstance(part, Collection) else found[0])
+        names = next((names for kind, names in COLOURED.items() if isinstance(part, kind)), ())
+        before = {name: to_rgba_array(getattr(part, f"get_{name}")()) for name in names}  # a marker's may follow its line's
+        for name, colours in before.items():
+            if len(colours) and colours[:, 3].any():
+                dark = [_on_dark(colour) for colour in colours]
+                getattr(part, f"set_{name}")(dark if isinstance(part, Collection) else dark[0])
 
 
 def _on_dark(colour: np.ndarray) -> tuple[float, float, float, float]:
