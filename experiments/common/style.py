@@ -148,7 +148,7 @@ def darken(figure: Figure) -> None:
 def _on_dark(colour: np.ndarray) -> tuple[float, float, float, float]:
     """A colour (RGBA) of the light style as the dark one has it."""
     red, green, blue, alpha = map(float, colour)
-    if (lighter := LIGHTER.get(to_hex(colour[:3]).upper())) is not None:
+    if (lighter := LIGHTER.get(to_hex((red, green, blue)).upper())) is not None:
         return to_rgba(lighter, alpha)
     if max(red, green, blue) - min(red, green, blue) > 0.1:
         return red, green, blue, alpha

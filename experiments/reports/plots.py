@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, FactorRange, HoverTool, Legend, LegendItem, Whisker
+from bokeh.models import ColumnDataSource, FactorRange, HoverTool
+from bokeh.models.annotations import Legend, LegendItem, Whisker
 from bokeh.plotting import figure
 
 from experiments.common import style
@@ -14,6 +15,8 @@ from experiments.sheets.screen import words
 from experiments.statistics import statistics
 from experiments.training import curves
 
+Item = tuple[str, list[Any]]
+"""What a legend names, and what draws it."""
 DASHES = ("solid", "dashed", "dotted")
 LABEL = 22
 """Letters of a line beside an axis."""
@@ -23,7 +26,7 @@ TOOLS = "pan,box_zoom,reset"
 def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
     """Mean return over steps, a line for each configuration, with a 95 % interval of the mean where there are several seeds."""
     plot = _figure("steps of the environment", "mean return of an episode", 340)
-    items = []
+    items: list[Item] = []
     for number, (label, runs) in enumerate(groups.items()):
         colour, dash = style.PALETTE[number % len(style.PALETTE)], DASHES[number // len(style.PALETTE) % len(DASHES)]
         steps, returns = curves.common(runs)
@@ -54,7 +57,7 @@ def regrets(strategies: Mapping[str, Sequence[Mapping[str, float]]], counts: Seq
     plot = _figure(what, "regret, %", 340, x_axis_type="log")
     plot.xaxis.ticker = list(counts)
     plot.xaxis.major_label_overrides = {count: f"{count:,}" for count in counts}
-    looks, items = style.look(list(strategies)), []
+    looks, items = style.look(list(strategies)), list[Item]()
     for name, found in strategies.items():
         data = {end: [100 * one[end] for one in found] for end in ("mean", "low", "high")}
         source = ColumnDataSource({"count": list(counts), "name": [name] * len(counts), **data})
@@ -73,10 +76,10 @@ def times(rows: Sequence[Mapping[str, Any]]) -> figure:
     """
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     places = _places(tasks)
-    factors = FactorRange(*reversed(places.values()))
+    factors = FactorRange(factors=[*reversed(places.values())])
     plot = _figure("time over the best of the same operator", "", 110 + 46 * len(tasks), y_range=factors)
     names = list(dict.fromkeys(row["strategy"] for row in rows))
-    looks, items = style.look(names), []
+    looks, items = style.look(names), list[Item]()
     for number, name in enumerate(names):
         mine = [row for row in rows if row["strategy"] == name]
         shift = 0.5 * ((number + 0.5) / len(names) - 0.5)
@@ -125,12 +128,12 @@ def _figure(x: str, y: str, height: int, **more: Any) -> figure:
     return plot
 
 
-def _with_legend(plot: figure, items: Sequence[tuple[str, list[Any]]]) -> figure:
+def _with_legend(plot: figure, items: Sequence[Item]) -> figure:
     """With a legend beneath, whose entries hide what they name when they are clicked."""
     legend = Legend(
         items=[LegendItem(label={"value": _cut(name, 24)}, renderers=parts) for name, parts in items], click_policy="hide",
         orientation="horizontal", ncols=2, label_text_font_size="11px",
     )  # fmt: skip
     plot.add_layout(legend, "below")
-    plot.height += 26 * (1 + len(items) // 2)
+    plot.height = (plot.height or 0) + 26 * (1 + len(items) // 2)
     return plot
