@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.collections import Collection  # noqa: E402
+from matplotlib.colors import to_hex, to_rgba, to_rgba_array  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.lines import Line2D  # noqa: E402
+from matplotlib.patches import Patch  # noqa: E402
+from matplotlib.text import Text  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: E402
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#8C8C8C", "#5D4037")
@@ -18,6 +25,16 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h", "<")
 FIXED = ("markov", "markov_ext", "roller", "ppo", "random_walk", "exhaustive", "local_search")
 """Strategies that have the same colour in every figure."""
+LIGHTER = {"#0072B2": "#3A8FD9", "#009E73": "#2BB88D", "#56B4E9": "#8FD3F5", "#7A5195": "#B48BD0", "#5D4037": "#B08968"}
+"""Those of the palette that a dark ground would swallow, as they are there."""
+GROUNDS = "GENSOR_GYM_FIGURES"
+"""Environment variable: `light`, or `both` for figures on a dark ground as well."""
+COLOURED: dict[type, tuple[str, ...]] = {
+    Line2D: ("color", "markerfacecolor", "markeredgecolor"), Text: ("color",), Patch: ("facecolor", "edgecolor"),
+    Collection: ("facecolor", "edgecolor"),
+}  # fmt: skip
+"""What figures are made of -> its colours."""
+_WRITTEN: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15, "metadata": {"Software": None}}
 INK, FAINT = "#222222", "#DDDDDD"
 
 RC: dict[Any, Any] = {
@@ -93,8 +110,47 @@ def _unit(seconds: float) -> str:
 
 
 def save(figure: Figure, path: Path) -> str:
-    """Write a PNG and close the figure; returns the file's name. The bytes do not name the software or the time."""
+    """Write a PNG and close the figure; returns the file's name. The bytes do not name the software or the time.
+
+    Where $GENSOR_GYM_FIGURES is `both`, NAME_dark.png beside it has the figure on a dark ground. ValueError for other values.
+    """
+    asked = os.environ.get(GROUNDS, "light")
+    if asked not in ("light", "both"):
+        raise ValueError(f"${GROUNDS} is {asked!r}: expected light or both")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight", pad_inches=0.15, metadata={"Software": None})
+    figure.savefig(path, **_WRITTEN)
+    if asked == "both":
+        darken(figure)
+        figure.savefig(dark_of(path), **_WRITTEN)
     plt.close(figure)
     return path.name
+
+
+def dark_of(path: Path) -> Path:
+    """Where the figure of a file is on a dark ground."""
+    return path.with_name(f"{path.stem}_dark{path.suffix}")
+
+
+def darken(figure: Figure) -> None:
+    """The same figure for a dark page: greys change sides, colours of the palette become lighter. What lies on images stays."""
+    kept = {id(part) for axes in figure.axes if axes.images for part in (*axes.texts, *axes.patches)}
+    found: list[Any] = [part for part in figure.findobj() if id(part) not in kept]
+    boxes = [part.get_bbox_patch() for part in found if isinstance(part, Text)]
+    for part in {id(part): part for part in (*found, *boxes) if part is not None}.values():
+        names = next((names for kind, names in COLOURED.items() if isinstance(part, kind)), ())
+        before = {name: to_rgba_array(getattr(part, f"get_{name}")()) for name in names}  # a marker's may follow its line's
+        for name, colours in before.items():
+            if len(colours) and colours[:, 3].any():
+                dark = [_on_dark(colour) for colour in colours]
+                getattr(part, f"set_{name}")(dark if isinstance(part, Collection) else dark[0])
+
+
+def _on_dark(colour: np.ndarray) -> tuple[float, float, float, float]:
+    """A colour (RGBA) of the light style as the dark one has it."""
+    red, green, blue, alpha = map(float, colour)
+    if (lighter := LIGHTER.get(to_hex((red, green, blue)).upper())) is not None:
+        return to_rgba(lighter, alpha)
+    if max(red, green, blue) - min(red, green, blue) > 0.1:
+        return red, green, blue, alpha
+    grey = 0.09 + 0.85 * (1.0 - (red + green + blue) / 3.0)
+    return grey, grey, grey + 0.02, alpha

@@ -71,7 +71,7 @@ def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], consol
         progress.update(whole, description="searches")
         for job in todo:
             outcomes[job.key] = _run(job, jobs, progress)
-            console.print(_line(job, outcomes[job.key]), highlight=False)
+            console.print(_line(job, outcomes[job.key]), highlight=False, soft_wrap=True)
             progress.advance(whole)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.sheets.cells import Cell
+from experiments.sheets.cells import Given, count
 from experiments.sheets.sheet import Sheet
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
@@ -17,20 +17,13 @@ LEVELS = {"cpu": ("registers", "L1 tile", "task (L2)"), "gpu": ("registers", "bl
 def tiles(op: Operator, hw: Hardware, schedule: Schedule) -> Sheet:
     """A column for each axis; knobs that are not at their usual value stand beneath."""
     slots = [slot_of(number, len(op.spatial)) for number in range(len(op.axes))]
-    rows = [
-        (name, *(_count(schedule, TILE + level * MAX_AXES + slot) for slot in slots))
-        for level, name in enumerate(LEVELS[hw.kind])
-    ]
+    rows: list[list[Given]] = []
     if any(schedule.row[VTHREAD + slot] > 1 for slot in slots):
-        rows.insert(0, ("virtual threads", *(_count(schedule, VTHREAD + slot) for slot in slots)))
-    rows.append(("whole", *(Cell(f"{axis.extent:,}", (axis.extent,)) for axis in op.axes)))
+        rows.append(["virtual threads", *(count(int(schedule.row[VTHREAD + slot])) for slot in slots)])
+    for level, name in enumerate(LEVELS[hw.kind]):
+        rows.append([name, *(count(int(schedule.row[TILE + level * MAX_AXES + slot])) for slot in slots)])
+    rows.append(["whole", *(count(axis.extent) for axis in op.axes)])
     values = ((knob, knob.values[int(schedule.row[KNOB + number])]) for number, knob in enumerate(KNOBS))
     knobs = ", ".join(f"{knob.name} {value}" for knob, value in values if value != knob.default)
     note = f"knobs: {knobs}" if knobs else "all knobs at their usual values"
     return Sheet.of("tile of each level, along each axis", ("level", *(axis.name for axis in op.axes)), rows, [note])
-
-
-def _count(schedule: Schedule, place: int) -> Cell:
-    """A size in a row."""
-    value = int(schedule.row[place])
-    return Cell(f"{value:,}", (value,))

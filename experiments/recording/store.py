@@ -104,7 +104,7 @@ def _words(added: Added) -> str:
     return f"{added.new} new, {added.replaced} replaced older ones, {added.kept} left out: as new or newer ones are there"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     """The command line."""
     parser = Parser(
         prog="python -m experiments.store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _options() -> argparse.ArgumentParser:
+def _options() -> Parser:
     """Options that select trials."""
     options = Parser(add_help=False)
     group = options.add_argument_group("which trials (all that fit every option given)")

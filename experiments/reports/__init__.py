@@ -1,1 +1,1 @@
-"""`experiments.report`: one page of everything that was run."""
+"""`gensor report`: one page of everything that was run."""

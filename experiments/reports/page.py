@@ -1,35 +1,27 @@
-"""One HTML page that holds all it shows: text, tables, and figures as data."""
+"""One HTML page that holds all it shows: text, tables, figures as data, plots with the script that draws them.
+
+Whatever comes from files is escaped, and the page's own policy (`Content-Security-Policy`) runs no script but those it was
+written with, by their digests, and loads nothing from anywhere.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from bokeh.embed import components
+from bokeh.models import Plot
+from bokeh.resources import Resources
 from markdown_it import MarkdownIt
 
-STYLE = """
-:root { color-scheme: light; }
-body { margin: 0; background: #f4f4f2; color: #222; font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; }
-nav { position: fixed; top: 0; left: 0; bottom: 0; width: 15rem; padding: 1.2rem; overflow: auto; background: #fff;
-  border-right: 1px solid #ddd; box-sizing: border-box; font-size: 13px; }
-nav a { display: block; padding: .15rem 0; color: #005a8c; text-decoration: none; overflow-wrap: anywhere; }
-nav a:hover { text-decoration: underline; }
-main { margin-left: 15rem; padding: 1rem 2rem 4rem; max-width: 70rem; }
-section { background: #fff; border: 1px solid #ddd; border-radius: 6px; padding: .6rem 1.6rem 1.2rem; margin: 1.2rem 0; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; } h3 { font-size: 1.05rem; }
-.source { color: #777; font-size: 12px; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 13px; margin: .8rem 0; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid #e4e4e4; text-align: left; vertical-align: top; }
-th { background: #fafafa; position: sticky; top: 0; }
-td[style*=right], th[style*=right] { text-align: right; font-variant-numeric: tabular-nums; }
-img { max-width: 100%; height: auto; }
-code { background: #f3f3f3; padding: 0 .2em; font-size: 92%; }
-@media (max-width: 60rem) { nav { position: static; width: auto; border: 0; } main { margin: 0; padding: .5rem; } }
-"""
+from experiments.common.style import dark_of
+from experiments.sheets.cells import Given, as_cell
+
+STATIC = Path(__file__).parent / "static"
 KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".jpg": "image/jpeg"}
 
 
@@ -40,11 +32,18 @@ class Page:
         """No section yet."""
         self.title = title
         self._sections: list[tuple[str, str]] = []
+        self._scripts: list[str] = []
 
     def add(self, title: str, body: str, source: str = "") -> None:
         """A section of HTML; `source` says where it comes from."""
         note = f'<p class="source">{html.escape(source)}</p>' if source else ""
         self._sections.append((title, note + body))
+
+    def plot(self, figure: Plot) -> str:
+        """HTML for the place of a plot of this page."""
+        script, place = components(figure, wrap_script=False)
+        self._scripts.append(script)
+        return f'<div class="plot">{place}</div>'
 
     def text(self) -> str:
         """The whole page."""
@@ -54,26 +53,68 @@ class Page:
             f'<section id="s{i}"><h2>{html.escape(title)}</h2>{body}</section>'
             for i, (title, body) in enumerate(self._sections)
         )
-        head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{name}</title>'
+        scripts = [*self._plotting(), _static("sorting.js")]
+        head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">'
+        head += f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{name}</title>'
         return (
-            f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head>'
-            f"<body><nav><strong>{name}</strong>{links}</nav><main><h1>{name}</h1>{parts}</main></body></html>\n"
+            f'<!doctype html><html lang="en"><head>{head}<style>{_static("page.css")}</style></head>'
+            f"<body><nav><strong>{name}</strong>{links}</nav><main><h1>{name}</h1>{parts}</main>"
+            + "".join(f"<script>{script}</script>" for script in scripts)
+            + "</body></html>\n"
         )
 
+    def _plotting(self) -> list[str]:
+        """Scripts of the plots, where there are any: Bokeh whole, then a line for each."""
+        if not self._scripts:
+            return []
+        library = "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+        return [_closed(script) for script in (library, *self._scripts, _static("colours.js"))]
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of plain text."""
-    line = lambda cells, tag: "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"  # noqa: E731
-    body = "".join(line(row, "td") for row in rows)
-    return f'<div class="wide"><table><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+def _static(name: str) -> str:
+    """A file that every page has in it."""
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
+def _closed(script: str) -> str:
+    """A script that does not end its element early."""
+    return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE)
+
+
+def _policy(scripts: Iterable[str]) -> str:
+    """What the page may do: show what is in it, run these scripts."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Given]]) -> str:
+    """A table of texts; cells with numbers are sorted by these."""
+    titles = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    body = "".join(f"<tr>{''.join(map(_data, row))}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _data(given: Given) -> str:
+    """A cell."""
+    cell = as_cell(given)
+    value = f' class="right" data-value="{cell.numbers[0]!r}"' if cell.numbers else ""
+    return f"<td{value}>{html.escape(cell.text)}</td>"
 
 
 def image(path: Path, words: str = "") -> str:
-    """A picture as data; ValueError where its kind is not one of KINDS."""
+    """A picture as data, on a dark page the one for it where there is one; ValueError where its kind is not one of KINDS."""
     if path.suffix not in KINDS:
         raise ValueError(f"picture {path}: expected one of {sorted(KINDS)}")
-    data = base64.b64encode(path.read_bytes()).decode()
-    return f'<img alt="{html.escape(words, quote=True)}" src="data:{KINDS[path.suffix]};base64,{data}">'
+    shown = f'<img alt="{html.escape(words, quote=True)}" src="{_data_of(path)}">'
+    if not (dark := dark_of(path)).is_file():
+        return shown
+    return f'<picture><source media="(prefers-color-scheme: dark)" srcset="{_data_of(dark)}">{shown}</picture>'
+
+
+def _data_of(path: Path) -> str:
+    """A file as an address that holds it."""
+    return f"data:{KINDS[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def from_markdown(text: str, folder: Path) -> tuple[str, str]:

@@ -1,28 +1,23 @@
-"""One page of everything that was run: `python -m experiments.report [FOLDER ..] [--output FILE]`.
+"""One page of everything that was run: `gensor report [FOLDER ..] [--output FILE]`.
 
-Below the folders are gathered: training runs (card.json beside curve.jsonl), whose learning curves are drawn together, seeds of
-one configuration as one line; and all Markdown pages that studies, comparisons and tables wrote, with their figures. The page
-is one HTML file that needs nothing else.
+Below the folders are gathered: training runs (card.json beside curve.jsonl), seeds of one configuration as one line; comparisons
+(summary.json), those of a multirun in one table; studies; and all Markdown pages that commands wrote, with their figures. The
+page is one HTML file that needs nothing else: plots say more where the pointer is, tables are sorted by a click on a heading.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 
 from rich.console import Console
 
-from agents.policies.learned import CARD
 from experiments.commands.parser import Parser
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
-from experiments.reports.page import Page, from_markdown, image, table
-from experiments.training import curves
-
-HEAD = ("configuration", "seeds", "steps", "last return", "training", "evaluation on validation")
-SKIPPED = {".git", ".hydra", "wandb", "env", "site-packages", "node_modules"}
-"""Folders that hold no results."""
+from experiments.reports import sections
+from experiments.reports.gathering import gather
+from experiments.reports.page import Page, from_markdown
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -33,59 +28,25 @@ def main(arguments: list[str] | None = None) -> None:
     output = Path(args.output)
     make_folder(output.parent)
     write_text(output, page.text())
-    console.print(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
+    console.print(f"{output} ({output.stat().st_size / 1e6:.1f} MB)", soft_wrap=True)
 
 
 def make_page(folders: list[Path], title: str) -> Page:
-    """The page of all that lies below the folders; ValueError where a folder is missing or nothing is found."""
-    for folder in folders:
-        if not folder.is_dir():
-            raise ValueError(f"folder {folder}: there is none; name folders of results, as outputs or results")
-    files = sorted({path for folder in folders for path in walk(folder)})
-    trained = [path.parent for path in files if path.name == CARD and path.with_name("curve.jsonl").is_file()]
-    pages = [path for path in files if path.suffix == ".md"]
-    if not trained and not pages:
-        names = ", ".join(map(str, folders))
-        raise ValueError(f"no results below {names}: expected card.json with curve.jsonl, or Markdown pages")
-    page = Page(title)
-    if trained:
-        page.add("Learning curves", learning(trained))
-    for path in pages:
-        heading, body = from_markdown(path.read_text(), path.parent)
+    """The page of all that lies below the folders; ValueError names what is missing or not as it should be."""
+    found, page = gather(folders), Page(title)
+    if found.trained:
+        page.add("Learning curves", sections.learning(page, found.trained))
+    if found.comparisons:
+        page.add("Comparisons", sections.compared(page, found.comparisons))
+    for folder, summary in found.studies.items():
+        try:
+            page.add(f"Study {folder.name}", sections.study(page, summary), str(folder))
+        except ValueError as error:
+            raise ValueError(f"{folder}/summary.json is {error}") from error
+    for path in found.pages:
+        heading, body = from_markdown(path.read_text(encoding="utf-8"), path.parent)
         page.add(heading or path.stem, body, str(path))
     return page
-
-
-def learning(folders: list[Path]) -> str:
-    """Figure and table of all training runs, those of one hardware model, or of one recorded kernel, together."""
-    runs = [curves.read_run(folder) for folder in folders]
-    parts = []
-    for place in sorted({_place(run) for run in runs}):
-        groups = curves.group(run for run in runs if _place(run) == place)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "curves.png"
-            curves.draw(groups, path)
-            parts.append(f"<h3>{place}</h3>{image(path, f'learning curves on {place}')}")
-        parts.append(table(HEAD, curves.rows(groups)))
-    return "".join(parts)
-
-
-def _place(run: curves.Run) -> str:
-    """The hardware model that a run was trained on, or the kernel whose recordings it learned in."""
-    if "kernel" in run.card:
-        return f"recordings of {run.card['kernel']}"
-    return str(run.card.get("config", {}).get("env", {}).get("hardware", "hardware not stated"))
-
-
-def walk(folder: Path) -> list[Path]:
-    """Files below a folder that may be results."""
-    found = []
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and path.name not in SKIPPED:
-            found += walk(path)
-        elif path.name == CARD or path.suffix == ".md":
-            found.append(path)
-    return found
 
 
 def _parser() -> argparse.ArgumentParser:

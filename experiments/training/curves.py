@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from agents.policies.learned import CARD
-from experiments.common import style
-from experiments.statistics import statistics
 from gensor_gym.foreign import parse_object, read_json, read_lines
 
 POINTS = 200
@@ -72,25 +69,6 @@ def common(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
     """(steps [P], returns [seeds, P]) where all runs of a group have come, read off between their points."""
     steps = np.linspace(max(run.steps[0] for run in runs), min(run.steps[-1] for run in runs), POINTS)
     return steps, np.stack([np.interp(steps, run.steps, run.returns) for run in runs])
-
-
-def draw(groups: dict[str, list[Run]], path: Path) -> str:
-    """Mean return over steps, with a 95 % interval of the mean where there are several seeds; the file's name."""
-    with plt.rc_context(style.RC):
-        figure, axes = plt.subplots(figsize=(7.2, 3.6))
-        for i, (label, runs) in enumerate(groups.items()):
-            colour = style.PALETTE[i % len(style.PALETTE)]
-            steps, returns = common(runs)
-            if len(runs) > 1:
-                low, high = statistics.bootstrap(lambda values: values.mean(axis=(0, 1)), returns[None], resamples=500)
-                axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-            dashes = ("-", "--", ":")[i // len(style.PALETTE) % 3]
-            axes.plot(steps, returns.mean(axis=0), dashes, color=colour, linewidth=1.6, label=f"{label} ({len(runs)})")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k")
-        axes.set_xlabel("steps of the environment")
-        axes.set_ylabel("mean return of an episode")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=1, title="configuration (seeds)")
-        return style.save(figure, path)
 
 
 def rows(groups: dict[str, list[Run]]) -> list[tuple[str, ...]]:

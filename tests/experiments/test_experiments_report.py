@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,11 @@ from experiments.training import curves
 
 PNG = b"\x89PNG\r\n\x1a\n"
 """Enough of a picture for a page that does not look at it."""
+
+
+def markup_of(page: str) -> str:
+    """A page without its scripts."""
+    return re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
 
 
 def make_run(folder: Path, seed: int, rate: float, gain: float, hardware: str = "h200") -> Path:
@@ -47,10 +55,10 @@ def test_page_holds_curves_pages_and_pictures(tmp_path: Path) -> None:
     output = tmp_path / "page" / "report.html"
     report.main([str(tmp_path / "runs"), str(tmp_path / "study"), "--output", str(output), "--title", "T & T"])
     page = output.read_text()
-    assert page.count("data:image/png;base64,") == 3  # two machines' curves and the study's figure
+    assert page.count('src="data:image/png;base64,') == 1 and page.count('<div class="plot">') == 2  # curves of two machines
     assert "<title>T &amp; T</title>" in page and "<h2>A study</h2>" in page and "&lt;2" in page
     assert "gone.png" in page and 'src="gone.png"' not in page
-    assert "http://" not in page and "https://" not in page
+    assert not re.search(r"""(src|href)=["']?(https?:)?//|@import""", markup_of(page))
 
 
 def test_markdown_without_a_title_keeps_its_first_line(tmp_path: Path) -> None:
@@ -67,3 +75,69 @@ def test_what_cannot_be_shown_is_named(tmp_path: Path) -> None:
     (folder / "curve.jsonl").write_text('{"steps": 1}\n')
     with pytest.raises(ValueError, match="run: card.json or curve.jsonl"):
         curves.read_run(folder)
+
+
+GAP = {"median": 1.1, "low": 1.05, "high": 1.2}
+
+
+def make_comparison(folder: Path, strategy: str, seed: int = 0, operator: str = "gemm(m=8, n=8, k=8)") -> Path:
+    """What `gensor compare` leaves of one search."""
+    row = {
+        "operator": operator, "strategy": strategy, "seed": seed, "label": strategy, "status": "DONE", "error": "",
+        "retimed": {"median": (seed + 1) / 10_000, "low": 9e-5, "high": 3e-4}, "over_torch": None, "gap_to_best": GAP,
+        "verdict": None, "construction_s": 0.1, "evaluations": 10, "training_s": None, "trials": 4, "statuses": {"OK": 4},
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps({"rows": [row], "hardware": "h200", "device": "model of h200"}))
+    return folder
+
+
+def test_a_multirun_is_one_table(tmp_path: Path) -> None:
+    for number in range(3):
+        make_comparison(tmp_path / str(number), "markov", number)
+    page = report.make_page([tmp_path], "t").text()
+    assert page.count("<h2>Comparisons</h2>") == 1
+    assert [f'data-value="{value}"' in page for value in (0.0001, 0.0002, 0.0003)] == [True] * 3
+    assert all(f"<td>{tmp_path / str(number)}</td>" in page for number in range(3))
+
+
+def test_a_study_has_its_regrets(tmp_path: Path) -> None:
+    regret = [{"mean": 0.5, "low": 0.4, "high": 0.6}, {"mean": 0.25, "low": 0.2, "high": 0.3}]
+    summary = {"checkpoints": [16, 64], "strategies": {"markov": {"regret": regret}}}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    page = report.make_page([tmp_path], "t").text()
+    assert "25.0 % [20.0, 30.0]" in page and "after 64" in page and "regret, %" in page
+    (tmp_path / "summary.json").write_text(json.dumps({**summary, "strategies": {"markov": {}}}))
+    with pytest.raises(ValueError, match="summary.json is not as a study writes it"):
+        report.make_page([tmp_path], "t")
+
+
+def test_a_summary_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for text, words in (("{", "Expecting property"), ("[1]", "found list"), ('{"rows": [{}]}', "experiments.compare writes")):
+        (tmp_path / "summary.json").write_text(text)
+        with pytest.raises(ValueError, match=rf"{tmp_path}/summary.json is not as.*{words}"):
+            report.make_page([tmp_path], "t")
+
+
+ATTACK = "<script>document.title = 'caught'</script><img src=x onerror=\"document.title = 'caught'\">"
+
+
+def hostile(folder: Path) -> Path:
+    """Results whose every name is an attack."""
+    make_comparison(folder / "0", ATTACK, operator=f"{ATTACK}</script>")
+    make_run(folder / "1", 0, 0.1, 1.0, ATTACK)
+    card = json.loads((folder / "1" / "card.json").read_text())
+    (folder / "1" / "card.json").write_text(json.dumps({**card, "agent": ATTACK}))
+    (folder / "page.md").write_text(f"# {ATTACK}\n\n{ATTACK}\n\n[a](javascript:alert(1))\n\n| {ATTACK} |\n|---|\n| {ATTACK} |\n")
+    return folder
+
+
+def test_what_files_say_is_text(tmp_path: Path) -> None:
+    page = report.make_page([hostile(tmp_path)], ATTACK).text()
+    markup = markup_of(page)
+    assert "<img src=x" not in markup and "document.title" in markup
+    assert all(link.startswith("#s") for link in re.findall(r'href="([^"]*)', markup))
+    scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    allowed = set(re.findall(r"'sha256-([^']+)'", page[: page.index("<style>")]))
+    assert {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts} == allowed
+    assert "default-src 'none'" in page and "unsafe-inline" not in page.partition("script-src")[2][:200]

@@ -1,0 +1,64 @@
+"""What lies below folders of results: training runs, summaries, pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.policies.learned import CARD
+
+SKIPPED = {".git", ".hydra", "wandb", "env", "site-packages", "node_modules"}
+"""Folders that hold no results."""
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Folders of training runs, summaries of comparisons and of studies by their folder, and Markdown pages."""
+
+    trained: tuple[Path, ...]
+    comparisons: dict[Path, dict[str, Any]]
+    studies: dict[Path, dict[str, Any]]
+    pages: tuple[Path, ...]
+
+
+def gather(folders: Sequence[Path]) -> Gathered:
+    """All of it, in the order of the names. ValueError where a folder is missing, a summary unreadable, or nothing found."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise ValueError(f"folder {folder}: there is none; name folders of results, as outputs or results")
+    files = sorted({path for folder in folders for path in walk(folder)})
+    trained = tuple(path.parent for path in files if path.name == CARD and path.with_name("curve.jsonl").is_file())
+    summaries = {path.parent: _summary(path) for path in files if path.name == SUMMARY}
+    pages = tuple(path for path in files if path.suffix == ".md")
+    if not trained and not pages and not summaries:
+        names = ", ".join(map(str, folders))
+        raise ValueError(f"no results below {names}: expected card.json with curve.jsonl, summary.json, or Markdown pages")
+    compared = {folder: found for folder, found in summaries.items() if isinstance(found.get("rows"), list)}
+    studies = {folder: found for folder, found in summaries.items() if folder not in compared and "checkpoints" in found}
+    return Gathered(trained, compared, studies, pages)
+
+
+def walk(folder: Path) -> list[Path]:
+    """Files below a folder that may be results; links to folders are not followed."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            found += walk(path) if path.name not in SKIPPED and not path.is_symlink() else []
+        elif path.name in (CARD, SUMMARY) or path.suffix == ".md":
+            found.append(path)
+    return found
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    """What a command wrote as its summary."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not as a command writes it: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not as a command writes it: expected an object, found {type(found).__name__}")
+    return found
