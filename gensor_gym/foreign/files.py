@@ -42,22 +42,28 @@ def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
     """What gzip data hold, other data as they are. ValueError where they are cut off, broken, or unfold to more than `most`."""
     if not data.startswith(_GZIP):
         return data
-    found = bytearray()
+    size = 0
     try:
-        while data:
-            part = zlib.decompressobj(wbits=31)
-            while not part.eof:
-                block = part.decompress(data, _BLOCK)
-                found += block
-                data = part.unconsumed_tail
-                if len(found) > most:
-                    raise ValueError(f"gzip data that unfold to more than {most:,} bytes, which is the most that is read")
-                if not data and not block and not part.eof:
-                    raise ValueError("gzip data that are cut off")
-            data = part.unused_data.lstrip(b"\0")  # another member, or padding
+        for block in _blocks(data):  # measured first: what is too large is never held
+            size += len(block)
+            if size > most:
+                raise ValueError(f"gzip data that unfold to more than {most:,} bytes, which is the most that is read")
+        return b"".join(_blocks(data))
     except zlib.error as error:
         raise ValueError(f"no whole gzip data: {error}") from error
-    return bytes(found)
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    """What gzip data hold, block by block; ValueError where they are cut off, zlib.error where they are broken."""
+    while data:
+        part = zlib.decompressobj(wbits=31)
+        while not part.eof:
+            block = part.decompress(data, _BLOCK)
+            data = part.unconsumed_tail
+            if not data and not block and not part.eof:
+                raise ValueError("gzip data that are cut off")
+            yield block
+        data = part.unused_data.lstrip(b"\0")  # another member, or padding
 
 
 def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
