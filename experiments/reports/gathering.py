@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agents.policies.learned import CARD
+from gensor_gym.foreign import read_json
 
 SKIPPED = {".git", ".hydra", "wandb", "env", "site-packages", "node_modules"}
 """Folders that hold no results."""
@@ -32,7 +32,7 @@ def gather(folders: Sequence[Path]) -> Gathered:
             raise ValueError(f"folder {folder}: there is none; name folders of results, as outputs or results")
     files = sorted({path for folder in folders for path in walk(folder)})
     trained = tuple(path.parent for path in files if path.name == CARD and path.with_name("curve.jsonl").is_file())
-    summaries = {path.parent: _summary(path) for path in files if path.name == SUMMARY}
+    summaries = {path.parent: read_json(path, finite=False) for path in files if path.name == SUMMARY}
     pages = tuple(path for path in files if path.suffix == ".md")
     if not trained and not pages and not summaries:
         names = ", ".join(map(str, folders))
@@ -50,15 +50,4 @@ def walk(folder: Path) -> list[Path]:
             found += walk(path) if path.name not in SKIPPED and not path.is_symlink() else []
         elif path.name in (CARD, SUMMARY) or path.suffix == ".md":
             found.append(path)
-    return found
-
-
-def _summary(path: Path) -> dict[str, Any]:
-    """What a command wrote as its summary."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not as a command writes it: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is not as a command writes it: expected an object, found {type(found).__name__}")
     return found
