@@ -84,12 +84,12 @@ def test_keys_of_every_configuration(name: str) -> None:
 
 def bench_of(name: str) -> object:
     """What `gensor bench suite=NAME` does."""
-    return bench(compose([f"suite={name}"], "bench"))
+    return bench(OmegaConf.create({"suite": name}))
 
 
 def reproduction(name: str, folder: Path) -> object:
     """What `gensor reproduce table=NAME` does."""
-    return reproduce(compose([f"table={name}", f"output={folder}"], "reproduce"))
+    return reproduce(OmegaConf.create({"table": name, "output": str(folder)}))
 
 
 @pytest.mark.parametrize(
