@@ -247,7 +247,7 @@ def test_the_table_of_a_sweep(tmp_path: Path) -> None:
         card = {"config": config, "training_seconds": 3.0, "evaluation": {"validation_latency_over_markov_ext": ratio}}
         (folder / "card.json").write_text(json.dumps(card))
         (folder / "curve.jsonl").write_text('{"steps": 10, "mean_return": 5.0}\n')
-    text = "\n".join(write_table(tmp_path).markdown())
+    text = "\n".join(write_table(tmp_path).markdown()) + "\n"
     assert text == (tmp_path / "summary.md").read_text()
     assert text.splitlines()[0].startswith("| env.shaping | seeds |") and len(text.splitlines()) == 4
     assert "| False | 1 | 5.000 | 2.000 | 3 |" in text
