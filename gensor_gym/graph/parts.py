@@ -36,7 +36,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         """Its own text and that of all it calls, each once."""
         if self._with_called is None:
             module = self._own().clone()
-            for library in self._called({self}):
+            for library in reversed(list(self._called({self}))):  # LLVM leaves out what nothing there calls yet
                 module.link_in(library._own() if isinstance(library, _Text) else library._get_module_for_linking(), preserve=True)
             self._with_called = module
         return self._with_called
@@ -46,13 +46,13 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         return super()._get_module_for_linking()
 
     def _called(self, met: set[Any]) -> Iterator[Any]:
-        """Every library that it calls, itself or by way of other parts, but those met before."""
+        """Every library that it calls, itself or by way of other parts, but those met before; each after those that it calls."""
         for library in self._linking_libraries:
             if library not in met:
                 met.add(library)
-                yield library
                 if isinstance(library, _Text):
                     yield from library._called(met)
+                yield library
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
