@@ -1,6 +1,6 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-The suites are env, construct, kernels, call, measure, repeatability, replay, static and model; `suite=all` runs them all.
+The suites are env, construct, kernels, call, measure, repeatability, replay, static, model and start; `suite=all` runs them all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from experiments.commands.arguments import CONF
 from experiments.commands.command import command_line
 from experiments.common.folders import make_folder
 
-SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model")
+SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model", "start")
 """Each is a module of `experiments.benches` and a file of conf/bench."""
 
 
