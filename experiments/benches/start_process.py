@@ -66,8 +66,8 @@ def _compilations(event: Any) -> Any:
 
         def table(self) -> list[dict[str, object]]:
             """Function, signatures, seconds; the longest first."""
-            rows = [{"function": name, "signatures": len(each), "own_s": sum(each)} for name, each in self._seconds.items()]
-            return sorted(rows, key=lambda row: -row["own_s"])  # type: ignore[operator]
+            longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
+            return [{"function": name, "signatures": len(each), "own_s": sum(each)} for name, each in longest]
 
     found = Compilations()
     event.register("numba:compile", found)

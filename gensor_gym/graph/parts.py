@@ -96,7 +96,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
         """Called from Python with types that were not met: the same function as one that Python calls."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
-            self._insert([kind._code for kind in types], compiled.entry_point, False)
+            self._insert([kind._code for kind in types], compiled.entry_point, False)  # type: ignore[attr-defined]
         return found
 
     @cached_property
@@ -111,7 +111,7 @@ _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
 
 def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:
     """A part with Numba's options; `whole` compiles the function for Python when Python calls it. Plain where Numba is off."""
-    if numba.config.DISABLE_JIT:
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
     _WHOLE[function] = whole
     return Part(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_Compiler)
