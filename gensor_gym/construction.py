@@ -149,6 +149,10 @@ class ConstructionGraph:
             self.meter(evaluations)
         self.evaluations += evaluations
 
+    def room(self) -> np.ndarray:
+        """What compiled code that evaluates on `tables` works in, one for each thread (`cost.model.room`)."""
+        return model.room(self.tables.ints)
+
     def latency(self, schedule: Schedule) -> float:
         """Seconds by the analytic model; infinite for an illegal schedule."""
         if not self.is_legal(schedule):
@@ -159,7 +163,7 @@ class ConstructionGraph:
         """Seconds of every row, float64 [B]; infinite where resources exceed the limits. Rows must be well formed."""
         self.charge(len(rows))
         seconds = np.empty(len(rows), dtype=np.float64)
-        model.fill_latencies(plain(rows), self.tables.ints, self.tables.floats, seconds)
+        model.fill_latencies(plain(rows), self.tables.ints, self.tables.floats, self.room(), seconds)
         return seconds
 
     def terms(self, schedule: Schedule) -> dict[str, float]:
@@ -172,9 +176,9 @@ class ConstructionGraph:
         if row[:LEVEL].min() < 1 or not 0 <= row[LEVEL] < MAX_LEVELS or ((row[KNOB:] < 0) | (row[KNOB:] >= values)).any():
             raise ValueError(f"no schedule: row {row.tolist()} has a tile below 1, or its level or a knob out of range")
         self.charge(1)
-        terms = np.zeros(NUM_TERMS)
-        model.latency(row, self.tables.ints, self.tables.floats, terms)
-        return dict(zip(TERMS, terms.tolist(), strict=True))
+        found = np.zeros((1, 1 + NUM_TERMS))
+        model.fill_terms(row[None], self.tables.ints, self.tables.floats, self.room(), found)
+        return dict(zip(TERMS, found[0, 1:].tolist(), strict=True))
 
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: Schedule | None = None

@@ -164,7 +164,7 @@ def _numbers(shape: tuple[int, ...]) -> np.ndarray:
 def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     """Seconds and then terms of legal programs [B, ROW], float64 [B, 1 + terms]."""
     found = np.zeros((len(rows), 1 + NUM_TERMS))
-    fill_terms(rows, graph.tables.ints, graph.tables.floats, found)
+    fill_terms(rows, graph.tables.ints, graph.tables.floats, graph.room(), found)
     return found
 
 

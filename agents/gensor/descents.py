@@ -33,7 +33,7 @@ def descended(
 
     def descend(at: slice) -> tuple[int, np.ndarray]:
         trace = new_trace()
-        return descents(ends[at], moves, tables.floats, tables.sizes, limit, reached[at], trace), trace
+        return descents(ends[at], moves, tables.floats, tables.sizes, limit, graph.room(), reached[at], trace), trace
 
     for evaluations, trace in shared_out(descend, len(ends)):
         graph.charge(evaluations, improvements(trace))

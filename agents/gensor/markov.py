@@ -143,7 +143,7 @@ class Markov(Constructing):
         tables, ints, options = graph.tables, self._moves(graph), self.options(steps, temperature)
 
         def part(at: slice) -> tuple[tuple[int, int], np.ndarray]:
-            trace, of = walk.new_trace(), (ints, tables.floats, tables.sizes, options)
+            trace, of = walk.new_trace(), (ints, tables.floats, tables.sizes, options, graph.room())
             return walk.walks(starts[at], seeds[at], *of, rows[at], seconds[at], trace), trace
 
         visited = 0

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from agents.gensor.benefits import cache_benefit, conflicts, difference_score, occupied, traffic
-from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.model import latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.actions import CACHE, KNOB_UP, NUM_ACTIONS, TILE_UP, UNCACHE, VTHREAD_UP
 from gensor_gym.graph.compiled import compiled
@@ -86,13 +86,13 @@ def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
 
 
 @compiled
-def keep(rows, seconds, row, latency):  # noqa: ANN001, ANN201
+def keep(rows, seconds, row, new):  # noqa: ANN001, ANN201
     """Put a program among the best of this walk, once; rows [R, ROW] and seconds [R] stay sorted by seconds."""
     size = seconds.shape[0]
-    if latency >= seconds[size - 1]:
+    if new >= seconds[size - 1]:
         return
     for i in range(size):
-        if seconds[i] == latency:
+        if seconds[i] == new:
             same = True
             for j in range(ROW):
                 if j != LEVEL and rows[i, j] != row[j]:
@@ -101,11 +101,11 @@ def keep(rows, seconds, row, latency):  # noqa: ANN001, ANN201
             if same:
                 return
     at = size - 1
-    while at > 0 and seconds[at - 1] > latency:
+    while at > 0 and seconds[at - 1] > new:
         seconds[at] = seconds[at - 1]
         rows[at] = rows[at - 1]
         at -= 1
-    seconds[at] = latency
+    seconds[at] = new
     rows[at] = row
 
 
@@ -132,8 +132,11 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 
 
 @compiled
-def walk(row, seed, ints, floats, sizes, options, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """One annealed walk of `row`, in place; fills the best programs and `trace`. Returns (states visited, model evaluations)."""
+def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
+    """One annealed walk of `row`, in place; fills the best programs and `trace`. `space` is the model's `room`.
+
+    Returns (states visited, model evaluations).
+    """
     state = np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
@@ -142,7 +145,7 @@ def walk(row, seed, ints, floats, sizes, options, rows, seconds, trace):  # noqa
     steps = int(options[STEPS])
     cooling = (options[FINISH] / options[START]) ** (1.0 / max(1, steps - 1))
     temperature, at_level, evaluations, visited = options[START], 0, 1, 1
-    now = model_latency(row, ints, floats, terms)
+    now = latency(row, ints, floats, terms, scratch, space)
     keep(rows, seconds, row, now)
     note(trace, evaluations, now)
     for _ in range(steps):
@@ -156,7 +159,7 @@ def walk(row, seed, ints, floats, sizes, options, rows, seconds, trace):  # noqa
             if action == CACHE or action == UNCACHE:  # the same program
                 after[action] = now
             else:
-                after[action] = model_latency(result, ints, floats, terms)
+                after[action] = latency(result, ints, floats, terms, scratch, space)
                 evaluations += 1
             gains[count] = log_benefit(action, now, after[action], row, result, at_level, ints, floats, options)
             legal[count] = action
@@ -175,12 +178,12 @@ def walk(row, seed, ints, floats, sizes, options, rows, seconds, trace):  # noqa
 
 
 @compiled
-def walks(starts, seeds, ints, floats, sizes, options, rows, seconds, trace):  # noqa: ANN001, ANN201
+def walks(starts, seeds, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
     """`walk` from every start [W, ROW]: rows [W, R, ROW], seconds [W, R]. Returns (states visited, model evaluations)."""
     visited, evaluations = 0, 0
     for w in range(seeds.shape[0]):
         seconds[w] = np.inf
-        v, e = walk(starts[w].copy(), seeds[w], ints, floats, sizes, options, rows[w], seconds[w], trace)
+        v, e = walk(starts[w].copy(), seeds[w], ints, floats, sizes, options, space, rows[w], seconds[w], trace)
         visited += v
         evaluations += e
         if trace.shape[0] > 0:
@@ -189,14 +192,14 @@ def walks(starts, seeds, ints, floats, sizes, options, rows, seconds, trace):  #
 
 
 @compiled
-def descend(row, ints, floats, sizes, limit, trace):  # noqa: ANN001, ANN201
+def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN201
     """The end of a walk at temperature zero: the best legal move by the model, in place, until none gains.
 
     Returns (seconds, model evaluations).
     """
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
-    best, evaluations = model_latency(row, ints, floats, terms), 1
+    best, evaluations = latency(row, ints, floats, terms, scratch, space), 1
     note(trace, evaluations, best)
     for _ in range(limit):
         fill_mask(row, ints, sizes, scratch, mask)
@@ -206,7 +209,7 @@ def descend(row, ints, floats, sizes, limit, trace):  # noqa: ANN001, ANN201
                 continue
             result[:] = row
             apply(result, action, ints, sizes)
-            after = model_latency(result, ints, floats, terms)
+            after = latency(result, ints, floats, terms, scratch, space)
             evaluations += 1
             note(trace, evaluations, after)
             if after < best:
@@ -218,11 +221,11 @@ def descend(row, ints, floats, sizes, limit, trace):  # noqa: ANN001, ANN201
 
 
 @compiled
-def descents(rows, ints, floats, sizes, limit, seconds, trace):  # noqa: ANN001, ANN201
+def descents(rows, ints, floats, sizes, limit, space, seconds, trace):  # noqa: ANN001, ANN201
     """`descend` from every row [W, ROW] in place; fills seconds [W] and returns the model evaluations in all."""
     evaluations = 0
     for w in range(rows.shape[0]):
-        seconds[w], more = descend(rows[w], ints, floats, sizes, limit, trace)
+        seconds[w], more = descend(rows[w], ints, floats, sizes, limit, space, trace)
         evaluations += more
         if trace.shape[0] > 0:
             trace[0, 1] = evaluations

@@ -68,8 +68,8 @@ class Placed:
         self.flat, self._masks = np.zeros((count, NUM_FEATURES), dtype=np.float32), np.zeros((count, NUM_ACTIONS), np.int8)
         scalars = np.zeros((count, process.NUM_SCALARS))
         process.begin_range(
-            np.arange(count), self.task_indices, rows, scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.starts,
-            self._masks, self.flat,
+            np.arange(count), self.task_indices, rows, scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
+            tasks.initial, tasks.starts, tasks.room(), self._masks, self.flat,
         )  # fmt: skip
         self.seconds = scalars[:, process.LATENCY]
         left = np.broadcast_to(np.asarray(steps, dtype=float), (count,))

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 
 from agents.gensor.walk import keep
-from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.model import latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import LIMIT, NUM_FEATURES, OFFSETS, fill_resources
 from gensor_gym.env.tasks import TaskSet
@@ -84,7 +84,7 @@ class Observer:
         """Observations float32 [B, O] from the flat ones [B, F]; episodes that are `over` (bool [B]) are not looked at."""
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
-        self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, self.rows, self.seconds))
+        self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, tasks.room(), self.rows, self.seconds))
         return flat
 
     def _asked(self, count: int) -> None:
@@ -119,7 +119,7 @@ class LookaheadObserver(Observer):
         tasks = self.envs.tasks
         asked = evaluate_ahead(
             self.envs.task_indices, self.envs.rows, over, self.envs.action_masks(), self.actions, tasks.ints, tasks.floats,
-            tasks.sizes, out, self.rows, self.seconds,
+            tasks.sizes, tasks.room(), out, self.rows, self.seconds,
         )  # fmt: skip
         self._asked(asked)
         return out
@@ -138,26 +138,28 @@ def lookahead_actions(space: str) -> np.ndarray:
 
 
 @compiled
-def evaluate_here(task, rows, over, ints, floats, best_rows, best_seconds):  # noqa: ANN001, ANN201
+def evaluate_here(task, rows, over, ints, floats, space, best_rows, best_seconds):  # noqa: ANN001, ANN201
     """Keep every program [B, ROW] that is not over among the best of its episode; returns evaluations of the model."""
-    terms, evaluations = np.empty(NUM_TERMS), 0
+    terms, tiles, evaluations = np.empty(NUM_TERMS), np.empty(ROW, dtype=np.int32), 0
     for b in range(rows.shape[0]):
         if not over[b]:
-            keep(best_rows[b], best_seconds[b], rows[b], model_latency(rows[b], ints[task[b]], floats[task[b]], terms))
+            now = latency(rows[b], ints[task[b]], floats[task[b]], terms, tiles, space)
+            keep(best_rows[b], best_seconds[b], rows[b], now)
             evaluations += 1
     return evaluations
 
 
 @compiled
-def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, out, best_rows, best_seconds):  # noqa: ANN001, ANN201
+def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space, out, best_rows, best_seconds):  # noqa: ANN001, ANN201
     """Fill the successors' part of observations out [B, O]; returns evaluations of the model."""
     result, flat = np.empty(ROW, dtype=np.int32), np.zeros(_RESOURCES + 6, dtype=np.float32)
     here, there, evaluations = np.empty(NUM_TERMS), np.empty(NUM_TERMS), 0
+    tiles = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         if over[b]:
             continue
         t = task[b]
-        now = model_latency(rows[b], ints[t], floats[t], here)
+        now = latency(rows[b], ints[t], floats[t], here, tiles, space)
         keep(best_rows[b], best_seconds[b], rows[b], now)
         evaluations += 1
         for i in range(actions.shape[0]):
@@ -170,7 +172,7 @@ def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, out, b
             after = now
             there[:] = here
             if action != STOP and action != CACHE and action != UNCACHE:  # else the same program
-                after = model_latency(result, ints[t], floats[t], there)
+                after = latency(result, ints[t], floats[t], there, tiles, space)
                 evaluations += 1
                 keep(best_rows[b], best_seconds[b], result, after)
             fill_one(out[b, at : at + NUM_LOOKAHEAD_FEATURES], now, after, here, there, ints[t], floats[t], flat, result)

@@ -12,8 +12,7 @@ import numpy as np
 
 from experiments.benches.lines import Lines, calibration, spread
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.cpu.caches import WALK
-from gensor_gym.cost.model import latency_in
+from gensor_gym.cost.model import latency, room
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_FEATURES, fill_dynamic
 from gensor_gym.graph.actions import NUM_ACTIONS
@@ -28,11 +27,11 @@ DEEP = 30
 def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: int, emit: Lines) -> None:
     """One line for states int32 [B, ROW]: microseconds of processor time of each part, in turn, medians with intervals."""
     count, tables = len(rows), graph.tables
-    ints, floats, sizes = tables.ints, tables.floats, tables.sizes
+    ints, floats, sizes, space = tables.ints, tables.floats, tables.sizes, room(tables.ints)
     terms, latencies = np.zeros((count, NUM_TERMS)), np.zeros(count)
     masks, seen = np.zeros((count, NUM_ACTIONS), dtype=np.int8), np.zeros((count, NUM_FEATURES), dtype=np.float32)
     parts: dict[str, Callable[[], None]] = {
-        "model_us": lambda: _model(rows, ints, floats, terms, latencies),
+        "model_us": lambda: _model(rows, ints, floats, space, terms, latencies),
         "mask_us": lambda: _mask(rows, ints, sizes, masks),
         "observation_us": lambda: _observe(rows, ints, floats, terms, latencies, seen),
     }
@@ -51,11 +50,11 @@ def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: in
 
 
 @compiled
-def _model(rows, ints, floats, terms, latencies):  # noqa: ANN001, ANN202
+def _model(rows, ints, floats, space, terms, latencies):  # noqa: ANN001, ANN202
     """Latency and terms of every row."""
-    scratch, walk = np.empty(ROW, dtype=np.int32), np.empty(WALK, dtype=np.float64)
+    tiles = np.empty(ROW, dtype=np.int32)
     for b in range(len(rows)):
-        latencies[b] = latency_in(rows[b], ints, floats, terms[b], scratch, walk)
+        latencies[b] = latency(rows[b], ints, floats, terms[b], tiles, space)
 
 
 @compiled

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gensor_gym.cost.cpu.caches import WALK
-from gensor_gym.cost.model import latency_in
+from gensor_gym.cost.model import latency, room
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.coordinates import Coordinates, set_column
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables.layout import ROW
@@ -54,22 +53,22 @@ def descend(
     """
     kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(
-        row, *coordinates.packed, tables.ints, tables.floats, sweeps, gain, kept
+        row, *coordinates.packed, tables.ints, tables.floats, room(tables.ints), sweeps, gain, kept
     )
     return Descent(float(seconds), int(evaluated), int(tried), np.array(improved).reshape(-1, 2))
 
 
 @compiled
-def _descend(row, places, offsets, values, ints, floats, sweeps, gain, trace):  # noqa: ANN001, ANN202
+def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, trace):  # noqa: ANN001, ANN202
     """Set one column after the other to the best it may be until nothing gains, in place."""
     terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves them as they are
-    tiles, walk = np.empty(ROW, dtype=np.int32), np.empty(WALK)
-    best = latency_in(row, ints, floats, terms, tiles, walk) if fits(row, ints) else np.inf
+    tiles = np.empty(ROW, dtype=np.int32)
+    best = latency(row, ints, floats, terms, tiles, space) if fits(row, ints) else np.inf
     tried, evaluated, improved = 1, 1, [1.0, best]
     _keep(trace, 0, tried, best, terms)
     columns, column, idle = places.shape[0], 0, 0
     while idle < columns or (sweeps and column > 0):
-        trial[:] = row
+        _copy(row, trial)
         idle += 1
         for choice in range(offsets[column], offsets[column + 1]):
             set_column(trial, column, choice, places, values)
@@ -78,20 +77,27 @@ def _descend(row, places, offsets, values, ints, floats, sweeps, gain, trace):  
                 continue
             if trace.shape[0] > 0 and evaluated == trace.shape[0]:
                 return best, evaluated, tried, improved
-            seconds = latency_in(trial, ints, floats, terms, tiles, walk)
+            seconds = latency(trial, ints, floats, terms, tiles, space)
             _keep(trace, evaluated, tried, seconds, terms)
             evaluated += 1
             if seconds < best * gain:
                 best, idle = seconds, 0
-                row[:] = trial
+                _copy(trial, row)
                 improved += [1.0 * tried, best]
         column = (column + 1) % columns
     return best, evaluated, tried, improved
 
 
-@compiled
+@lean
+def _copy(values, into):  # noqa: ANN001, ANN202
+    """An array of the same length, number by number: a slice would have Numba compile how shapes are broadcast."""
+    for i in range(values.shape[0]):
+        into[i] = values[i]
+
+
+@lean
 def _keep(trace, at, tried, seconds, terms):  # noqa: ANN001, ANN202
     """Write down a program that was evaluated, if anything is kept."""
     if trace.shape[0] > 0:
         trace[at, 0], trace[at, 1] = tried - 1, seconds
-        trace[at, 2:] = terms
+        _copy(terms, trace[at, 2:])

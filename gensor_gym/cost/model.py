@@ -1,4 +1,8 @@
-"""The analytic model behind one face: latency of one row, of a batch, and its terms."""
+"""The analytic model behind one face: latency of one row, of a batch, and its terms.
+
+Which of the two models it is Numba learns from a type: that of the `room` to work in, which a GPU's model does not need. The
+other model, and with it a third of the text, is then not compiled.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +18,33 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.graph.tables.tables import IS_CPU
 
 
-@compiled
-def latency(row, ints, floats, terms):  # noqa: ANN001, ANN201
-    """Seconds of a legal row; `terms` [NUM_TERMS] receives the parts."""
-    if ints[IS_CPU] == 1:
-        return latency_cpu(row, ints, floats, terms, np.empty(ROW, dtype=np.int32), np.empty(WALK))
-    return latency_gpu(row, ints, floats, terms)
+def room(ints: np.ndarray) -> np.ndarray:
+    """What the model of a table's machine works in: float64 [WALK] for a CPU's; for a GPU's an array [0, 0] of nothing.
+
+    Who runs on several threads makes one for each.
+    """
+    return np.empty(WALK) if ints[IS_CPU] == 1 else np.empty((0, 0))
 
 
 @lean
-def latency_in(row, ints, floats, terms, tiles, walk):  # noqa: ANN001, ANN201
-    """As `latency`, with the space that the model of a CPU needs: tiles int32 [ROW], walk float64 [WALK]."""
-    if ints[IS_CPU] == 1:
-        return latency_cpu(row, ints, floats, terms, tiles, walk)
-    return latency_gpu(row, ints, floats, terms)
+def latency(row, ints, floats, terms, tiles, space):  # noqa: ANN001, ANN201
+    """Seconds of a legal row; `terms` [NUM_TERMS] receives the parts. `tiles` int32 [ROW] is scratch, `space` its `room`."""
+    if space.ndim == 2:  # which Numba knows of an array before it asks what the calls below are
+        return latency_gpu(row, ints, floats, terms)
+    return latency_cpu(row, ints, floats, terms, tiles, space)
 
 
 @compiled
-def fill_latencies(rows, ints, floats, seconds):  # noqa: ANN001, ANN201
+def fill_latencies(rows, ints, floats, space, seconds):  # noqa: ANN001, ANN201
     """Seconds of every row [B, ROW]; infinite where the program does not fit the hardware."""
-    terms = np.empty(NUM_TERMS, dtype=np.float64)
+    terms, tiles = np.empty(NUM_TERMS, dtype=np.float64), np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
-        seconds[b] = latency(rows[b], ints, floats, terms) if fits(rows[b], ints) else np.inf
+        seconds[b] = latency(rows[b], ints, floats, terms, tiles, space) if fits(rows[b], ints) else np.inf
 
 
 @compiled
-def fill_terms(rows, ints, floats, found):  # noqa: ANN001, ANN201
+def fill_terms(rows, ints, floats, space, found):  # noqa: ANN001, ANN201
     """Seconds and then the terms of every legal row, float64 [B, 1 + NUM_TERMS]."""
-    tiles, walk = np.empty(ROW, dtype=np.int32), np.empty(WALK)
+    tiles = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
-        found[b, 0] = latency_in(rows[b], ints, floats, found[b, 1:], tiles, walk)
+        found[b, 0] = latency(rows[b], ints, floats, found[b, 1:], tiles, space)

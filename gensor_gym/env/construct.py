@@ -83,6 +83,7 @@ class ConstructEnv(TextSpec, gymnasium.Env):
         self.observation_space = self.view.space
         self._vector = self.settings.vector()
         self._running = False
+        self._room = self.tasks.room()
         self._task = 0
         self._row = self.tasks.initial[0].copy()
         self._scalars = np.zeros(NUM_SCALARS)
@@ -120,7 +121,8 @@ class ConstructEnv(TextSpec, gymnasium.Env):
         self._row[:] = row
         process.begin_range(
             np.zeros(1, dtype=np.int64), np.array([task]), self._row[None], self._scalars[None], self.tasks.ints,
-            self.tasks.floats, self.tasks.sizes, self.tasks.static, self.tasks.starts, self._mask[None], self._obs[None],
+            self.tasks.floats, self.tasks.sizes, self.tasks.static, self.tasks.initial, self.tasks.starts, self._room,
+            self._mask[None], self._obs[None],
         )  # fmt: skip
         return self._observation(), {"action_mask": self._mask.copy()}
 
@@ -131,7 +133,7 @@ class ConstructEnv(TextSpec, gymnasium.Env):
         tasks = self.tasks
         reward, terminated = process.step_one(
             self._task, self._row, self._scalars, int(action), tasks.ints, tasks.floats, tasks.sizes, self._vector,
-            self._mask, self._obs,
+            self._room, self._mask, self._obs,
         )  # fmt: skip
         info: dict[str, Any] = {"action_mask": self._mask.copy()}
         if terminated:

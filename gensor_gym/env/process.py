@@ -10,8 +10,7 @@ import math
 
 import numpy as np
 
-from gensor_gym.cost.cpu.caches import WALK
-from gensor_gym.cost.model import latency_in
+from gensor_gym.cost.model import latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
 from gensor_gym.env.reward import final_reward, step_reward
@@ -30,19 +29,19 @@ REMAINING_AT = OFFSETS["remaining"]
 
 
 @lean
-def observe(task, row, scalars, ints, floats, sizes, scratch, walk, terms, mask, obs):  # noqa: ANN001, ANN201
+def observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
     """Model, mask and dynamic features of a state; the model's latency and the potential are kept in `scalars`.
 
-    `scratch` int32 [ROW], `walk` float64 [WALK] and `terms` float64 [NUM_TERMS] are room to work in.
+    `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (`cost.model.room`) are there to work in.
     """
-    latency = latency_in(row, ints[task], floats[task], terms, scratch, walk)
-    scalars[LATENCY] = latency
-    scalars[POTENTIAL] = math.log(scalars[START_LATENCY] / latency)
+    seconds = latency(row, ints[task], floats[task], terms, scratch, room)
+    scalars[LATENCY] = seconds
+    scalars[POTENTIAL] = math.log(scalars[START_LATENCY] / seconds)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
     else:
         fill_mask(row, ints[task], sizes[task], scratch, mask)
-    fill_dynamic(row, latency, terms, scalars[REMAINING], ints[task], floats[task], obs)
+    fill_dynamic(row, seconds, terms, scalars[REMAINING], ints[task], floats[task], obs)
 
 
 @lean
@@ -53,18 +52,23 @@ def leave_stop(mask):  # noqa: ANN001, ANN201
 
 
 @lean
-def begin(task, row, scalars, ints, floats, sizes, static, starts, scratch, walk, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Start an episode at `row`; potentials are relative to `starts` [K], the latency of the task's unscheduled program."""
+def begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
+    """Start an episode at `row`; potentials are relative to the latency of the task's unscheduled program, initial[task].
+
+    It is kept in `starts` [K], where 0 stands until it was asked for.
+    """
+    if starts[task] == 0.0:
+        starts[task] = latency(initial[task], ints[task], floats[task], terms, scratch, room)
     scalars[START_LATENCY] = starts[task]
     scalars[REMAINING] = ints[task, HORIZON]
     scalars[STEPS] = 0
-    observe(task, row, scalars, ints, floats, sizes, scratch, walk, terms, mask, obs)
+    observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs)
     for i in range(NUM_DYNAMIC, NUM_FEATURES):
         obs[i] = static[task, i - NUM_DYNAMIC]
 
 
 @lean
-def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, walk, terms, mask, obs):  # noqa: ANN001, ANN201
+def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
     """One step in place: (reward, terminated). settings = [discount, step_cost, shaping, reward tier is the model].
 
     `mask` is that of `row`, so what is legal is not worked out again. Where the tier is not the model, the reward of `stop`
@@ -84,7 +88,7 @@ def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, 
     scalars[STEPS] += 1
     if 0 <= action < NUM_ACTIONS and mask[action] == 1:
         apply(row, action, ints[task], sizes[task])
-        observe(task, row, scalars, ints, floats, sizes, scratch, walk, terms, mask, obs)
+        observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs)
     else:
         fill_remaining(scalars, ints[task], obs)
         if scalars[REMAINING] <= 1:
@@ -100,49 +104,47 @@ def fill_remaining(scalars, ints, obs):  # noqa: ANN001, ANN201
 
 
 @compiled
-def step_one(task, row, scalars, action, ints, floats, sizes, settings, mask, obs):  # noqa: ANN001, ANN201
+def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, mask, obs):  # noqa: ANN001, ANN201
     """`advance` with its own room, for a single environment."""
     scratch = np.empty(ROW, dtype=np.int32)
-    walk = np.empty(WALK, dtype=np.float64)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
-    return advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, walk, terms, mask, obs)
+    return advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs)
 
 
 @compiled
 def step_range(
-    low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended
+    low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended
 ):  # noqa: ANN001, ANN201
     """`advance` of environments low..high-1; those with skip set are left alone with reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
-    walk = np.empty(WALK, dtype=np.float64)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     _step_each(
         low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended, scratch,
-        walk, terms,
+        room, terms,
     )  # fmt: skip
 
 
 @lean
 def _step_each(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended, scratch,
-    walk, terms
+    room, terms
 ):  # noqa: ANN001, ANN202  # fmt: skip
     """`step_range` with room given."""
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False
         if not skip[b]:
             rewards[b], ended[b] = advance(
-                tasks[b], rows[b], scalars[b], actions[b], ints, floats, sizes, settings, scratch, walk, terms, masks[b], obs[b]
+                tasks[b], rows[b], scalars[b], actions[b], ints, floats, sizes, settings, scratch, room, terms, masks[b], obs[b]
             )
 
 
 @compiled
-def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, starts, masks, obs):  # noqa: ANN001, ANN201
+def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, initial, starts, room, masks, obs):  # noqa: ANN001, ANN201
     """`begin` of every environment in `chosen`."""
     scratch = np.empty(ROW, dtype=np.int32)
-    walk = np.empty(WALK, dtype=np.float64)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     for b in chosen:
         begin(
-            tasks[b], rows[b], scalars[b], ints, floats, sizes, static, starts, scratch, walk, terms, masks[b], obs[b]
+            tasks[b], rows[b], scalars[b], ints, floats, sizes, static, initial, starts, scratch, room,
+            terms, masks[b], obs[b],
         )

@@ -9,8 +9,6 @@ import numpy as np
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.model import latency
-from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import static_features
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
@@ -22,7 +20,7 @@ class TaskSet:
     """Construction graphs of one or many operators on one hardware, as stacked arrays.
 
     ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static float32 [K, F],
-    initial int32 [K, ROW], starts float64 [K]: the model's latency of the unscheduled program.
+    initial int32 [K, ROW], starts float64 [K]: the model's latency of the unscheduled program, 0 until an episode begins there.
     """
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str) -> None:
@@ -59,9 +57,11 @@ class TaskSet:
         self.sizes = np.stack([np.pad(t.sizes, (0, width - len(t.sizes))) for t in tables])
         self.static = np.stack([static_features(g.operator, g.hardware) for g in self.graphs])
         self.initial = np.stack([g.initial().row for g in self.graphs])
-        terms = np.empty(NUM_TERMS)
-        of_each = zip(self.initial, self.ints, self.floats, strict=True)
-        self.starts = np.array([latency(row, ints, floats, terms) for row, ints, floats in of_each])
+        self.starts = np.zeros(len(tables))
+
+    def room(self) -> np.ndarray:
+        """What the compiled process needs to work in, one for each thread (`cost.model.room`)."""
+        return self.graphs[0].room()
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
         """Index of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""

@@ -170,10 +170,14 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
             self._rows[chosen] = tasks.initial[self._task[chosen]]
         self._over[chosen] = False
         rest = (
-            self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.starts,
-            self._masks, self._obs,
+            self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
+            tasks.starts,
         )  # fmt: skip
-        self._in_parts(len(chosen), lambda low, high: process.begin_range(chosen[low:high], *rest))
+
+        def begin_part(low: int, high: int) -> None:
+            process.begin_range(chosen[low:high], *rest, tasks.room(), self._masks, self._obs)
+
+        self._in_parts(len(chosen), begin_part)
 
     def _draw(self, index: int) -> int:
         """Task of the next episode of an environment, from its own random stream."""
@@ -209,11 +213,10 @@ class ConstructVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         tasks, observed = self.tasks, np.empty_like(self._obs)
         rest = (
             self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes, self._vector,
-            self._masks, self._obs, self._rewards, self._ended,
         )  # fmt: skip
 
         def step_part(low: int, high: int) -> None:
-            process.step_range(low, high, *rest)
+            process.step_range(low, high, *rest, tasks.room(), self._masks, self._obs, self._rewards, self._ended)
             observed[low:high] = self._obs[low:high]
 
         self._in_parts(self.num_envs, step_part)

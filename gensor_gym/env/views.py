@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.model import latency as model_latency
+from gensor_gym.cost.model import latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.graph_view import GraphView, box
 from gensor_gym.env.observation import GROUPS, LIMIT, OFFSETS, fill_resources, group_slices
@@ -67,23 +67,23 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
     """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; only the primitive where illegal."""
     out = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), dtype=np.float32)
     tables = graph.tables
-    _fill_successors(row, mask, tables.ints, tables.floats, tables.sizes, out)
+    _fill_successors(row, mask, tables.ints, tables.floats, tables.sizes, graph.room(), out)
     out[:, -len(_PRIMITIVES) :] = _ONE_HOT
     return out
 
 
 @compiled
-def _fill_successors(row, mask, ints, floats, sizes, out):  # noqa: ANN001, ANN202
+def _fill_successors(row, mask, ints, floats, sizes, space, out):  # noqa: ANN001, ANN202
     """Model and resources of every legal successor beside those of `row`."""
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     here, there = np.empty(NUM_TERMS), np.empty(NUM_TERMS)
     flat = np.zeros(_RESOURCES + 6)
-    now = model_latency(row, ints, floats, here)
+    now = latency(row, ints, floats, here, scratch, space)
     for action in range(mask.shape[0]):
         if mask[action] == 0:
             continue
         transition(row, action, ints, sizes, scratch, result)
-        after = model_latency(result, ints, floats, there)
+        after = latency(result, ints, floats, there, scratch, space)
         out[action, 0] = 1.0
         out[action, 1] = max(-LIMIT, min(LIMIT, np.log(now / after)))
         out[action, 2] = result[LEVEL] / 4.0

@@ -11,6 +11,7 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost import model
+from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.exact.certificate import Certificate, read_certificates
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.compiled import plain
@@ -32,9 +33,9 @@ def certificate_of(graph: ConstructionGraph) -> Certificate | None:
     found = _certificates(folder()).get((str(graph.operator), graph.hardware.name, graph.space))
     if found is None or found.fingerprint != fingerprint(graph):
         return None
-    seconds = np.empty(1)
-    model.fill_latencies(plain(found.best.row)[None], graph.tables.ints, graph.tables.floats, seconds)
-    return found if seconds[0] == found.optimum else None
+    row, terms = plain(found.best.row)[None], np.empty((1, 1 + NUM_TERMS))
+    model.fill_terms(row, graph.tables.ints, graph.tables.floats, graph.room(), terms)
+    return found if graph.fits(row)[0] and terms[0, 0] == found.optimum else None
 
 
 def regret_of(latency: float, certificate: Certificate) -> float:

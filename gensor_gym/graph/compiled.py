@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+from gensor_gym.graph.notice import watch
 from gensor_gym.graph.parts import part
 from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.hardware.owned import made_own
@@ -30,6 +31,8 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _KEPT_SECONDS = 7 * 24 * 3600.0
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+watch()
 
 
 def compiled(function: F) -> F:

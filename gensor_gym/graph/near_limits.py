@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
@@ -58,7 +58,7 @@ def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
         row[LEVEL] = levels - 1
 
 
-@compiled
+@lean
 def _drawn(draw, below, most, axis, ints, sizes):  # noqa: ANN001, ANN202
     """One of the sizes of an axis that are multiples of `below`, at most `most` times it; `below` where there is none."""
     count = 0

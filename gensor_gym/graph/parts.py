@@ -36,7 +36,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         """Its own text and that of all it calls, each once."""
         if self._with_called is None:
             module = self._own().clone()
-            for library in self._called({self}):
+            for library in reversed(list(self._called({self}))):  # LLVM leaves out what nothing there calls yet
                 module.link_in(library._own() if isinstance(library, _Text) else library._get_module_for_linking(), preserve=True)
             self._with_called = module
         return self._with_called
@@ -46,13 +46,13 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         return super()._get_module_for_linking()
 
     def _called(self, met: set[Any]) -> Iterator[Any]:
-        """Every library that it calls, itself or by way of other parts, but those met before."""
+        """Every library that it calls, itself or by way of other parts, but those met before; each after those that it calls."""
         for library in self._linking_libraries:
             if library not in met:
                 met.add(library)
-                yield library
                 if isinstance(library, _Text):
                     yield from library._called(met)
+                yield library
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -96,7 +96,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
         """Called from Python with types that were not met: the same function as one that Python calls."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
-            self._insert([kind._code for kind in types], compiled.entry_point, False)
+            self._insert([kind._code for kind in types], compiled.entry_point, False)  # type: ignore[attr-defined]
         return found
 
     @cached_property
@@ -111,7 +111,7 @@ _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
 
 def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:
     """A part with Numba's options; `whole` compiles the function for Python when Python calls it. Plain where Numba is off."""
-    if numba.config.DISABLE_JIT:
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
     _WHOLE[function] = whole
     return Part(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_Compiler)

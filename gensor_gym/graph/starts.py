@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.graph.actions import KNOB_UP
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.rules import fits, is_well_formed
 from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
@@ -40,7 +41,7 @@ def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_C
 
     Those by wgmma have about so many `columns` each.
     """
-    rows = [first]
+    rows = [plain(first)]
     ints = tables.ints
     if ints[IS_CPU] == 0:
         rows += [_with(first, "convolution", 3)] if _offers(ints, "convolution", 3) else []

@@ -65,7 +65,7 @@ from gensor_gym.measure.session import Budget, Session, Task
 def audit(name, parameters):
     strategy = get_strategy(name, **parameters)
     for module in list(sys.modules.values()):
-        ours = module.__name__.split(".")[0] in ("gensor_gym", "agents") and module is not model
+        ours = module.__name__.split(".")[0] in ("gensor_gym", "agents") and module not in (model, column_descent)
         for attribute, value in list(vars(module).items()) if ours else ():
             if value is original:
                 setattr(module, attribute, counted)

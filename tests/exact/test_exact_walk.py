@@ -11,6 +11,7 @@ from scipy import stats
 from agents.gensor import walk
 from agents.gensor.exact_walk import Chain, chain_of, expected_best
 from agents.gensor.markov import Markov
+from gensor_gym.cost.model import room
 from gensor_gym.graph.tables.layout import ROW
 from tests.support.graph_walks import graph_of
 
@@ -28,10 +29,10 @@ def sampled(count: int) -> tuple[np.ndarray, np.ndarray]:
     tables, options = graph.tables, SHORT.options(SHORT.steps, SHORT.start_temperature)
     seeds = np.random.default_rng(0).integers(0, 2**63, size=count, dtype=np.uint64)
     last, best = np.repeat(graph.initial().row[None], count, axis=0), np.empty(count)
-    rows, seconds = np.empty((1, ROW), dtype=np.int32), np.empty(1)
+    rows, seconds, space = np.empty((1, ROW), dtype=np.int32), np.empty(1), room(tables.ints)
     for i, seed in enumerate(seeds):
         seconds[0] = np.inf
-        walk.walk(last[i], seed, tables.ints, tables.floats, tables.sizes, options, rows, seconds, np.zeros((0, 2)))
+        walk.walk(last[i], seed, tables.ints, tables.floats, tables.sizes, options, space, rows, seconds, np.zeros((0, 2)))
         best[i] = seconds[0]
     return last, best
 

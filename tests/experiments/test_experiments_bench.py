@@ -14,6 +14,7 @@ from experiments.benches.bench import SUITES, bench
 from experiments.benches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.fitting.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
 from experiments.benches.fitting.ranks import spearman, top_k_regret
+from experiments.benches.start import PHASES
 from experiments.commands.arguments import CONF, compose
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
@@ -48,6 +49,7 @@ TINY = {
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
         "model.constructed=2", "fit=coefficients",
     ],  # fmt: skip
+    "start": ["start.environments=[h200]", "start.cold=false", "start.of.h200.operator=gemm(m=24, n=16, k=40)"],
 }
 
 
@@ -65,6 +67,16 @@ def test_all_suites_have_arguments() -> None:
     assert set(SUITES) <= set(config) and set(TINY) == set(SUITES)
     with pytest.raises(ValueError, match="nothing"):
         bench(compose(["suite=nothing"], "bench"))
+
+
+def test_start(tmp_path: Path) -> None:
+    """With the code that is there: what a cold start takes is too much for a test."""
+    (start,) = [row for row in _run("start", tmp_path) if row["kind"] == "start"]
+    phases = [start[f"{name}_s"] for name in PHASES]
+    assert start["cache"] == "warm" and all(seconds > 0 for seconds in phases)
+    assert sum(phases) == pytest.approx(start["processor_s"]) and start["steps"] >= 1
+    with pytest.raises(ValueError, match="nothing"):
+        _run("start", tmp_path, "start.of.h200.hardware=nothing")
 
 
 def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,7 +127,7 @@ assert graph.action_masks(rows)[0].tolist() == graph.action_mask(schedule).tolis
 assert graph.transition(schedule, 1) and graph.terms(schedule) and len(TaskSet(graph.operator, "h200", "extended").starts)
 assert plain(rows) is not rows and plain(own := rows.copy()) is own
 assert len(graph.latencies(own[::2])) == len(graph.action_masks(own[::2])) == len(graph.fits(own[::2])) == 2
-compiled = [rules.fits, rules.fill_masks, rules.transitions, model.fill_latencies, model.latency]
+compiled = [rules.fits, rules.fill_masks, rules.transitions, model.fill_latencies, model.fill_terms]
 kinds = [str(kind) for function in compiled for signature in function.signatures for kind in signature]
 print(len(kinds) > 10, *(kind for kind in kinds if "readonly" in kind or ", A)" in kind))
 """

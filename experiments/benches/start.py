@@ -1,0 +1,69 @@
+"""From a new process to the end of its first episode: with an empty cache of compiled code, and again with that code there.
+
+Each start is a process of its own (`start_process`). Seconds are the process's processor time, imports included; beside them
+stands the wall time, which others on the machine stretch. Functions are listed by what compiling them alone takes, without
+those that they call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.benches.lines import Lines, machine
+from gensor_gym.graph.notice import QUIET
+from gensor_gym.locate import ROOT
+
+PHASES = ("imports", "make", "reset", "step", "episode")
+"""What a start is made of: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """Two lines for every environment, cold and warm, and a line for each of the functions that take longest to compile."""
+    settings = config.start
+    emit(kind="machine", **machine())
+    for name in settings.environments:
+        arguments = OmegaConf.to_container(settings.of[name])
+        with tempfile.TemporaryDirectory(prefix="gensor-gym-") if settings.cold else nullcontext() as folder:
+            for cache in ("cold", "warm") if settings.cold else ("warm",):
+                found = _started(arguments, folder, settings.limit_s)
+                functions = found.pop("functions")
+                emit(kind="start", environment=name, cache=cache, compiled=len(functions), **found)
+                for row in functions[: settings.functions]:
+                    emit(kind="function", environment=name, cache=cache, **row)
+    sys.stdout.write(table(emit.rows))
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Seconds of each phase, all of it, and the wall time, in Markdown."""
+    head = ("environment", "cache", "functions compiled", *(f"{phase} s" for phase in PHASES), "all s", "wall s")
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for row in rows:
+        if row["kind"] == "start":
+            seconds = [f"{row[f'{phase}_s']:.2f}" for phase in (*PHASES, "processor", "wall")]
+            lines.append(f"| {row['environment']} | {row['cache']} | {row['compiled']} | {' | '.join(seconds)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _started(arguments: Any, folder: str | None, limit_s: float) -> dict[str, Any]:
+    """What a process found that starts now; its compiled code lies in the folder, or where it always does."""
+    own = {"NUMBA_CACHE_DIR": folder} if folder is not None else {}
+    environment = os.environ | own | {QUIET: "1", "PYTHONPATH": str(ROOT)}
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.benches.start_process", json.dumps(arguments)],
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, check=False,
+    )  # fmt: skip
+    wall = time.perf_counter() - begin
+    if done.returncode != 0:
+        raise ValueError(f"start with {arguments} failed: {done.stderr.strip()[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found | {"wall_s": wall}

@@ -1,0 +1,78 @@
+"""One start, in a process that has done nothing else: `python -m experiments.benches.start_process ARGUMENTS`.
+
+ARGUMENTS are those of the environment as JSON. The last line of standard output is what `experiments.benches.start` reads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import defaultdict
+from typing import Any
+
+
+def main() -> None:
+    """Imports, the environment, an episode of random legal actions; then what each took, as JSON."""
+    from numba.core import event
+
+    compilations = _compilations(event)
+    import gymnasium
+
+    import gensor_gym  # noqa: F401
+
+    marks = [0.0, time.process_time()]
+    env = gymnasium.make("gensor_gym/Construct-v0", **json.loads(sys.argv[1]))
+    marks.append(time.process_time())
+    _, info = env.reset(seed=0)
+    marks.append(time.process_time())
+    env.action_space.seed(0)
+    ended, steps = False, 0
+    while not ended:
+        _, _, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+        steps += 1
+        if steps == 1:
+            marks.append(time.process_time())
+    marks.append(time.process_time())
+    env.close()
+    names = ("imports_s", "make_s", "reset_s", "step_s", "episode_s")
+    took = {name: after - before for name, before, after in zip(names, marks, marks[1:], strict=False)}
+    print(json.dumps(took | {"processor_s": marks[-1], "steps": steps, "functions": compilations.table()}))
+
+
+def _compilations(event: Any) -> Any:
+    """A listener that adds up the processor time of every function that Numba compiles."""
+
+    class Compilations(event.Listener):  # type: ignore[misc]
+        """Seconds of a function by itself, and how many signatures it was compiled for."""
+
+        def __init__(self) -> None:
+            """Nothing yet."""
+            self._running: list[list[float]] = []
+            self._seconds: dict[str, list[float]] = defaultdict(list)
+
+        def on_start(self, event: Any) -> None:
+            """When it began, and what those inside took, none so far."""
+            self._running.append([time.process_time(), 0.0])
+
+        def on_end(self, event: Any) -> None:
+            """Its own time is what those inside did not take."""
+            begin, inside = self._running.pop()
+            whole = time.process_time() - begin
+            if self._running:
+                self._running[-1][1] += whole
+            function = event.data["dispatcher"].py_func
+            self._seconds[f"{function.__module__}.{function.__qualname__}"].append(whole - inside)
+
+        def table(self) -> list[dict[str, object]]:
+            """Function, signatures, seconds; the longest first."""
+            longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
+            return [{"function": name, "signatures": len(each), "own_s": sum(each)} for name, each in longest]
+
+    found = Compilations()
+    event.register("numba:compile", found)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""One line on standard error when compiling takes long, so that nobody waits without a word.
+
+Compiled code is kept for the next process, so it is said once for each state of the sources; on a terminal how far it is stands
+below. Worker processes say nothing, nor does anyone where $GENSOR_GYM_QUIET is set.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from numba.core import event
+
+QUIET = "GENSOR_GYM_QUIET"
+"""Environment variable that silences the line where it is set to anything but nothing."""
+PATIENCE_S = 2.0
+"""Seconds of compiling after which it is said."""
+_OURS = ("gensor_gym", "agents", "experiments")
+_COMPILING = "numba:compile"
+
+
+class Notice(event.Listener):  # type: ignore[misc]
+    """Hears of every function that Numba compiles; `silent` says at that moment whether to keep quiet."""
+
+    def __init__(self, out: Callable[[], TextIO], clock: Callable[[], float], silent: Callable[[], bool]) -> None:
+        """Nothing compiled and nothing said."""
+        self._out, self._clock, self._silent = out, clock, silent
+        self._depth, self._functions = 0, 0
+        self._seconds, self._begin = 0.0, 0.0
+        self._said = False
+
+    def on_start(self, event: event.Event) -> None:
+        """A function, inside of which Numba compiles those that it calls. The clock runs while the outermost does."""
+        if self._depth > 0 or _is_ours(event):
+            if self._depth == 0:
+                self._begin = self._clock()
+            self._depth += 1
+
+    def on_end(self, event: event.Event) -> None:
+        """The function is done."""
+        if self._depth == 0:
+            return
+        self._depth -= 1
+        self._functions += 1
+        seconds = self._seconds + self._clock() - self._begin
+        if self._depth == 0:
+            self._seconds = seconds
+        if seconds > PATIENCE_S and not self._silent():
+            self._say(self._out(), seconds)
+
+    def _say(self, out: TextIO, seconds: float) -> None:
+        """The line, once; on a terminal, while it lasts, how far it is."""
+        if not self._said:
+            self._said = True
+            out.write("gensor_gym: compiling, once; it is kept for the next time\n")
+        if out.isatty():
+            out.write(f"\r{self._functions} functions, {seconds:.0f} s\x1b[K" if self._depth > 0 else "\r\x1b[K")
+        out.flush()
+
+
+def _is_ours(event: event.Event) -> bool:
+    """Whether it is a function of this project."""
+    return event.data["dispatcher"].py_func.__module__.partition(".")[0] in _OURS
+
+
+def _is_silent() -> bool:
+    """Whether this process says nothing: a worker, one that is told to, or one without a standard error."""
+    return bool(os.environ.get(QUIET)) or multiprocessing.parent_process() is not None or sys.stderr is None
+
+
+def watch() -> Any:
+    """Hear of all that is compiled from now on in this process."""
+    notice = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
+    event.register(_COMPILING, notice)
+    return notice
