@@ -113,7 +113,8 @@ def test_a_study_has_its_regrets(tmp_path: Path) -> None:
 
 
 def test_a_summary_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for text, words in (("{", "Expecting property"), ("[1]", "expected an object"), ('{"rows": [{}]}', "experiments.compare writes")):
+    cases = (("{", "Expecting property"), ("[1]", "expected an object"), ('{"rows": [{}]}', "experiments.compare writes"))
+    for text, words in cases:
         (tmp_path / "summary.json").write_text(text)
         with pytest.raises(ValueError, match=rf"{tmp_path}/summary.json.*{words}"):
             report.make_page([tmp_path], "t")
