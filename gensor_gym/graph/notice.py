@@ -64,7 +64,8 @@ class Notice(event.Listener):  # type: ignore[misc]
 
 def _is_ours(event: event.Event) -> bool:
     """Whether it is a function of this project."""
-    return event.data["dispatcher"].py_func.__module__.partition(".")[0] in _OURS
+    module: str | None = event.data["dispatcher"].py_func.__module__  # None of a function made from its text
+    return module is not None and module.partition(".")[0] in _OURS
 
 
 def _is_silent() -> bool:

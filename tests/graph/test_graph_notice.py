@@ -22,11 +22,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def function(module: str) -> SimpleNamespace:
+def function(module: str | None) -> SimpleNamespace:
     return SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=SimpleNamespace(__module__=module))})
 
 
-def said(out: io.StringIO, seconds: list[float], module: str = "gensor_gym.graph.rules", silent: bool = False) -> str:
+def said(out: io.StringIO, seconds: list[float], module: str | None = "gensor_gym.graph.rules", silent: bool = False) -> str:
     """What is written of functions that take so many seconds, each of which calls one of Numba's that takes half of it."""
     now = [0.0]
     notice = Notice(lambda: out, lambda: now[0], lambda: silent)
@@ -46,6 +46,7 @@ def test_a_line_is_written_once_and_only_of_what_takes_long() -> None:
     assert said(io.StringIO(), [short, short]) == "", "time between two compilations does not count"
     assert said(io.StringIO(), [short, short, short, 9.0, 9.0]) == LINE
     assert said(io.StringIO(), [9.0], silent=True) == "" == said(io.StringIO(), [9.0], "somebody.elses")
+    assert said(io.StringIO(), [9.0], None) == "", "a function made from its text has no module"
 
 
 def test_on_a_terminal_it_says_how_far_it_is_and_leaves_one_line() -> None:

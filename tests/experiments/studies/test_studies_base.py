@@ -13,7 +13,10 @@ import pytest
 from rich.console import Console
 
 from experiments.common.journal import locked
+from experiments.sheets.sheet import Sheet
 from experiments.studies.study import LINES, PLAN, Study
+
+SHEET = Sheet.of("t", ("name",), [("a",)])
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Squares(Study[Plan, list[dict[str, Any]]]):
     """A study that takes no time."""
 
     report = SimpleNamespace(  # type: ignore[assignment]
-        markdown=lambda summary, figures: f"{summary['sum']} {figures}", show=lambda console, summary: None
+        markdown=lambda summary, figures: f"{summary['sum']} {figures}", sheet=lambda summary: SHEET
     )
 
     def run(self, console: Console) -> list[dict[str, Any]]:
