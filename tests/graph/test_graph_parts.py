@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gensor_gym.cost import model
+from gensor_gym.graph import parts
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.parts import Part
+from gensor_gym.graph.parts import Part, is_tried
 from tests.support.graph_walks import graph_of
 
 if numba.config.DISABLE_JIT:
@@ -78,3 +79,18 @@ def test_only_the_machines_own_model_is_compiled(machine: str, own: Part, other:
     nothing = np.zeros(1)
     assert latency(nothing, ints, nothing, nothing, nothing, model.room(ints)) == (1.0 if own is of_a_gpu else 2.0)
     assert own.overloads and len(other.overloads) == before
+
+
+def test_another_release_of_numba_compiles_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts.numba, "__version__", "0.99.1")
+
+    @lean
+    def doubled(value):  # noqa: ANN001, ANN202
+        return 2 * value
+
+    @numba.njit
+    def outer(value):  # noqa: ANN001, ANN202
+        return doubled(value) + 1
+
+    assert not isinstance(doubled, Part) and outer(3) == 7 and doubled(4) == 8
+    assert is_tried("0.68.1") and not is_tried("0.6") and not is_tried("0.68rc1")
