@@ -5,8 +5,8 @@ above it: two thirds of the time that a first episode took to compile. A part st
 function that Python calls, which LLVM optimises as a whole. Called from Python it becomes such a function itself.
 
 This stands on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on what its code libraries and dispatchers do
-inside, which releases may change: with one that was not tried (`TRIED`) every function is compiled as Numba does it. Answers are the
-same, and a first episode waits three times as long.
+inside, which releases may change: with one that was not tried (`TRIED`) every function is compiled as Numba does it. Answers are
+the same, and a first episode waits three times as long.
 """
 
 from __future__ import annotations
