@@ -28,6 +28,7 @@ OTHERS = {
     "gensor_gym/measure/workers/wire.py": "a pipe to a process of our own",
     "gensor_gym/measure/isolation/launch.py": "arguments of a process of our own",
     "gensor_gym/measure/workers/worker.py": "arguments of a process of our own",
+    "experiments/benches/start": "a pipe to a process of our own",
     "experiments/planted": "a pipe to a process of our own",
     "experiments/peers": "runs where TVM is, without these packages",
     "experiments/device/runner.py": "a file of a process of our own",

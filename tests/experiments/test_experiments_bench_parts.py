@@ -27,7 +27,7 @@ def test_parts_are_those_of_the_graph() -> None:
     graph, rows = states(16)
     ints, floats, sizes = graph.tables.ints, graph.tables.floats, graph.tables.sizes
     terms, latencies = np.zeros((16, NUM_TERMS)), np.zeros(16)
-    env_parts._model(rows, ints, floats, terms, latencies)
+    env_parts._model(rows, ints, floats, graph.room(), terms, latencies)
     np.testing.assert_array_equal(latencies, graph.latencies(rows))
     assert dict(zip(TERMS, terms[3], strict=True)) == graph.terms(Schedule(rows[3]))
     masks = np.zeros((16, NUM_ACTIONS), dtype=np.int8)

@@ -155,7 +155,7 @@ def test_hydras_own_errors_are_one_line(words: list[str], name: str, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["gensor", *words])
     said = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", said)
+    monkeypatch.setattr(sys, "stderr", said)
     try:
         with pytest.raises(SystemExit) as ended:
             entry.main()

@@ -32,11 +32,11 @@ FORGED = {
     "a negative time": ({"samples": [1e-6, -1e-6]}, "-1e-06"),
     "no time at all": ({"samples": [float("nan")]}, "nan"),
     "an endless time": ({"samples": [float("inf")]}, "inf"),
-    "a time in words": ({"samples": ["1"]}, "'1'"),
+    "a time in words": ({"samples": ["1"]}, "expected seconds"),
     "OK without a sample": ({"samples": []}, "0 samples"),
     "a huge text": ({"error": "x" * 10_000_000}, "10000000 characters"),
     "huge conditions": ({"conditions": {"x": "y" * 1_000_000}}, "conditions have"),
-    "conditions that are none": ({"conditions": {}, "device": 7}, "device is int"),
+    "conditions that are none": ({"conditions": {}, "device": 7}, "device is 7"),
     "a date to come": ({"created": time.time() + 1e7}, "not to come"),
     "a protocol in words": ({"protocol": "2"}, "protocol"),
 }
@@ -49,7 +49,7 @@ def test_what_is_forged_is_refused(name: str, tmp_path: Path, capsys: pytest.Cap
     path.write_text("".join(json.dumps(row) + "\n" for row in (GOOD, GOOD | change)))
     assert main(["import", str(store), str(path)]) == 2
     said = capsys.readouterr().err
-    assert "record 2: " in said and words in said and len(said) < 20_000
+    assert ("record 2: " in said or "line 2: " in said) and words in said and len(said) < 20_000
     assert not store.exists()
 
 

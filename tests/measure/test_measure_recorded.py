@@ -189,7 +189,7 @@ def test_folders_without_tables_and_bad_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no recorded table"):
         RecordedBackend(tmp_path)
     (tmp_path / "x.jsonl.gz").write_text("{}")
-    with pytest.raises(ValueError, match="x.jsonl.gz does not read"):
+    with pytest.raises(ValueError, match="x.jsonl.gz, line 1: not a record"):
         RecordedBackend(tmp_path / "x.jsonl.gz")
     (tmp_path / "x.csv").write_text("a,b")
     with pytest.raises(ValueError, match="timings are read from .jsonl, .parquet"):

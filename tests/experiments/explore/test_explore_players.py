@@ -53,7 +53,8 @@ def test_the_traverser_plays_its_own_compiled_walk(space: str) -> None:
     steps, row = steps_of(graph), graph.initial().row.copy()
     room = np.empty((1, row.size), dtype=np.int32), np.full(1, np.inf)
     options = settings.options(steps, settings.start_temperature)
-    walk.walk(row, np.uint64(11), graph.tables.ints, graph.tables.floats, graph.tables.sizes, options, *room, walk.new_trace())
+    tables = graph.tables
+    walk.walk(row, np.uint64(11), tables.ints, tables.floats, tables.sizes, options, graph.room(), *room, walk.new_trace())
     assert np.array_equal(last.rows[-1], row) and last.steps == steps + 1
     assert last.address.actions[-1] == "stop" and last.finished
     other = played(replace(address, seed=12), name)

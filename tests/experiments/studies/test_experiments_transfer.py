@@ -27,7 +27,7 @@ def test_the_matrix_is_whole_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
         for seed in (0, 1):
             make_policy(tmp_path / f"{name}{seed}", seed + 10 * number)
             card = json.loads((tmp_path / f"{name}{seed}" / "card.json").read_text())
-            card["config"] = {"seed": seed, "env": {"hardware": name, "space": "gensor"}}
+            card["config"] = {**card["config"], "seed": seed, "env": {"hardware": name, "space": "gensor"}}
             card |= bound(card["operators"], card["config"]["env"])
             (tmp_path / f"{name}{seed}" / "card.json").write_text(json.dumps(card))
     overrides = [

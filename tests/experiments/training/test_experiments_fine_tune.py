@@ -93,7 +93,7 @@ def test_fine_tuning_goes_on_and_says_what_it_did(tmp_path: Path, monkeypatch: p
     make_policy(tmp_path / "p0", 0)
     common = [
         f"checkpoint={tmp_path / 'p0'}", f"output={tmp_path / 'tuned'}", "env.hardware=h200", f"operators=['{GEMM}']",
-        "num_envs=2", "ppo.n_steps=32", "ppo.batch_size=16", f"store={tmp_path / 's.sqlite'}",
+        "num_envs=2", "ppo.n_steps=8", "ppo.batch_size=16", f"store={tmp_path / 's.sqlite'}",
     ]  # fmt: skip
 
     def run(measurements: int) -> dict:

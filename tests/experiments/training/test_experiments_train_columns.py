@@ -143,7 +143,7 @@ def test_two_trainings_do_not_write_to_one_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "experiments.train", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     holder.close()
-    assert done.returncode == 1 and "another process is writing to" in done.stderr and not (tmp_path / "curve.jsonl").exists()
+    assert done.returncode == 2 and "another process is writing to" in done.stderr and not (tmp_path / "curve.jsonl").exists()
 
 
 def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
