@@ -53,17 +53,23 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Reduce:
-    """Sums or maxima along axes, which stay with extent 1."""
+class _OfOne:
+    """A node that reads one value."""
 
     source: str
-    body: Reduction
-    axes: tuple[int, ...]
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the values it reads."""
         return (self.source,)
+
+
+@dataclass(frozen=True)
+class Reduce(_OfOne):
+    """Sums or maxima along axes, which stay with extent 1."""
+
+    body: Reduction
+    axes: tuple[int, ...]
 
     def shape(self, given: Shape) -> Shape:
         """Of its value; ValueError for axes that are not there, not in order, or no axis at all."""
@@ -73,16 +79,10 @@ class Reduce:
 
 
 @dataclass(frozen=True)
-class Broadcast:
+class Broadcast(_OfOne):
     """The same elements along axes of extent 1 and along new leading axes, as NumPy repeats them."""
 
-    source: str
     to: Shape
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
-        return (self.source,)
 
     def shape(self, given: Shape) -> Shape:
         """`to`; ValueError where NumPy would not repeat."""
@@ -93,16 +93,10 @@ class Broadcast:
 
 
 @dataclass(frozen=True)
-class Transpose:
+class Transpose(_OfOne):
     """Axes in another order: axis i of the value is axis `order[i]` of the source."""
 
-    source: str
     order: tuple[int, ...]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
-        return (self.source,)
 
     def shape(self, given: Shape) -> Shape:
         """Of its value; ValueError unless `order` has every axis once."""
@@ -112,16 +106,10 @@ class Transpose:
 
 
 @dataclass(frozen=True)
-class Reshape:
+class Reshape(_OfOne):
     """The same elements in the same order."""
 
-    source: str
     to: Shape
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
-        return (self.source,)
 
     def shape(self, given: Shape) -> Shape:
         """`to`; ValueError for another number of elements."""
@@ -131,18 +119,12 @@ class Reshape:
 
 
 @dataclass(frozen=True)
-class Slice:
+class Slice(_OfOne):
     """Elements `start` to `stop` of one axis, `stop` not among them."""
 
-    source: str
     axis: int
     start: int
     stop: int
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
-        return (self.source,)
 
     def shape(self, given: Shape) -> Shape:
         """Of its value; ValueError for an axis or bounds that the source does not have."""
@@ -175,19 +157,13 @@ class Concat:
 
 
 @dataclass(frozen=True)
-class Pad:
+class Pad(_OfOne):
     """A number before and after the elements of one axis."""
 
-    source: str
     axis: int
     before: int
     after: int
     value: float = 0.0
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
-        return (self.source,)
 
     def shape(self, given: Shape) -> Shape:
         """Of its value; ValueError for an axis that is not there or less than nothing."""
