@@ -28,8 +28,9 @@ _POKE = signal.SIGUSR2
 """Wakes the main thread, which raises in its handler."""
 _EVERY = 0.05
 """Seconds between two of them, as long as the main thread is where nothing may be raised."""
-_SWALLOW = (f"{os.sep}llvmlite{os.sep}", f"{os.sep}weakref.py")
-"""Where an exception would be printed and forgotten: calls from C, finalizers."""
+_LLVM, _WEAKREF = f"{os.sep}llvmlite{os.sep}", f"{os.sep}weakref.py"
+_FINALIZERS = ("__call__", "remove", "_exitfunc")
+"""Functions of weakref.py that Python calls for what goes. Its others run all the time where many functions are compiled."""
 
 _asked = threading.Event()
 _raised = threading.Event()
@@ -138,10 +139,11 @@ def _in_main(_number: int, frame: FrameType | None) -> None:
 
 
 def _swallowed(frame: FrameType | None) -> bool:
-    """Whether an exception raised here would be lost."""
+    """Whether an exception raised here would be printed and forgotten: in calls from C, in finalizers."""
     while frame is not None:
         code = frame.f_code
-        if any(part in code.co_filename for part in _SWALLOW) or code.co_name == "__del__":
+        finalizes = code.co_name in _FINALIZERS and code.co_filename.endswith(_WEAKREF)
+        if finalizes or _LLVM in code.co_filename or code.co_name == "__del__":
             return True
         frame = frame.f_back
     return False

@@ -36,17 +36,20 @@ def heard() -> Iterator[None]:
 
 @contextmanager
 def signalled(after: float, number: int = signal.SIGINT) -> Iterator[None]:
+    """Within `stoppable`, which must listen by then: what it leaves behind ends the process at the next signal."""
     timer = threading.Timer(after, os.kill, (os.getpid(), number))
     timer.start()
-    yield
-    timer.join()
+    try:
+        yield
+    finally:
+        timer.join()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_with_a_line_and_its_code(number: int, capfd: pytest.CaptureFixture[str]) -> None:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     begin = time.monotonic()
-    with signalled(0.1, number), pytest.raises(SystemExit) as ended, stoppable("gensor train"):
+    with pytest.raises(SystemExit) as ended, stoppable("gensor train"), signalled(0.1, number):
         time.sleep(20)
     assert ended.value.code == CODE == 130 and time.monotonic() - begin < 5
     said = capfd.readouterr().err
@@ -56,7 +59,7 @@ def test_a_signal_ends_with_a_line_and_its_code(number: int, capfd: pytest.Captu
 
 def test_at_safe_points_nothing_is_raised_and_afterwards_it_is() -> None:
     seen = []
-    with signalled(0.1), pytest.raises(SystemExit), stoppable(""):
+    with pytest.raises(SystemExit), stoppable(""), signalled(0.1):
         with at_safe_points():
             time.sleep(0.4)
             seen.append(asked())
@@ -77,8 +80,9 @@ def test_numba_compiles_and_no_frame_of_llvm_is_seen(capfd: pytest.CaptureFixtur
     """At ten moments of it."""
     rng = np.random.default_rng(0)
     for _ in range(10):
-        with signalled(rng.uniform(0.02, 0.2)), pytest.raises(SystemExit) as ended, stoppable(""):
-            while True:
+        end = time.monotonic() + 30
+        with pytest.raises(SystemExit) as ended, stoppable(""), signalled(rng.uniform(0.02, 0.2)):
+            while time.monotonic() < end:
                 numba.njit(squares)(3)
         assert ended.value.code == CODE
     said = capfd.readouterr().err
@@ -93,7 +97,7 @@ def test_finalizers_do_not_swallow_it() -> None:
                 pass
 
     begin = time.monotonic()
-    with signalled(0.1), pytest.raises(SystemExit), stoppable(""):
+    with pytest.raises(SystemExit), stoppable(""), signalled(0.1):
         Slow()
         time.sleep(20)
     assert time.monotonic() - begin < 5
