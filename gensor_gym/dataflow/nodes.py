@@ -7,31 +7,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gensor_gym.dataflow.expressions import Expression, operands
-from gensor_gym.operators.types import ITEM_BYTES, Operator
+from gensor_gym.operators.types import Operator, Tensor
 
 Shape = tuple[int, ...]
 Reduction = Literal["sum", "max"]
 
 
 @dataclass(frozen=True)
-class Value:
+class Value(Tensor):
     """A named dense row-major tensor."""
 
-    name: str
-    shape: Shape
     dtype: str = "float32"
     constant: bool = False
     """A parameter: the same at every call, so that it may be packed ahead."""
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole tensor."""
-        return self.size * ITEM_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)
