@@ -18,7 +18,9 @@ from tests.support.dataflows import in_float32, random_dataflow
 
 SMALL: dict[str, dict[str, int]] = {
     "rope": {"t": 3, "h": 2, "d": 10}, "channel_shuffle": {"n": 2, "groups": 3, "c": 4, "h": 2, "w": 3},
-    "transpose_relu": {"a": 2, "b": 3, "c": 5, "d": 4},
+    "transpose_relu": {"a": 2, "b": 3, "c": 5, "d": 4}, "relu_add": {"a": 1, "b": 2, "c": 3, "d": 5},
+    "relu_sub": {"a": 1, "b": 2, "c": 3, "d": 5}, "transpose_last": {"a": 3, "b": 4, "c": 2},
+    "reduce_mean": {"a": 2, "b": 3, "c": 7}, "kv_concat": {"h": 2, "t": 3, "d": 4},
 }  # fmt: skip
 ROWS = {"m": 5, "n": 37}
 
@@ -65,6 +67,13 @@ EXPECTED = {
     "bias_gelu": lambda x, b: (x + b) * special.ndtr(x + b),
     "swiglu": lambda gate, up: gate * special.expit(gate) * up,
     "transpose_relu": lambda x: np.maximum(np.einsum("abcd->cadb", x), 0),
+    "gelu": lambda x: x * special.ndtr(x),
+    "relu_add": lambda x, r: np.where(x > 0, x, 0) + r,
+    "relu_sub": lambda x, r: np.where(x > 0, x, 0) - r,
+    "bias": lambda x, b: x + b,
+    "reduce_mean": lambda x: x.mean(2, keepdims=True),
+    "transpose_last": lambda x: np.einsum("abc->acb", x),
+    "kv_concat": lambda before, now: np.concatenate([before, now], 1),
     "channel_shuffle": lambda x: x.reshape(2, 3, 4, 2, 3).swapaxes(1, 2).reshape(2, 12, 2, 3),
 }
 
