@@ -14,24 +14,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Map, Reduce, Value
 from gensor_gym.dataflow.scalars import SCALARS
 from gensor_gym.dataflow.suite import FACTORIES
-from tests.support.dataflows import in_float32, random_dataflow
-
-SMALL: dict[str, dict[str, int]] = {
-    "rope": {"t": 3, "h": 2, "d": 10}, "channel_shuffle": {"n": 2, "groups": 3, "c": 4, "h": 2, "w": 3},
-    "transpose_relu": {"a": 2, "b": 3, "c": 5, "d": 4}, "relu_add": {"a": 1, "b": 2, "c": 3, "d": 5},
-    "relu_sub": {"a": 1, "b": 2, "c": 3, "d": 5}, "transpose_last": {"a": 3, "b": 4, "c": 2},
-    "reduce_mean": {"a": 2, "b": 3, "c": 7}, "kv_concat": {"h": 2, "t": 3, "d": 4},
-}  # fmt: skip
-ROWS = {"m": 5, "n": 37}
-
-
-def of_suite(name: str) -> Dataflow:
-    return dataflow.make(name, **SMALL.get(name, ROWS))
-
-
-def inputs_of(graph: Dataflow, seed: int = 0, scale: float = 1.0) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return [scale * rng.standard_normal(value.shape).astype(np.float32) for value in graph.inputs]
+from tests.support.dataflows import in_float32, inputs_of, of_suite, random_dataflow
 
 
 def is_within(found: np.ndarray, expected: Bounded) -> bool:

@@ -80,7 +80,7 @@ EAGER: dict[str, Callable[[Arguments], Function]] = {
 
 
 def function_of(graph: Dataflow) -> Function:
-    """torch's function for a factory's graph; ValueError for another graph."""
+    """Torch's function for a factory's graph; ValueError for another graph."""
     if graph.name not in EAGER or not graph.label:
         raise ValueError(f"{graph}: torch's functions are known for {', '.join(EAGER)}")
     return EAGER[graph.name](arguments_of(graph))

@@ -72,14 +72,18 @@ def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str,
     draw = FusedDraw(tuple(drawn), evaluate(graph, drawn))
     found = {}
     for way, call in ways.calls.items():
-        given = call()
-        outputs = [np.asarray(one) for one in (given if isinstance(given, tuple | list) else (given,))]
+        outputs = arrays_of(call())
         shapes = [one.shape for one in outputs]
         if shapes != [value.shape for value in graph.outputs]:
             found[way] = f"outputs of shapes {shapes}, expected {[value.shape for value in graph.outputs]}"
         elif fault := draw.fault(outputs[0] if len(outputs) == 1 else outputs):
             found[way] = fault
     return found
+
+
+def arrays_of(given: Any) -> list[np.ndarray]:
+    """The outputs that a way gave, of any library."""
+    return [np.asarray(one) for one in (given if isinstance(given, tuple | list) else (given,))]
 
 
 def _answer(answers: TextIO, row: dict[str, Any]) -> None:
