@@ -17,7 +17,7 @@ from rich.console import Console
 
 from experiments.benches.fused import ratios
 from experiments.benches.fused.process import OURS, SIDES
-from experiments.benches.fused.race import Lost, prepared, started, timed
+from experiments.benches.fused.race import CALLED, Lost, prepared, started, timed
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
@@ -110,10 +110,11 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -> Sheet:
     """All operators with what counts, slowest against its best peer first."""
-    head = ("operator", "over best", "best", "without call overhead", "ours", *PACKAGES)
+    head = ("operator", "over best", "best", "without call overhead", "output", "ours", *PACKAGES)
     ordered = sorted(rows, key=lambda row: row[ratios.HEADLINE]["median"])
     lines = [
         (row["operator"], factor(row[ratios.HEADLINE]), row["best"], factor(row[ratios.HEADLINE_INNER]),
+         "new" if row["counts"] == CALLED else "given",
          *(_time(row, name) for name in (OURS, *PACKAGES)))
         for row in ordered
     ]  # fmt: skip
@@ -124,5 +125,5 @@ def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -
 def _time(row: dict[str, Any], name: str) -> Cell:
     """A library's time in the form that counts."""
     ways = row["times"].get(name, {})
-    found = ways.get(row["counts"], ways.get("called"))
+    found = ways.get(row["counts"], ways.get(CALLED))
     return NOTHING if found is None else spread(found)
