@@ -13,6 +13,7 @@ from typing import Any
 
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.text import parse
+from gensor_gym.operators.text import read_call
 from gensor_gym.registry import near
 
 FACTORIES: dict[str, Callable[..., Dataflow]] = {}
@@ -27,6 +28,16 @@ def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
         return FACTORIES[name](*values, **arguments)
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def arguments_of(graph: Dataflow) -> dict[str, Any]:
+    """What a factory was asked for, with its defaults, by name; ValueError for a graph that is none's."""
+    if graph.name not in FACTORIES or not graph.label:
+        raise ValueError(f"{graph}: expected the graph of a factory: {', '.join(FACTORIES)}")
+    values, options = read_call(graph.label)
+    bound = inspect.signature(FACTORIES[graph.name]).bind(*values, **options)
+    bound.apply_defaults()
+    return dict(bound.arguments)
 
 
 def _factory(made: Callable[..., str]) -> Callable[..., str]:

@@ -15,8 +15,7 @@ import torch.nn.functional as F
 
 from experiments.benches.fused.process import Ways
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.suite import FACTORIES
-from gensor_gym.operators.text import read_call
+from gensor_gym.dataflow.suite import arguments_of
 
 Function = Callable[..., Any]
 Arguments = dict[str, Any]
@@ -84,14 +83,6 @@ def function_of(graph: Dataflow) -> Function:
     if graph.name not in EAGER or not graph.label:
         raise ValueError(f"{graph}: torch's functions are known for {', '.join(EAGER)}")
     return EAGER[graph.name](arguments_of(graph))
-
-
-def arguments_of(graph: Dataflow) -> Arguments:
-    """What a factory was asked for, with its defaults."""
-    values, options = read_call(graph.label)
-    bound = inspect.signature(FACTORIES[graph.name]).bind(*values, **options)
-    bound.apply_defaults()
-    return dict(bound.arguments)
 
 
 def tensors(inputs: Sequence[np.ndarray], threads: int) -> list[Any]:

@@ -9,9 +9,9 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, checker, helper, numpy_helper
 
-from experiments.benches.fused.eager import arguments_of
 from experiments.benches.fused.process import Ways
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.suite import arguments_of
 
 OPSET, IR = 23, 11
 """RMSNormalization came with 23."""

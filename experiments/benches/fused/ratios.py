@@ -12,7 +12,7 @@ import numpy as np
 from experiments.benches.fused.process import OURS
 from experiments.benches.fused.race import CALLED, INTO
 from experiments.comparison.summary import interval, ratio
-from experiments.statistics.statistics import bootstrap, geometric_mean
+from experiments.statistics.statistics import bootstrap
 from gensor_gym.measure.stats.verdict import verdict
 
 Samples = Mapping[str, Mapping[str, list[float]]]
@@ -72,7 +72,9 @@ def overall(rows: Sequence[Row]) -> Row:
 def _mean(ratios: Sequence[list[float]]) -> dict[str, float]:
     """Geometric mean over operators of the median ratio over rounds, with its interval."""
     logs = np.log(np.array(ratios))
-    low, high = bootstrap(lambda scores: float(np.mean(np.median(scores, axis=1))), logs)
-    mean = geometric_mean(float(np.median(found)) for found in ratios)
-    assert mean is not None
-    return {"median": mean, "low": math.exp(low), "high": math.exp(high)}
+    low, high = bootstrap(_mean_of_medians, logs)
+    return {name: math.exp(value) for name, value in (("median", _mean_of_medians(logs)), ("low", low), ("high", high))}
+
+
+def _mean_of_medians(scores: np.ndarray) -> float:
+    return float(np.mean(np.median(scores, axis=1)))
