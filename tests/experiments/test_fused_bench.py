@@ -117,10 +117,12 @@ def scaled(by: float) -> dict[str, dict[str, list[float]]]:
     return SAMPLES | {"ours": ours}
 
 
-def lines(folder: Path, *more: str) -> list[dict[str, Any]]:
-    """What a run writes."""
+def lines(folder: Path, *more: str, shapes: list[str] | None = None) -> list[dict[str, Any]]:
+    """What a run writes; `shapes` as a file has them."""
     small = ["fused.peers=[eager]", "fused.trials=1", "fused.rounds=2", "fused.threads=1", f"output={folder}"]
-    path = bench(compose(["suite=fused", *small, *more], "bench"))["fused"].path
+    config = compose(["suite=fused", *small, *more], "bench")
+    config.fused.shapes = shapes or config.fused.shapes
+    path = bench(config)["fused"].path
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -142,7 +144,7 @@ def test_a_run_says_what_was_timed_and_goes_on(tmp_path: Path, monkeypatch: pyte
 def test_what_has_no_kernel_yet_is_listed(tmp_path: Path) -> None:
     own = tmp_path / "own"
     twice = "def twice(x: float32[4, 6]):\n    a = reduce_sum(x, axes=[0])\n    b = reduce_sum(a, axes=[1])\n    return b\n"
-    rows = lines(own, f"fused.shapes=[{json.dumps(twice)}]")
+    rows = lines(own, shapes=[twice])
     assert "different axes" in rows[1]["not_covered"] and len(rows) == 2
 
 
