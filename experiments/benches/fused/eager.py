@@ -19,6 +19,7 @@ from gensor_gym.dataflow.suite import arguments_of
 
 Function = Callable[..., Any]
 Arguments = dict[str, Any]
+_GELU: Function = F.gelu  # whose types do not know that it takes `out`
 
 
 def _normalised(a: Arguments) -> Function:
@@ -63,9 +64,9 @@ EAGER: dict[str, Callable[[Arguments], Function]] = {
     "layernorm": _normalised, "add_layernorm": _add_normalised,
     "rmsnorm": lambda a: lambda x, gamma: F.rms_norm(x, (a["n"],), gamma, a["eps"]),
     "norm": lambda a: lambda x, out=None: torch.linalg.vector_norm(x, 2, (0, 1), True, out=out),
-    "gelu": lambda a: lambda x, out=None: torch._C._nn.gelu(x, out=out),
-    "bias_gelu": lambda a: lambda x, bias, out=None: torch._C._nn.gelu(x + bias, out=out),
-    "bias_tanh_gelu": lambda a: lambda x, bias, out=None: torch._C._nn.gelu(x + bias, approximate="tanh", out=out),
+    "gelu": lambda a: lambda x, out=None: _GELU(x, out=out),
+    "bias_gelu": lambda a: lambda x, bias, out=None: _GELU(x + bias, out=out),
+    "bias_tanh_gelu": lambda a: lambda x, bias, out=None: _GELU(x + bias, approximate="tanh", out=out),
     "swiglu": lambda a: lambda gate, up: F.silu(gate).mul_(up),
     "rope": _rope, "channel_shuffle": _shuffled,
     "transpose_last": lambda a: _transposed((0, 2, 1)),
