@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -16,6 +17,7 @@ from gensor_gym.env.settings import Settings
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.rules import transition
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import LEVEL, ROW
 
 _PRIMITIVES = sorted({action.primitive for action in ACTIONS})
@@ -55,6 +57,12 @@ class ObservationView:
         if self.kind == "graph":
             return self._graphs.of({name: features[s] for name, s in self.slices.items()}, graph.operator)
         return self.batch(features.copy())
+
+    def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
+        """What draws a schedule in a render mode."""
+        from gensor_gym.env.pictures import render
+
+        return render.as_text if mode == "ansi" else render.as_image
 
     def batch(self, features: np.ndarray) -> Any:
         """View of features [..., F] (flat or by group), of all of them flat the very array."""
