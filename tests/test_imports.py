@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.house.imports import Import, imports
+from experiments.house.counting import SOURCE, room
+from experiments.house.imports import Arrow, Import, arrows, circles, imports, modules
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
@@ -162,6 +163,13 @@ def test_the_gym_knows_no_agent_and_agents_no_experiment() -> None:
             above = (*PACKAGES[number + 1 :], "tests")
             wrong += [said(path, each) for each in imported(path) if each.name.split(".")[0] in above]
     assert wrong == []
+
+
+def test_no_modules_and_no_rooms_import_each_other() -> None:
+    """Not at the top, not in functions, not for types; rooms not at the top and not in functions."""
+    found = arrows(modules(ROOT, SOURCE))
+    assert circles(found, ("top", "lazy", "type")) == []
+    assert circles([Arrow(room(each.source), room(each.target), each.kind) for each in found], ("top", "lazy")) == []
 
 
 def test_tops_of_gym_modules_import_only_the_core() -> None:

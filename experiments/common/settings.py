@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.strategy import get_strategy
-from experiments.tracking.options import tracking_of
+from experiments.commands.tracking import tracking_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints

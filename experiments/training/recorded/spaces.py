@@ -19,11 +19,12 @@ from agents.learners.registry import get_learner
 from agents.learners.stored import POLICY
 from agents.policies.learned import CARD, read_card
 from experiments.commands.checks import check_whole
-from experiments.common.results import whole, write_text
+from experiments.common.results import write_text
 from experiments.common.settings import digest_of_file, short_hash
 from experiments.training.watch import CURVE, last_episodes
 from gensor_gym.env import RECORDED
 from gensor_gym.env.recorded import RecordedEnv
+from gensor_gym.files import whole
 from gensor_gym.spaces import TuningSpace, load_space
 from gensor_gym.spaces.space import TIMINGS
 
