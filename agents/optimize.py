@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from agents.core.playoff import playoff
-from agents.strategy import CONSTRUCTIONS, Search, Searched, Strategy, resolve
+from agents.strategy import CONSTRUCTIONS, DEFAULTS, FUSED, Search, Searched, Strategy, resolve
 from gensor_gym import codegen
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.export import Exported
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
@@ -28,7 +31,7 @@ from gensor_gym.operators.types import Operator
 class Result:
     """What a search found: the fastest verified schedule, its measurement, and every trial on the way."""
 
-    schedule: Schedule
+    schedule: Schedule | GirSchedule
     measurement: Measurement
     trace: tuple[TraceRow, ...]
     task: Task
@@ -70,9 +73,9 @@ def export_all(results: Sequence[Result], folder: str | Path, library: str = "ge
 
 
 def optimize(
-    operator: Operator | str,
+    operator: Operator | Dataflow | str,
     hardware: Hardware | str = "host",
-    strategy: str | Strategy = "markov",
+    strategy: str | Strategy | None = None,
     trials: int = 10,
     seed: int = 0,
     backend: str | Backend = "auto",
@@ -82,6 +85,9 @@ def optimize(
     **hyperparameters: object,
 ) -> Result:
     """Search with a budget of measured trials and return the best program.
+
+    `operator` is an operator, a fused one such as `softmax(m=128, n=768)`, or the text of a graph of one's own. The strategy is
+    `markov` where none is named; for fused operators `exhaustive`, which ranks all of their space by the model.
 
     Which that is, of those that were nearly the fastest, is decided by timing them again in turns (`agents.core.playoff`).
 
@@ -93,8 +99,10 @@ def optimize(
     """
     if trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
-    search: Strategy = resolve(strategy, CONSTRUCTIONS, hyperparameters)
-    task = Task.of(operator, hardware, backend, search.space)
+    computation = resolve_computation(operator)
+    searched = FUSED if isinstance(computation, Dataflow) else CONSTRUCTIONS
+    search: Strategy = resolve(DEFAULTS[searched] if strategy is None else strategy, searched, hyperparameters)
+    task = Task.of(computation, hardware, backend, search.space)
     if reuse:
         store = store or str(tuned_path())
         timed = get_backend(backend, task.hardware)

@@ -38,7 +38,7 @@ class Strategy(Search[Session], Protocol):
     """Name of the space whose graph the session is made for."""
 
 
-CONSTRUCTIONS, RECORDED = "construction graphs", "recorded spaces"
+CONSTRUCTIONS, RECORDED, FUSED = "construction graphs", "recorded spaces", "fused operators"
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class Entry:
     where: str
     """module:class."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
-    """What it searches (CONSTRUCTIONS, RECORDED or both) -> hyperparameters whose default there is not the class's."""
+    """What it searches (CONSTRUCTIONS, RECORDED, FUSED) -> hyperparameters whose default there is not the class's."""
 
 
 STRATEGIES: dict[str, Entry] = {
@@ -69,9 +69,15 @@ STRATEGIES: dict[str, Entry] = {
     "roller": Entry("agents.baselines.roller:Roller"),
     "ansor": Entry("agents.ansor.ansor:Ansor"),
     "ansor_small": Entry("agents.ansor.ansor:AnsorSmall"),
-    "random_walk": Entry("agents.baselines.random_walk:RandomWalk", {CONSTRUCTIONS: {}, RECORDED: {}}),
-    "local_search": Entry("agents.baselines.local_search:LocalSearch", {CONSTRUCTIONS: {}, RECORDED: {}}),
-    "exhaustive": Entry("agents.baselines.exhaustive:Exhaustive", {CONSTRUCTIONS: {}, RECORDED: {}}),
+    "random_walk": Entry(
+        "agents.baselines.random_walk:RandomWalk", {CONSTRUCTIONS: {}, RECORDED: {}, FUSED: {"space": "gir"}}
+    ),
+    "local_search": Entry(
+        "agents.baselines.local_search:LocalSearch", {CONSTRUCTIONS: {}, RECORDED: {}, FUSED: {"space": "gir"}}
+    ),
+    "exhaustive": Entry(
+        "agents.baselines.exhaustive:Exhaustive", {CONSTRUCTIONS: {}, RECORDED: {}, FUSED: {"space": "gir"}}
+    ),
     "ppo": Entry("agents.policies.ppo:Ppo"),
     "a2c": Entry("agents.policies.ppo:A2c"),
     "dqn": Entry("agents.policies.ppo:Dqn"),
@@ -103,6 +109,8 @@ STRATEGIES: dict[str, Entry] = {
     "policy": Entry("agents.recorded.policy:TuningPolicy", {RECORDED: {}}),
 }
 """By name. In a recorded space `random_walk` is a random search."""
+DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
+"""What searches where nobody chose: the paper's traverser; of a fused operator all of the space by the model: it is small."""
 
 
 def register_strategy(name: str, *searched: str) -> Callable[[type[Made]], type[Made]]:

@@ -14,6 +14,8 @@ from gensor_gym.cost.calibration import coefficients_of
 from gensor_gym.cost.constants import constant_values
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.graph import GirGraph
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
 from gensor_gym.graph.compiled import compiled, interpreted, plain
@@ -81,6 +83,10 @@ class ConstructionGraph:
     def schedule(self, row: np.ndarray) -> Schedule:
         """The schedule of a row int32 [ROW]."""
         return Schedule(row)
+
+    def parse(self, text: str) -> Schedule:
+        """The schedule of a text; ValueError where it does not read."""
+        return Schedule.parse(text)
 
     def is_legal(self, schedule: Schedule) -> bool:
         """Whether the schedule is a node of this graph within the hardware's limits."""
@@ -215,6 +221,13 @@ class ConstructionGraph:
     def stack(self, schedules: list[Schedule]) -> np.ndarray:
         """Schedules as rows int32 [B, ROW]."""
         return np.stack([s.row for s in schedules]) if schedules else np.empty((0, ROW), dtype=np.int32)
+
+
+def graph_of(computation: Operator | Dataflow, hardware: Hardware, space: str | None = None) -> ConstructionGraph | GirGraph:
+    """The graph of an operator's schedules, or of a fused operator's; by default of the space that contains every other."""
+    if isinstance(computation, Dataflow):
+        return GirGraph(computation, hardware, space or "gir")
+    return ConstructionGraph(computation, hardware, space or "extended")
 
 
 @compiled

@@ -31,7 +31,7 @@ def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
         return session.best
     limit = WITHIN * session.best[1].seconds
     rows = sorted((row for row in session.trace if row.status == Status.OK.value), key=lambda row: row.seconds)
-    schedules = [Schedule.parse(row.schedule) for row in rows[:FINALISTS] if row.seconds <= limit]
+    schedules = [session.graph.parse(row.schedule) for row in rows[:FINALISTS] if row.seconds <= limit]
     hw = session.task.hardware
     made = [make_kernel(session.task.operator, schedule, hw) for schedule in schedules]
     kernels = {str(place): kernel for place, kernel in enumerate(made) if isinstance(kernel, Kernel)}

@@ -69,7 +69,7 @@ def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[]
 
     torch.set_num_threads(found.task.hardware.units)
     kernel, own = found.kernel, found.kernel(*inputs).copy()
-    theirs = torch_function(found.task.operator, [torch.from_numpy(array) for array in inputs])
+    theirs = torch_function(operators.resolve_one(str(found.task.operator)), [torch.from_numpy(array) for array in inputs])
     return {
         "called": lambda: kernel(*inputs), "into_out": lambda: kernel(*inputs, out=own), "bound": kernel.bind(*inputs, own),
         "bound_at_lines": kernel.bind(*at_lines, own), "torch": theirs,

@@ -7,9 +7,9 @@ import numpy as np
 from agents.optimize import Result
 from experiments.benches.kernel_sets.called import placed, seconds
 from gensor_gym import operators
+from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.inputs import ARRAY_OFFSET
 from gensor_gym.operators.loops import Tensor
-from gensor_gym.operators.types import Operator
 
 TURNS = 9
 """Each some tens of milliseconds."""
@@ -22,11 +22,12 @@ def called(result: Result, seed: int) -> list[float]:
     return [seconds(lambda: kernel(*inputs)) for _ in range(TURNS)]
 
 
-def call_of(op: Operator) -> str:
+def call_of(op: Computation) -> str:
     """A call of `kernel` with names of its inputs, and what these are."""
     names = ", ".join(tensor.name for tensor in op.inputs)
     shapes = ", ".join(f"{tensor.name} {_shape(tensor)}" for tensor in op.inputs)
-    return f"{op.output.name} = kernel({names})  # {shapes} -> {_shape(op.output)}"
+    given = ", ".join(tensor.name for tensor in op.outputs)
+    return f"{given} = kernel({names})  # {shapes} -> {', '.join(map(_shape, op.outputs))}"
 
 
 def _shape(tensor: Tensor) -> str:

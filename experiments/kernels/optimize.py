@@ -23,10 +23,12 @@ from experiments.common.texts import seconds_text
 from experiments.kernels.calls import call_of, called
 from experiments.kernels.search import Search
 from experiments.kernels.tiles import tiles
-from gensor_gym import operators
 from gensor_gym.codegen.export import check_folder
 from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.stats.intervals import median_interval
+from gensor_gym.operators.types import Operator
 
 
 def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
@@ -76,7 +78,7 @@ def main(config: DictConfig, console: Console) -> None:
     """Search, say what was found, write what is asked for."""
     if config.operators is None:
         raise ValueError("no operator: name one, as in gensor optimize 'gemm(m=512, n=512, k=512)'")
-    op, search = operators.resolve_one(config.operators), Search.of(config)
+    op, search = resolve_computation(config.operators), Search.of(config)
     if search.trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
     if config.source is not None:
@@ -97,4 +99,5 @@ def main(config: DictConfig, console: Console) -> None:
         console.print(f"[bold]{what:9}[/] ", end="")
         console.print(which, soft_wrap=True, markup=False, highlight=False)
     console.print()
-    tiles(op, result.task.hardware, result.schedule).show(console)
+    if isinstance(op, Operator) and isinstance(result.schedule, Schedule):
+        tiles(op, result.task.hardware, result.schedule).show(console)

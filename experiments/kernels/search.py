@@ -13,15 +13,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents.optimize import Result, optimize
+from agents.strategy import DEFAULTS, FUSED, STRATEGIES
 from experiments.commands.checks import check_whole
 from experiments.common.folders import make_folder
 from experiments.common.texts import seconds_text
 from gensor_gym import hardware as machines
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.cpuinfo import THREADS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.measure.session import TraceRow
+from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 
@@ -56,20 +59,21 @@ class Search:
         backend = get_backend(plain["backend"], hw)
         return cls(hw, backend, strategy, hyperparameters, plain["trials"], plain["seed"], store)
 
-    def tuned(self, op: Operator) -> str:
+    def tuned(self, op: Computation) -> str:
         """The call that loads the best program kept of an operator."""
         which = "" if self.hardware.name == "host" else f", {self.hardware.name!r}"
         where = "" if self.store == tuned_path() else f", store={str(self.store)!r}"
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
-    def run(self, op: Operator, reuse: bool, console: Console) -> Result:
+    def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
         """The best program found; with `reuse` that of the store, where it has one. RuntimeError where none ran well."""
+        strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[best]}"),
         )  # fmt: skip
         with Progress(*columns, console=console, transient=True) as progress:
-            bar = progress.add_task(f"{self.strategy} on {op}", total=self.trials, best="")
+            bar = progress.add_task(f"{strategy} on {op}", total=self.trials, best="")
             best = float("inf")
 
             def on_trial(row: TraceRow) -> None:
@@ -78,6 +82,14 @@ class Search:
                 progress.update(bar, advance=1, best=seconds_text(best) if best < float("inf") else row.status)
 
             return optimize(
-                op, self.hardware, self.strategy, self.trials or 0, self.seed, self.backend, str(self.store), reuse, on_trial,
-                **self.hyperparameters,
+                op, self.hardware, strategy, self.trials or 0, self.seed, self.backend, str(self.store), reuse, on_trial,
+                **hyperparameters,
             )  # fmt: skip
+
+    def _strategy(self, op: Operator | Dataflow, console: Console) -> tuple[str, Mapping[str, object]]:
+        """The strategy chosen; of a fused operator the one for these, where that does not search them, with a word."""
+        if isinstance(op, Dataflow) and FUSED not in STRATEGIES[self.strategy].searches:
+            note = f"{self.strategy} does not search fused operators: {DEFAULTS[FUSED]} does"
+            console.print(note, style="dim", highlight=False)
+            return DEFAULTS[FUSED], {}
+        return self.strategy, self.hyperparameters

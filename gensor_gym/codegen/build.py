@@ -8,9 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from gensor_gym.codegen import targets
+from gensor_gym.codegen.gir.generate import GirProgram, generate_gir
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.codegen.runtime.arrays import Bound, LoadedKernel
+from gensor_gym.construction import graph_of
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.gir.nest import row_nest
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
@@ -60,32 +66,45 @@ class BuiltKernel(Kernel):
         return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "_in_torch")}
 
 
-def generate(op: Operator | str, schedule: Schedule, hw: str | Hardware, prepacked: bool = False) -> Kernel:
+def generate(
+    op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: str | Hardware, prepacked: bool = False
+) -> Kernel:
     """The source of a schedule on `hw` (a name or a Hardware), in the language of its target. Compiles nothing.
+
+    A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`.
 
     `prepacked` asks for a kernel that reads weights packed by an earlier call (`Kernel.prepares`). They stay packed as they
     were then: whoever changes them calls that entry again. ValueError where the schedule packs no weights, or on a GPU.
     """
-    from gensor_gym import hardware, operators
+    from gensor_gym import hardware
 
-    machine = hardware.get(hw)
-    program = lower(operators.resolve_one(op), schedule, machine)
-    return targets.target_of(machine).generate(program, prepacked)
+    machine, op = hardware.get(hw), resolve_computation(op)
+    check_kind(op, schedule)
+    if isinstance(op, Dataflow):
+        assert isinstance(schedule, GirSchedule)
+        return generate_gir(GirProgram(row_nest(op), schedule, machine))
+    assert isinstance(schedule, Schedule)
+    return targets.target_of(machine).generate(lower(op, schedule, machine), prepacked)
 
 
-def build(op: Operator | str, schedule: Schedule, hw: str | Hardware) -> BuiltKernel:
+def check_kind(op: Operator | Dataflow, schedule: object) -> None:
+    """ValueError unless the schedule is of the kind that the operator's are."""
+    wanted = GirSchedule if isinstance(op, Dataflow) else Schedule
+    if not isinstance(schedule, wanted):
+        raise ValueError(f"schedule {schedule!r}: expected a {wanted.__name__} for {op}; {wanted.__name__}.parse reads its text")
+
+
+def build(op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: str | Hardware) -> BuiltKernel:
     """The kernel of a schedule. C is compiled now (CompileError if that fails); GPU kernels at the kernel's first call.
 
     ValueError where no code can be written for it, or it is not legal in any space.
     """
-    from gensor_gym import hardware, operators
-    from gensor_gym.construction import ConstructionGraph
+    from gensor_gym import hardware
 
-    if not isinstance(schedule, Schedule):
-        raise ValueError(f"schedule {schedule!r}: expected a Schedule; Schedule.parse reads its text")
-    op = operators.resolve_one(op)
-    machine = hardware.get(hw)
-    if not ConstructionGraph(op, machine, "extended").is_legal_once(schedule):
+    op, machine = resolve_computation(op), hardware.get(hw)
+    check_kind(op, schedule)
+    graph: Any = graph_of(op, machine)
+    if not graph.is_legal_once(schedule):
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")
     kernel = generate(op, schedule, machine)
     targets.get(kernel.language).prepare(kernel)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
+from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 LAYOUT, FINISH = "_layout", "_finish"
@@ -31,13 +32,14 @@ class Kernel:
     """Source of one schedule of one operator, with its launches in order.
 
     Every entry takes the same arguments: all inputs in the operator's order, the output, the workspace.
-    C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`.
+    C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`, where `output`
+    is an array of pointers if there are several outputs.
     CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`; each launch follows the
     other on one stream. The workspace is not cleared between calls. Where there are tensor maps they come first, each as
     `const __grid_constant__ TensorMap`, 128 bytes by value.
     """
 
-    operator: Operator
+    operator: Computation
     language: str
     """Name of the target whose language the source is in (`codegen.targets`)."""
     arch: str
@@ -49,6 +51,13 @@ class Kernel:
     packed weights of a prepacked kernel. Empty for a plain kernel."""
     maps: tuple[TensorMap, ...] = ()
     """Tensor maps that entries take before the plain arguments; whoever launches them encodes them for its arrays."""
+
+    @property
+    def loop_nest(self) -> Operator:
+        """Its operator, for what reads one loop nest; ValueError for a fused one."""
+        if not isinstance(self.operator, Operator):
+            raise ValueError(f"{self.operator} is a fused operator: expected an operator of one loop nest")
+        return self.operator
 
     @property
     def prepacked(self) -> bool:

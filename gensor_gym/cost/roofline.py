@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from gensor_gym.graph.structure import tensor_core_choices
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 CAP_OVER_FLOOR = 1000.0
 """T_cap of the reward is this many times the floor."""
 
 
-def roofline_floor(op: Operator, hardware: Hardware) -> float:
+def roofline_floor(op: Computation, hardware: Hardware) -> float:
     """Seconds: the larger of arithmetic at peak and compulsory bytes at the bandwidth of the level that holds them.
 
     Data that fits in a shared cache may stay there between calls (warm timing), so its bandwidth counts, not DRAM's
@@ -19,15 +20,15 @@ def roofline_floor(op: Operator, hardware: Hardware) -> float:
     return max(op.flops / peak_rate(op, hardware), op.compulsory_bytes / resident_bandwidth(op, hardware))
 
 
-def peak_rate(op: Operator, hardware: Hardware) -> float:
+def peak_rate(op: Computation, hardware: Hardware) -> float:
     """Operations per second that no program exceeds: of tensor cores where the operator may use them, at full clock."""
     flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
-    if len(tensor_core_choices(op, hardware)) == 1:
+    if not isinstance(op, Operator) or len(tensor_core_choices(op, hardware)) == 1:
         return flops
     return max(flops, dict(hardware.tensor_peak)[op.dtype])
 
 
-def resident_bandwidth(op: Operator, hardware: Hardware) -> float:
+def resident_bandwidth(op: Computation, hardware: Hardware) -> float:
     """Bytes per second of the innermost cache level that holds all compulsory bytes, else of the outermost memory.
 
     Private caches count once per unit. Registers and GPU shared memory do not outlive a kernel and are left out.

@@ -29,7 +29,7 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
         shape = graph.values[name].shape
         found = _EVALUATE[type(node)](node, known)
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
-    return tuple(known[name] for name in graph.outputs)
+    return tuple(known[name] for name in graph.returns)
 
 
 def _map(node: Map, known: Mapping[str, Bounded]) -> Bounded:

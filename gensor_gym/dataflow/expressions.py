@@ -90,6 +90,15 @@ def walk(expression: Expression) -> Iterator[Expression]:
             yield from walk(part)
 
 
+def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
+    """The expression with operands of other names."""
+    if isinstance(expression, Operand):
+        return Operand(names[expression.name])
+    if isinstance(expression, Call):
+        return Call(expression.function, tuple(renamed(part, names) for part in expression.arguments))
+    return expression
+
+
 def operations(expression: Expression) -> int:
     """Floating-point operations an element."""
     return sum(SCALARS[node.function].operations for node in walk(expression) if isinstance(node, Call))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from keyword import iskeyword
+from typing import ClassVar
 
 from gensor_gym.dataflow.expressions import operations
 from gensor_gym.dataflow.nodes import Contract, Map, Node, Reduce, Value
@@ -22,16 +24,20 @@ class Dataflow:
     inputs: tuple[Value, ...]
     nodes: tuple[tuple[str, Node], ...]
     """(name of the value, what makes it), each after all that it reads."""
-    outputs: tuple[str, ...]
+    returns: tuple[str, ...]
+    """Names of the outputs, in order."""
+    label: str = field(default="", compare=False)
+    """The call that a factory was asked by, such as `softmax(m=128, n=768)`; empty for a graph of one's own."""
+    dtype: ClassVar[str] = "float32"
 
     def __post_init__(self) -> None:
         """ValueError for names that are unknown, taken twice or read by nothing, shapes that do not fit, what is too large."""
         if len(self.nodes) > MOST_NODES:
             raise ValueError(f"{self.name}: {len(self.nodes)} nodes, expected at most {MOST_NODES}")
-        if not self.nodes or not self.outputs or len(set(self.outputs)) != len(self.outputs):
+        if not self.nodes or not self.returns or len(set(self.returns)) != len(self.returns):
             raise ValueError(f"{self.name}: expected at least one node and one output, and no output twice")
         made = {name for name, _ in self.nodes}
-        if strangers := [name for name in self.outputs if name not in made]:
+        if strangers := [name for name in self.returns if name not in made]:
             raise ValueError(f"{self.name}: output {strangers[0]} is made by no node")
         for value in self.values.values():
             if len(value.shape) > MOST_AXES or not 0 < value.size <= MOST_ELEMENTS or min(value.shape, default=1) < 1:
@@ -39,7 +45,7 @@ class Dataflow:
                     f"{self.name}: {value.name} has shape {list(value.shape)}, expected at most {MOST_AXES} axes of extent 1 "
                     f"or more and at most {MOST_ELEMENTS} elements"
                 )
-        if unread := [name for name, readers in self.readers.items() if not readers and name not in self.outputs]:
+        if unread := [name for name, readers in self.readers.items() if not readers and name not in self.returns]:
             raise ValueError(f"{self.name}: {unread[0]} is read by nothing and is no output")
 
     @cached_property
@@ -70,9 +76,23 @@ class Dataflow:
         return {name: tuple(readers) for name, readers in found.items()}
 
     @property
+    def outputs(self) -> tuple[Value, ...]:
+        """What it computes, in order."""
+        return tuple(self.values[name] for name in self.returns)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what it computes, whatever it is called by."""
+        return hashlib.sha256(repr((self.name, self.inputs, self.nodes, self.returns)).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        """The factory's call, or the name with the first digits of the digest."""
+        return self.label or f"{self.name}@{self.digest[:12]}"
+
+    @property
     def compulsory_bytes(self) -> int:
         """Bytes that any kernel must move: every input read and every output written once."""
-        return sum(value.nbytes for value in (*self.inputs, *(self.values[name] for name in self.outputs)))
+        return sum(value.nbytes for value in (*self.inputs, *self.outputs))
 
     @property
     def flops(self) -> int:

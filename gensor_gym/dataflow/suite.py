@@ -5,6 +5,9 @@ IntelliGen's own table of operators is not public; this is a declared stand-in f
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -16,19 +19,26 @@ FACTORIES: dict[str, Callable[..., Dataflow]] = {}
 """Name -> function of extents."""
 
 
-def make(name: str, **arguments: Any) -> Dataflow:
-    """The graph of a factory; ValueError for a name or arguments that there are not."""
+def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
+    """The graph of a factory for extents; ValueError for a name or arguments that there are not."""
     if name not in FACTORIES:
         raise ValueError(f"fused operator {name!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
     try:
-        return FACTORIES[name](**arguments)
+        return FACTORIES[name](*values, **arguments)
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from error
 
 
 def _factory(made: Callable[..., str]) -> Callable[..., str]:
     """Register a function that writes a graph's text."""
-    FACTORIES[made.__name__] = lambda **arguments: parse(made(**arguments))
+
+    @functools.wraps(made)
+    def build(*values: Any, **options: Any) -> Dataflow:
+        given = inspect.signature(made).bind(*values, **options)
+        call = ", ".join(f"{name}={value!r}" for name, value in given.arguments.items())
+        return dataclasses.replace(parse(made(*values, **options)), label=f"{made.__name__}({call})")
+
+    FACTORIES[made.__name__] = build
     return made
 
 

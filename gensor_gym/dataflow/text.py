@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.graph import MOST_NODES, Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose, Value
 from gensor_gym.dataflow.scalars import SCALARS
@@ -64,7 +64,7 @@ def text_of(graph: Dataflow) -> str:
     """The text of a graph."""
     given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
     lines = [f"    {name} = {_text_of_node(node)}" for name, node in graph.nodes]
-    return "\n".join([f"def {graph.name}({given}):", *lines, f"    return {', '.join(graph.outputs)}"]) + "\n"
+    return "\n".join([f"def {graph.name}({given}):", *lines, f"    return {', '.join(graph.returns)}"]) + "\n"
 
 
 def _type_of(value: Value) -> str:
@@ -157,7 +157,7 @@ class _Reader:
             shape = np.broadcast_shapes(*(self.shapes[name] for name in names))
         except ValueError as error:
             raise ValueError(f"{self.function.name}, line {made.lineno}: {error}") from error
-        return Map(_renamed(expression, {name: self._repeated(made, name, shape) for name in names}))
+        return Map(renamed(expression, {name: self._repeated(made, name, shape) for name in names}))
 
     def _repeated(self, made: ast.expr, name: str, shape: tuple[int, ...]) -> str:
         """The name of the value with that shape: of a broadcast that is there already, or made now."""
@@ -235,12 +235,3 @@ class _Reader:
         shown = ast.unparse(made)
         shown = shown if len(shown) < 60 else f"{shown[:57]}..."
         return ValueError(f"{self.function.name}, line {getattr(made, 'lineno', 1)}: `{shown}`: expected {expected}")
-
-
-def _renamed(expression: Expression, names: dict[str, str]) -> Expression:
-    """The expression with operands of other names."""
-    if isinstance(expression, Operand):
-        return Operand(names[expression.name])
-    if isinstance(expression, Call):
-        return Call(expression.function, tuple(_renamed(part, names) for part in expression.arguments))
-    return expression

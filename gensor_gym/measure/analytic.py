@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import LEVEL
 from gensor_gym.hardware.types import Hardware
@@ -13,17 +16,20 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.operators.types import Operator
 
 
-def program_key(schedule: Schedule) -> bytes:
+def program_key(schedule: Schedule | GirSchedule) -> bytes:
     """The row without the level under construction.
 
-    Levels not yet opened already hold their filling, so two states that differ in the level alone are one program.
+    Levels not yet opened already hold their filling, so two states that differ in the level alone are one program. A fused
+    operator's schedule has no levels to open.
     """
+    if isinstance(schedule, GirSchedule):
+        return schedule.key
     row = schedule.row.copy()
     row[LEVEL] = 0
     return row.tobytes()
 
 
-def program_digest(op: Operator, schedule: Schedule, hw: Hardware) -> str:
+def program_digest(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
     """Identity of the program where no code is generated."""
     return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, program_key(schedule).hex()]).encode()).hexdigest()
 
@@ -38,15 +44,15 @@ class AnalyticBackend:
         """The model of the hardware; of one whose figures were measured, which they are."""
         return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
-    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+    def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
         """See `program_digest`."""
         return program_digest(op, schedule, hw)
 
-    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+    def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
         """The model's latencies; ILLEGAL outside the hardware's limits."""
         return list(self.stream(op, schedules, hw))
 
-    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+    def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """As `measure`, one after the other."""
         graph = graph_of(op, hw)
         for schedule in schedules:

@@ -6,10 +6,14 @@ import atexit
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from gensor_gym.codegen.build import check_kind
 from gensor_gym.codegen.targets import target_of
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement
@@ -29,13 +33,13 @@ class Backend(Protocol):
     def device(self, hw: Hardware) -> str:
         """Name of what the results hold for: part of the key they are stored under."""
 
-    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+    def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
         """Identity of the program: schedules of one digest are one trial."""
 
-    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+    def measure(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
         """One measurement for each schedule, in order."""
 
-    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+    def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """As `measure`, each result as soon as it is there, so that a search killed in a batch has what came before."""
 
     def close(self) -> None:
@@ -158,16 +162,15 @@ def _check(name: str, hw: Hardware) -> None:
 
 
 def measure(
-    op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
+    op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
 ) -> Measurement:
     """Verify and time one schedule in a worker process (or ask the model or a table, as `backend` says)."""
-    from gensor_gym import hardware, operators
+    from gensor_gym import hardware
 
-    op = operators.resolve_one(op)
-    if not isinstance(schedule, Schedule):
-        raise ValueError(f"schedule {schedule!r}: expected a Schedule; Schedule.parse reads its text")
+    computation = resolve_computation(op)
+    check_kind(computation, schedule)
     hw = hardware.get(hw)
-    return get_backend(backend, hw).measure(op, [schedule], hw)[0]
+    return get_backend(backend, hw).measure(computation, [schedule], hw)[0]
 
 
 @atexit.register

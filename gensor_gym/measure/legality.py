@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
-from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.schedule import Schedule
+from gensor_gym import construction
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 
 @lru_cache(maxsize=32)
-def graph_of(op: Operator, hw: Hardware) -> ConstructionGraph:
-    """The graph of the extended space, which contains every other."""
-    return ConstructionGraph(op, hw, space="extended")
+def graph_of(op: Operator | Dataflow, hw: Hardware) -> Any:
+    """The graph of the space that contains every other."""
+    return construction.graph_of(op, hw)
 
 
-def is_legal(op: Operator, schedule: Schedule, hw: Hardware) -> bool:
+def is_legal(op: Operator | Dataflow, schedule: Any, hw: Hardware) -> bool:
     """Whether the schedule is within the limits of the hardware, in any space."""
     return graph_of(op, hw).is_legal(schedule)

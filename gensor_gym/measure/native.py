@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.targets import target_of
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.host import doubt
 from gensor_gym.hardware.types import Hardware
@@ -53,17 +56,17 @@ class NativeBackend:
         self.local = LocalPool(compile_kernel, [worker or WorkerProcess(name)], overlap)
         self.pool: Pool = pool or self.local
         self.device = device
-        self._kernels: OrderedDict[tuple[Operator, bytes, Hardware], Kernel | Measurement] = OrderedDict()
+        self._kernels: OrderedDict[tuple[Operator | Dataflow, bytes, Hardware], Kernel | Measurement] = OrderedDict()
 
-    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+    def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
         """Digest of the generated kernel, or of the schedule when there is none."""
         return self._generate(op, schedule, hw).digest
 
-    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+    def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
         """One measurement for each schedule, in order; equal kernels are timed once."""
         return list(self.stream(op, schedules, hw))
 
-    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+    def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """As `measure`, each result as soon as it is there."""
         made = [self._generate(op, schedule, hw) for schedule in schedules]
         kernels = {k.digest: k for k in made if isinstance(k, Kernel)}
@@ -130,7 +133,7 @@ class NativeBackend:
         self.pool.close()
         self.local.close()
 
-    def _generate(self, op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | Measurement:
+    def _generate(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
         """The kernel of a schedule, or why there is none; the last few thousand are remembered."""
         key = (op, schedule.key, hw)
         if key not in self._kernels:
@@ -140,7 +143,7 @@ class NativeBackend:
         return self._kernels[key]
 
 
-def make_kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | Measurement:
+def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
     """The generated kernel, or the measurement that says why there is none: ILLEGAL, or COMPILE_ERROR.
 
     The generator refuses what is legal and not written yet (a data type, a knob's value) with a ValueError.

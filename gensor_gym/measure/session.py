@@ -13,8 +13,9 @@ from typing import Any, Generic
 import numpy as np
 
 from gensor_gym import hardware as machines
-from gensor_gym import operators
-from gensor_gym.construction import ConstructionGraph
+from gensor_gym.construction import ConstructionGraph, graph_of
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
@@ -36,7 +37,7 @@ class BudgetSpent(Exception):
 class Task:
     """An operator on a hardware, timed by a backend, in a space. Text forms are resolved by `Task.of`."""
 
-    operator: Operator
+    operator: Operator | Dataflow
     hardware: Hardware
     backend: str | Backend = "auto"
     space: str = "gensor"
@@ -44,17 +45,17 @@ class Task:
     @classmethod
     def of(
         cls,
-        operator: Operator | str,
+        operator: Operator | Dataflow | str,
         hardware: Hardware | str = "host",
         backend: str | Backend = "auto",
         space: str = "gensor",
     ) -> Task:
         """A task from objects, their text or ids; ValueError names what is unknown."""
-        return cls(operators.resolve_one(operator), machines.get(hardware), backend, space)
+        return cls(resolve_computation(operator), machines.get(hardware), backend, space)
 
-    def graph(self) -> ConstructionGraph:
-        """The construction graph of the task."""
-        return ConstructionGraph(self.operator, self.hardware, self.space)
+    def graph(self) -> Any:
+        """The graph of the task's schedules: a `ConstructionGraph`, of a fused operator a `GirGraph`."""
+        return graph_of(self.operator, self.hardware, self.space)
 
 
 @dataclass(frozen=True)

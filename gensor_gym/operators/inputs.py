@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.operators.loops import Loops
+from gensor_gym.operators.computation import Computation
 
 ARRAY_OFFSET = 16
 """Bytes past a cache line at which NumPy's larger arrays begin: behind the header of glibc's malloc."""
 
 
-def random_inputs(op: Loops, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """One array for each of `op.inputs`: standard normal cast to the dtype, or integers uniform in -128..127.
 
     bfloat16, which NumPy lacks, comes as uint16 arrays of its bits.

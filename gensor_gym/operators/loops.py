@@ -166,6 +166,11 @@ class Loops:
         return self.write.tensor
 
     @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """What is written, as a `Computation` has it."""
+        return (self.output,)
+
+    @property
     def channel_dimension(self) -> int:
         """Dimension of the written view that the channel axis moves: its index may be affine in two axes (groups)."""
         return next(d for d, row in enumerate(self.write.coefficients) if row[self.channel_axis] > 0)

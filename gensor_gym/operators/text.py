@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from typing import Any
 
 from gensor_gym.operators.registry import FACTORIES
 from gensor_gym.operators.types import Operator
@@ -44,6 +45,14 @@ def parse(text: str) -> Operator:
         accepted = f"{factory.__name__}{signature}".replace("'", "")
         raise ValueError(f"{text!r}: {error}; expected {accepted}") from error
     return factory(*values, **options).with_epilogue(*stages)
+
+
+def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """(values by position, values by keyword) of a call in text without epilogue; ValueError for anything but literals."""
+    _, call, stages = _split(text)
+    if stages:
+        raise ValueError(f"{text!r}: expected no epilogue")
+    return _literals(call, text)
 
 
 def _split(text: str) -> tuple[str, ast.Call, list[str]]:

@@ -25,7 +25,7 @@ def in_float32(graph: Dataflow, inputs: Sequence[np.ndarray], rng: np.random.Gen
     with np.errstate(all="ignore"):
         for name, node in graph.nodes:
             known[name] = _computed(node, known, rng)
-    return [known[name] for name in graph.outputs]
+    return [known[name] for name in graph.returns]
 
 
 def _computed(node: Node, known: dict[str, np.ndarray], rng: np.random.Generator) -> np.ndarray:

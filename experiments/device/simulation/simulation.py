@@ -76,7 +76,7 @@ class Machine:
         """A trial; the first of an operator makes its references."""
         if isinstance(built, Measurement):
             return built
-        op = built.kernel.operator
+        op = built.kernel.loop_nest
         if op not in self.known:
             self.known.add(op)
             self.clock.wait(self.delays.reference(op))

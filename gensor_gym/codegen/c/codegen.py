@@ -31,7 +31,7 @@ LINE = 64
 """Bytes of a cache line, to which buffers in the workspace are aligned."""
 PAGE = 4096
 
-_HEADERS = {"math": r"\b(expf|tanhf|erff|INFINITY)\b", "stdint": r"\w+_t\b|\bINT32_MIN\b", "string": r"\bmemcpy\b"}
+_HEADERS = {"math": r"\b(expf|tanhf|erff|logf|INFINITY)\b", "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b", "string": r"\bmemcpy\b"}
 """Header -> the words that need it: reading one that is not needed costs a tenth of a compilation."""
 _UNROLL = """#ifdef __clang__
 #define GG_PRAGMA(text) _Pragma(#text)
@@ -68,7 +68,7 @@ def generate_c(program: Program, prepacked: bool = False) -> Kernel:
     title = f"/* {program.operator} on {program.hardware.name}. */\n"
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)
     text = "\n".join([helpers, *copy, body])
-    source = "\n".join([title + _headers(text) + head, text])
+    source = "\n".join([title + headers(text) + head, text])
     entries = (Launch(PREPACKED if prepacked else ENTRY),)
     prepares = ENTRY if prepacked else ""
     return Kernel(program.operator, "c", program.hardware.arch, source, entries, workspace_bytes(plan), prepares)
@@ -83,7 +83,7 @@ def _group_helpers(plan: LoopPlan) -> list[str]:
     return [helper_text()] if plan.group >= 0 else []
 
 
-def _headers(text: str) -> str:
+def headers(text: str) -> str:
     """The headers that a text needs, and its word for unrolled loops."""
     needed = [f"#include <{name}.h>\n" for name, words in _HEADERS.items() if re.search(words, text)]
     return "".join(needed) + intrinsics(text) + (_UNROLL if "UNROLL(" in text else "")

@@ -23,13 +23,13 @@ class Kind:
     @cached_property
     def name(self) -> str:
         """The function: `gemm_int8_bias_relu`, `elementwise_exp_2d`."""
-        return kind_name(self.exports[0].kernel.operator)
+        return kind_name(self.exports[0].kernel.loop_nest)
 
     @cached_property
     def sizes(self) -> tuple[str, ...]:
         """Identifiers of the sizes, in the order of the operator's arguments; none is that of a tensor."""
         taken = {name for name, _ in self.exports[0].tensors}
-        return tuple(f"{name}_size" if name in taken else name for name, _ in sizes_of(self.exports[0].kernel.operator))
+        return tuple(f"{name}_size" if name in taken else name for name, _ in sizes_of(self.exports[0].kernel.loop_nest))
 
     @property
     def parameters(self) -> str:
@@ -38,7 +38,7 @@ class Kind:
 
     def call(self, one: Exports) -> str:
         """A call of one kernel by its sizes, of variables named as the tensors are."""
-        return f"{self.name}({', '.join([one.arguments, *(str(n) for _, n in sizes_of(one.kernel.operator))])})"
+        return f"{self.name}({', '.join([one.arguments, *(str(n) for _, n in sizes_of(one.kernel.loop_nest))])})"
 
     def missed(self) -> str:
         """A call with sizes that no kernel has."""
@@ -50,7 +50,7 @@ def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
     """Kernels by kind, both in the order given."""
     found: dict[str, list[Exports]] = {}
     for one in exports:
-        found.setdefault(kind_name(one.kernel.operator), []).append(one)
+        found.setdefault(kind_name(one.kernel.loop_nest), []).append(one)
     return [Kind(tuple(same)) for same in found.values()]
 
 
@@ -88,7 +88,7 @@ def defined(kind: Kind) -> str:
     """Its definition."""
     lines = []
     for one in kind.exports:
-        same = " && ".join(f"{name} == {n}" for name, (_, n) in zip(kind.sizes, sizes_of(one.kernel.operator), strict=True))
+        same = " && ".join(f"{name} == {n}" for name, (_, n) in zip(kind.sizes, sizes_of(one.kernel.loop_nest), strict=True))
         lines.append(f"    if ({same}) return {one.name}({one.arguments});")
     return "\n".join([f"API int {kind.name}({kind.parameters}) {{", *lines, "    return EINVAL;", "}", ""])
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.operators.types import Operator, Tensor
+from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.types import Tensor
 
 C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
 """Element of each data type; 16-bit floating numbers, which GPUs alone compute with, are their bits."""
 
 
-def function_name(op: Operator) -> str:
+def function_name(op: Computation) -> str:
     """The operator's text as an identifier: `gemm_m64_n64_k64_relu`."""
     return re.sub(r"\W+", "_", str(op).replace("=", "")).strip("_").lower()
 
@@ -27,12 +28,12 @@ class Exports:
     @cached_property
     def name(self) -> str:
         """The function."""
-        return function_name(self.kernel.operator)
+        return function_name(self.kernel.loop_nest)
 
     @cached_property
     def tensors(self) -> tuple[tuple[str, Tensor], ...]:
         """(identifier, tensor) of every input, then of the output."""
-        op = self.kernel.operator
+        op = self.kernel.loop_nest
         return tuple((re.sub(r"\W", "_", tensor.name), tensor) for tensor in (*op.inputs, op.output))
 
     @property

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gensor_gym.operators.types import ARRAY_DTYPE, Operator, Tensor
+from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 
 HOST_DEVICES = (1, 3)
 """DLPack's device types that lie in the memory of the host: kDLCPU, kDLCUDAHost (the header of DLPack)."""
@@ -47,13 +48,14 @@ class CopyWarning(RuntimeWarning):
 class Signature:
     """What arrays an operator takes and returns, checked at each call."""
 
-    def __init__(self, op: Operator) -> None:
-        """The operator's inputs in their order, and its output."""
+    def __init__(self, op: Computation) -> None:
+        """What it takes and gives, in order; `shape`, `dtype` and `output` are of the first output."""
         self.op = op
         self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype], f"input {tensor.name}") for tensor in op.inputs]
         self._tensors = op.inputs  # which the operator makes anew whenever it is asked
-        self._output = op.output
-        self.shape, self.dtype = op.output.shape, _DTYPES[op.output.dtype]
+        self._outputs = op.outputs
+        self.outputs = [(tensor.shape, _DTYPES[tensor.dtype]) for tensor in op.outputs]
+        self.shape, self.dtype = self.outputs[0]
 
     def read(self, values: Sequence[Any]) -> list[np.ndarray]:
         """As many arrays of anyone as the operator has inputs, as NumPy's where they lie; ValueError for those elsewhere."""
@@ -84,19 +86,29 @@ class Signature:
         tensor = self._tensors[place]
         return self.checked(self._of_host(value, f"input {tensor.name}"), tensor, f"input {tensor.name}")
 
-    def output(self, value: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    def several(self, values: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The caller's own outputs of a computation that has several; ValueError as of `output`, and where two overlap."""
+        if not isinstance(values, (tuple, list)) or len(values) != len(self._outputs):
+            raise ValueError(f"{self.op}: out is {type(values).__qualname__}, expected a tuple of {len(self._outputs)} arrays")
+        arrays = [self.output(value, inputs, place) for place, value in enumerate(values)]
+        for place, array in enumerate(arrays):
+            if any(np.may_share_memory(array, other) for other in arrays[:place]):
+                raise ValueError(f"{self.op}: outputs overlap, expected memory of its own for each")
+        return arrays
+
+    def output(self, value: Any, inputs: Sequence[np.ndarray], place: int = 0) -> np.ndarray:
         """The caller's own output as an array of the host.
 
         ValueError unless shape, type and device are right, and it is writable, dense, aligned and overlaps no input.
         """
         if not (isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")):  # `asarray` might fill in a copy
             raise ValueError(f"{self.op}: out is a {type(value).__qualname__}, expected an array of NumPy or of DLPack")
-        array = self.checked(self._of_host(value, "out"), self._output, "out")
+        array = self.checked(self._of_host(value, "out"), self._outputs[place], "out")
         if not array.flags.carray:
             why = _fault(array) if array.flags.writeable else "read-only"
             raise ValueError(f"{self.op}: out is {why}, expected a writable array, dense in row-major order and aligned")
         self.check_apart(array, inputs, np.may_share_memory)
-        return array.view(self.dtype)
+        return array.view(self.outputs[place][1])
 
     def check_number(self, values: Sequence[Any]) -> None:
         """ValueError for another number of inputs than the operator has."""

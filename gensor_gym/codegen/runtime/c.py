@@ -13,13 +13,14 @@ from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
 from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.codegen.runtime.function import BuiltinKernel
 from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
+from gensor_gym.codegen.runtime.several import NativeOutputs
 from gensor_gym.codegen.runtime.threads import GgCall, GgRuntime, caller, pointers, runtime
 from gensor_gym.hardware.cpuinfo import usable_cores
 
-_LOADED: dict[tuple[str, int], NativeKernel] = {}
+_LOADED: dict[tuple[str, int], NativeKernel | NativeOutputs] = {}
 
 
-def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
+def load(kernel: Kernel, threads: int | None = None) -> NativeKernel | NativeOutputs:
     """The kernel as a function of the operator's inputs.
 
     It runs on `threads` threads, by default as many as kernels are measured on. Loaded once per digest and number of threads.
@@ -28,7 +29,8 @@ def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
         threads = usable_cores()
     key = (kernel.digest, threads)
     if key not in _LOADED:
-        _LOADED[key] = NativeKernel(kernel, threads)
+        several = len(kernel.operator.outputs) > 1
+        _LOADED[key] = NativeOutputs(kernel, load_entry(kernel), runtime(threads)) if several else NativeKernel(kernel, threads)
     return _LOADED[key]
 
 

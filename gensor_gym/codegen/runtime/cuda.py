@@ -39,7 +39,7 @@ class CudaKernel:
     def __init__(self, kernel: Kernel, cupy: ModuleType) -> None:
         """Compile, load, and raise the shared memory limit where a launch needs it."""
         self.kernel = kernel
-        self.arrays = DeviceArrays(kernel.operator, cupy)
+        self.arrays = DeviceArrays(kernel.loop_nest, cupy)
         module = _load_module(kernel, cupy)
         self._cupy = cupy
         self._functions = [module.get_function(launch.entry) for launch in kernel.launches]

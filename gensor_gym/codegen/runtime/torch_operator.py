@@ -24,8 +24,8 @@ def refuse_compiling() -> None:
         raise RuntimeError("as_torch() is called for the first time in compiled code: call it before, in __init__ of a module")
 
 
-def torch_operator(kernel: Kernel, loaded: LoadedKernel) -> Callable[..., torch.Tensor]:
-    """`torch.ops.gensor_gym.NAME_DIGEST`: the operator's inputs as tensors, dense or made so, give a new tensor.
+def torch_operator(kernel: Kernel, loaded: LoadedKernel) -> Callable[..., Any]:
+    """`torch.ops.gensor_gym.NAME_DIGEST`: the operator's inputs as tensors, dense or made so, give a new tensor, or several.
 
     It has no gradient: a backward pass through it is refused by torch. Registered once per kernel and process, under a name
     that holds the operator and eight digits of the kernel's digest, so that an exported program finds it by that name where the
@@ -37,15 +37,17 @@ def torch_operator(kernel: Kernel, loaded: LoadedKernel) -> Callable[..., torch.
     if name in _MADE:
         return _MADE[name]
     op = kernel.operator
-    dtype = getattr(torch, op.output.dtype)
+    single = len(op.outputs) == 1
 
-    def run(*tensors: torch.Tensor) -> torch.Tensor:
+    def run(*tensors: torch.Tensor) -> Any:
         return loaded(*(tensor.contiguous() for tensor in tensors))
 
-    def fake(*tensors: torch.Tensor) -> torch.Tensor:
-        return tensors[0].new_empty(op.output.shape, dtype=dtype)
+    def fake(*tensors: torch.Tensor) -> Any:
+        made = tuple(tensors[0].new_empty(one.shape, dtype=getattr(torch, one.dtype)) for one in op.outputs)
+        return made[0] if single else made
 
-    schema = f"({', '.join(f'Tensor in{place}' for place in range(len(op.inputs)))}) -> Tensor"
+    gives = "Tensor" if single else f"({', '.join('Tensor' for _ in op.outputs)})"
+    schema = f"({', '.join(f'Tensor in{place}' for place in range(len(op.inputs)))}) -> {gives}"
     made = torch.library.custom_op(f"{NAMESPACE}::{name}", run, mutates_args=(), schema=schema)
     made.register_fake(fake)
     _MADE[name] = made

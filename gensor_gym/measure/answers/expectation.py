@@ -35,8 +35,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.measure.answers.sampled import Transform, evaluate_at, output_index, same, sample_points
 from gensor_gym.operators.bodies import BODIES
+from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.inputs import decode, random_inputs
 from gensor_gym.operators.types import Operator
 
@@ -184,7 +186,7 @@ class Draw:
         return float(error), float(np.linalg.norm(self.reference.ravel()))
 
 
-def drawn_inputs(op: Operator, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
+def drawn_inputs(op: Computation, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
     """The inputs of three independent draws, each with its generator as it stands after them."""
     children = np.random.default_rng(seed).spawn(_DRAWS)
     if sum(tensor.size for tensor in op.inputs) < _THREADED:
@@ -193,8 +195,18 @@ def drawn_inputs(op: Operator, seed: int) -> list[tuple[tuple[np.ndarray, ...], 
         return list(zip(threads.map(lambda child: random_inputs(op, child), children), children, strict=True))
 
 
-def make_draws(op: Operator, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Draw, ...]:
+def make_draws(op: Computation, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Expected, ...]:
     """Three independent draws: two are checked before timing (the first is timed), the third after."""
+    if isinstance(op, Dataflow):
+        from gensor_gym.measure.answers.fused import fused_draws
+
+        return fused_draws(op, seed)
+    assert isinstance(op, Operator)
+    return operator_draws(op, seed, full_flops)
+
+
+def operator_draws(op: Operator, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Draw, ...]:
+    """The draws of one loop nest."""
     draws = []
     for inputs, rng in drawn_inputs(op, seed):
         if op.flops <= full_flops:
@@ -213,7 +225,7 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
     return Draw(inputs, reference, bound, output_index(op, points))
 
 
-Draws = Callable[[Operator, int], tuple[Expected, ...]]
+Draws = Callable[[Any, int], tuple[Expected, ...]]
 """Makes the three draws of an operator for a seed."""
 
 
@@ -224,9 +236,9 @@ class ExpectationCache:
         """`make` is the device's; `limit` in bytes. The operator in use is always kept."""
         self._make = make
         self._limit = limit
-        self._draws: OrderedDict[tuple[Operator, int], tuple[Expected, ...]] = OrderedDict()
+        self._draws: OrderedDict[tuple[Computation, int], tuple[Expected, ...]] = OrderedDict()
 
-    def get(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+    def get(self, op: Computation, seed: int) -> tuple[Expected, ...]:
         """The three draws of an operator for a seed."""
         key = (op, seed)
         if key not in self._draws:
@@ -236,6 +248,6 @@ class ExpectationCache:
         self._draws.move_to_end(key)
         return self._draws[key]
 
-    def __contains__(self, key: tuple[Operator, int]) -> bool:
+    def __contains__(self, key: tuple[Computation, int]) -> bool:
         """Whether an operator's draws are at hand."""
         return key in self._draws

@@ -40,9 +40,10 @@ class Guarded(Protocol):
         """Whether all of them stand."""
 
 
-def written_outside(output: Guarded, workspace: Guarded, inputs: Sequence[Guarded]) -> str:
+def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequence[Guarded]) -> str:
     """Which buffers a kernel wrote outside of, in words; empty when none. Inputs serve the next kernel: guarded anew then."""
-    named = [("output", output), ("workspace", workspace), *((f"input {i}", buffer) for i, buffer in enumerate(inputs))]
+    named = [*(("output", output) for output in outputs), ("workspace", workspace)]
+    named += [(f"input {i}", buffer) for i, buffer in enumerate(inputs)]
     broken = [name for name, buffer in named if not buffer.intact()]
     for buffer in inputs if broken else ():
         buffer.guard()

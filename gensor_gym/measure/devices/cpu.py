@@ -20,6 +20,7 @@ from gensor_gym.measure.devices.buffers import GuardedBuffer, written_outside
 from gensor_gym.measure.workers.affinity import pinned
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import Baseline, BaselineKind, LaunchError
+from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.inputs import ARRAY_OFFSET, decode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
@@ -35,14 +36,14 @@ class CpuDevice:
         self.anchor: Anchor | None = Anchor(cpu_anchor())
         self.lock = ""
         self.draws_limit = _MOST_DRAWS
-        self._operator: Operator | None = None
+        self._operator: Computation | None = None
         self._inputs: list[GuardedBuffer] = []
 
-    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+    def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
         """The operator's three draws, by NumPy."""
         return make_draws(op, seed)
 
-    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+    def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
         """Torch as it is called."""
         return ("torch",)
 
@@ -54,12 +55,14 @@ class CpuDevice:
             self._operator = op
         return LoadedC(built, threads, self._inputs)
 
-    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+    def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
         """Torch with that many threads; ValueError for what is timed on GPUs only."""
         from gensor_gym.measure.baselines.torch import TorchBaseline
 
         if kind not in ("torch", "torch.prepacked"):
             raise ValueError(f"{kind} is a baseline on GPUs only")
+        if not isinstance(op, Operator):
+            raise ValueError(f"{op}: torch has no one operation that is timed beside a fused operator; see `suite=fused`")
         return TorchBaseline(op, draw.inputs, threads, kind == "torch.prepacked")
 
     def steady(self) -> AbstractContextManager[None]:
@@ -83,10 +86,10 @@ class LoadedC:
             self._prepares = ctypes.cast(prepares, ctypes.c_void_p) if prepares else None
         except (OSError, AttributeError) as error:
             raise LaunchError(f"cannot load the kernel: {error}") from error
-        output = kernel.operator.output
         self._inputs = inputs
-        self._dtype = output.dtype
-        self._output = GuardedBuffer(output.shape, ARRAY_DTYPE[output.dtype])
+        self._dtypes = [output.dtype for output in kernel.operator.outputs]
+        self._outputs = [GuardedBuffer(output.shape, ARRAY_DTYPE[output.dtype]) for output in kernel.operator.outputs]
+        self._written = (ctypes.c_void_p * len(self._outputs))(*(buffer.address for buffer in self._outputs))
         self._workspace = GuardedBuffer((max(kernel.workspace_bytes, 1),), np.uint8)
         self._addresses = (ctypes.c_void_p * max(1, len(inputs)))(*(b.address for b in inputs))
         self._runtime = ctypes.byref(runtime(threads))
@@ -95,35 +98,38 @@ class LoadedC:
         """Copy the draw's inputs into the buffers; output and workspace are filled with NaN bytes, then weights are packed."""
         for buffer, array in zip(self._inputs, draw.inputs, strict=True):
             buffer.array[...] = array
-        self._output.poison()
+        self.poison()
         self._workspace.poison()
         if self._prepares is not None:
             self._call(self._prepares, 1)
-            self._output.poison()
+            self.poison()
 
     def poison(self) -> None:
-        """Fill the output with NaN bytes."""
-        self._output.poison()
+        """Fill the outputs with NaN bytes."""
+        for output in self._outputs:
+            output.poison()
 
     def time(self, calls: int) -> float:
         """Seconds that `calls` calls take, by the monotonic clock, in C."""
         return self._call(self._entry, calls)
 
     def _call(self, entry: ctypes.c_void_p, calls: int) -> float:
-        arguments = (entry, self._addresses, self._output.address, self._workspace.address, self._runtime)
+        written = self._outputs[0].address if len(self._outputs) == 1 else ctypes.addressof(self._written)
+        arguments = (entry, self._addresses, written, self._workspace.address, self._runtime)
         return load_runtime().gg_time(*arguments, calls)
 
-    def read(self) -> np.ndarray:
-        """The output, not copied."""
-        return self._output.array
+    def read(self) -> np.ndarray | list[np.ndarray]:
+        """The output, of several a list, not copied."""
+        found = [decode(output.array, dtype) for output, dtype in zip(self._outputs, self._dtypes, strict=True)]
+        return found[0] if len(found) == 1 else found
 
     def fault(self, draw: Expected) -> str:
         """What is wrong with the output that stands in the buffers for this draw."""
-        return draw.fault(decode(self.read(), self._dtype))
+        return draw.fault(self.read())
 
     def damage(self, draw: Expected) -> str:
         """Guard words overwritten or inputs changed, in words."""
-        outside = written_outside(self._output, self._workspace, self._inputs)
+        outside = written_outside(self._outputs, self._workspace, self._inputs)
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:

@@ -17,13 +17,14 @@ import numpy as np
 from gensor_gym.codegen.cuda.nvrtc import NvrtcError
 from gensor_gym.codegen.cuda.tensor_map import TensorMapError, with_maps
 from gensor_gym.measure.answers.device_draws import SETTING, DownloadedDraw, ReferenceFault, chosen_place, device_draws
-from gensor_gym.measure.answers.expectation import Expected, make_draws
+from gensor_gym.measure.answers.expectation import Expected, operator_draws
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
 from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.buffers import written_outside
 from gensor_gym.measure.devices.nvml import Nvml
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import Baseline, BaselineKind, DeviceLost, LaunchError
+from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 _GUARD_BYTES = 4096
@@ -134,10 +135,11 @@ class CudaDevice:
         self._operator: Operator | None = None
         self._inputs: list[DeviceBuffer] = []
 
-    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+    def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
         """The operator's three draws: on the device, or by NumPy where $GENSOR_GYM_REFERENCE says `host`."""
+        op = _loop_nest(op)
         if chosen_place() == "host":
-            return tuple(DownloadedDraw(_download, op, draw) for draw in make_draws(op, seed))
+            return tuple(DownloadedDraw(_download, op, draw) for draw in operator_draws(op, seed))
         if self._kernels is None:
             try:
                 self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
@@ -145,16 +147,17 @@ class CudaDevice:
                 raise ReferenceFault(f"reference.cu does not compile: {error}. {SETTING}=host does without (slow)") from error
         return device_draws(self._kernels, op, seed, self.draws_limit)
 
-    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+    def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
         """Torch in each layout of the operator that there is."""
         from gensor_gym.measure.baselines.torch_cuda import LAYOUTS
 
+        op = _loop_nest(op)
         return ("torch", *LAYOUTS.get((op.name, op.dtype == "int8"), ()))
 
     def load(self, built: Built, threads: int) -> LoadedCubin:
         """Load a cubin; LaunchError when the driver refuses it. `threads` means nothing here."""
         with translated():
-            op = built.kernel.operator
+            op = built.kernel.loop_nest
             if op != self._operator:
                 self._inputs = []
                 cupy.get_default_memory_pool().free_all_blocks()
@@ -162,17 +165,24 @@ class CudaDevice:
                 self._operator = op
             return LoadedCubin(self, built, self._inputs)
 
-    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+    def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
         """Torch on this GPU, in a layout or compiled; ValueError for prepacked weights, which are timed on CPUs only."""
         from gensor_gym.measure.baselines.torch_cuda import TorchCudaBaseline
 
         if kind == "torch.prepacked":
             raise ValueError("prepacked weights are a baseline on CPUs only")
-        return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
+        return TorchCudaBaseline(_loop_nest(op), draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
         """Nothing: events on the device tell the time."""
         return nullcontext()
+
+
+def _loop_nest(op: Computation) -> Operator:
+    """An operator of one loop nest; ValueError for a fused one, which has no CUDA kernels yet."""
+    if not isinstance(op, Operator):
+        raise ValueError(f"{op}: fused operators have no CUDA kernels yet")
+    return op
 
 
 class LoadedCubin:
@@ -193,7 +203,7 @@ class LoadedCubin:
         # Reading attributes also loads the module now: loading is not allowed while a graph is captured.
         self._registers = max(function.num_regs for function, _ in self._launches)
         self._spilled = max(function.local_size_bytes for function, _ in self._launches)
-        output = kernel.operator.output
+        output = kernel.loop_nest.output
         self._inputs = inputs
         self._output = DeviceBuffer(output.shape, ARRAY_DTYPE[output.dtype])
         self._workspace = DeviceBuffer((max(1, -(-kernel.workspace_bytes // 4)),), "float32")
@@ -240,7 +250,7 @@ class LoadedCubin:
     def damage(self, draw: Expected) -> str:
         """Guard words overwritten or inputs changed, in words."""
         with translated():
-            outside = written_outside(self._output, self._workspace, self._inputs)
+            outside = written_outside([self._output], self._workspace, self._inputs)
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:

@@ -88,19 +88,19 @@ class EmulatedBackend:
         except EmulatorError as error:
             return Measurement(Status.COMPILE_ERROR, error=str(error), digest=kernel.digest)
         with program:
-            for number, draw in enumerate(self._cache.get(kernel.operator, self.seed)[:2]):
+            for number, draw in enumerate(self._cache.get(kernel.loop_nest, self.seed)[:2]):
                 try:
                     output = program.run(0, draw.inputs, self.seed + number, self.timeout)
                 except EmulatorError as error:
                     status = Status.TIMEOUT if "not done after" in str(error) else Status.CRASHED
                     return Measurement(status, error=str(error), digest=kernel.digest)
-                if fault := draw.fault(decode(output, kernel.operator.output.dtype)):
+                if fault := draw.fault(decode(output, kernel.loop_nest.output.dtype)):
                     return Measurement(Status.WRONG_ANSWER, (), conditions, fault, kernel.digest)
         return Measurement(Status.OK, (), conditions, "", kernel.digest)
 
 
 def least_seconds(kernel: Kernel, schedule: Schedule, hw: Hardware) -> float:
     """Seconds that the emulator needs for a run of a kernel at its fastest."""
-    op = kernel.operator
+    op = kernel.loop_nest
     steps = math.prod(lower(op, schedule, hw).grid) * math.prod(kernel.main.block)
     return op.points / POINTS_PER_SECOND + steps / STEPS_PER_SECOND

@@ -104,7 +104,7 @@ class EmulatedKernels:
 
     def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> np.ndarray:
         """Output of kernel `number`; see `emulate`."""
-        op = self.kernels[number].operator
+        op = self.kernels[number].loop_nest
         if len(inputs) != len(op.inputs):
             raise ValueError(f"{op}: {len(inputs)} arrays given, expected {[t.name for t in op.inputs]}")
         with tempfile.TemporaryDirectory(dir=self._path) as name:
@@ -163,7 +163,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
 def _include_text(number: int, kernel: Kernel) -> str:
     """One kernel: its text with entries and shared memory renamed, its shared memory, and a function that runs it."""
-    op = kernel.operator
+    op = kernel.loop_nest
     shared = max(launch.shared_bytes * launch.cluster for launch in kernel.launches)
     names = [*(launch.entry for launch in kernel.launches), "shared_memory"]
     lines = [f"#define {name} {name}_{number}" for name in names]

@@ -12,7 +12,10 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from gensor_gym import hardware, operators
+from gensor_gym import hardware
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Status
@@ -74,13 +77,13 @@ def fault_of_numbers(record: Record) -> str:
 def _fault_of_program(record: Record, legality: bool) -> str:
     """Operator and schedule are of this version; the schedule is legal on this machine where it was timed on such a one."""
     try:
-        op = operators.resolve_one(record.operator)
-        schedule = Schedule.parse(record.schedule)
+        op = resolve_computation(record.operator)
+        schedule = GirSchedule.parse(record.schedule) if isinstance(op, Dataflow) else Schedule.parse(record.schedule)
     except (OverflowError, ValueError) as error:
         return str(error)
     if str(op) != record.operator:
         return f"its operator is {record.operator!r}, expected it written as {str(op)!r}"
-    if schedule.row.min() < 0 or schedule.tile.min() < 1 or schedule.vthread.min() < 1:
+    if isinstance(schedule, Schedule) and (schedule.row.min() < 0 or schedule.tile.min() < 1 or schedule.vthread.min() < 1):
         return f"its schedule has a tile below 1: {record.schedule}"
     legality = legality and record.measurement.status is Status.OK and record.device == _device()
     if legality and not is_legal(op, schedule, hardware.get("host")):

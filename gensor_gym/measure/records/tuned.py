@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from gensor_gym import hardware, operators
+from gensor_gym import hardware
 from gensor_gym.codegen.build import BuiltKernel, build
 from gensor_gym.codegen.targets import target_of
-from gensor_gym.graph.schedule import Schedule
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.hardware.cache import make_cache_dir
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
@@ -26,7 +28,7 @@ def tuned_path() -> Path:
     return make_cache_dir("tuned") / "trials.sqlite"
 
 
-def fastest(op: Operator, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Schedule, Measurement] | None:
+def fastest(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Any, Measurement] | None:
     """The fastest program of an operator that the store holds for this device; None where it holds none.
 
     Programs that searches ended with come first: nearly as fast ones were timed with them in turns.
@@ -43,18 +45,18 @@ def fastest(op: Operator, hw: Hardware, backend: Backend, store: Store | str | P
         conditions, seconds = record.measurement.conditions, record.measurement.seconds
         if conditions.get("compiler") != compiler or conditions.get("prepacked") or not seconds >= least or fault(record, False):
             continue
-        schedule = Schedule.parse(record.schedule)
+        schedule = graph_of(op, hw).parse(record.schedule)
         if graph_of(op, hw).is_legal_once(schedule) and verified(op, schedule, hw):
             return schedule, record.measurement
     return None
 
 
-def tuned(op: Operator | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
+def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
     """The kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
 
     LookupError where there is none, by the compiler that is here now; ValueError for an unknown operator or machine.
     """
-    operator, machine = operators.resolve_one(op), hardware.get(hw)
+    operator, machine = resolve_computation(op), hardware.get(hw)
     path = tuned_path() if store is None else store
     found = fastest(operator, machine, get_backend("auto", machine), path)
     if found is None:

@@ -15,6 +15,8 @@ import numpy as np
 from gensor_gym.codegen.build import BuiltKernel, build
 from gensor_gym.codegen.runtime.compile import CompileError
 from gensor_gym.codegen.targets import target_of
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.cache import make_cache_dir, read_json, write_json
 from gensor_gym.hardware.owned import is_own
@@ -26,7 +28,7 @@ SEED = 0
 _NAN_BYTE = 0xFF
 
 
-def verified(op: Operator, schedule: Schedule, hw: Hardware) -> bool:
+def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> bool:
     """Whether the kernel of a legal program answers as the operator's reference does: looked up, or built and called now.
 
     Where it does not, or cannot be built, a RuntimeWarning says so.
@@ -49,16 +51,18 @@ def fault_of(kernel: BuiltKernel) -> str:
     """What is wrong with a kernel's outputs for three draws, by the bounds of a measurement; empty when nothing."""
     from gensor_gym.measure.answers.expectation import make_draws
 
-    output = kernel.operator.output
     for draw in make_draws(kernel.operator, SEED):
-        given = np.empty(output.shape, ARRAY_DTYPE[output.dtype])
-        given.view(np.uint8)[...] = _NAN_BYTE  # what is not written is no number
-        if fault := draw.fault(decode(kernel(*draw.inputs, out=given), output.dtype)):
+        given = [np.empty(output.shape, ARRAY_DTYPE[output.dtype]) for output in kernel.operator.outputs]
+        for array in given:
+            array.view(np.uint8)[...] = _NAN_BYTE  # what is not written is no number
+        kernel(*draw.inputs, out=given[0] if len(given) == 1 else tuple(given))
+        decoded = [decode(array, output.dtype) for array, output in zip(given, kernel.operator.outputs, strict=True)]
+        if fault := draw.fault(decoded[0] if len(decoded) == 1 else decoded):
             return fault
     return ""
 
 
-def _left_out(op: Operator, schedule: Schedule, why: str) -> bool:
+def _left_out(op: Operator | Dataflow, schedule: Schedule | GirSchedule, why: str) -> bool:
     """Say what became of a program."""
     warnings.warn(f"{op}: {schedule} of the store is left out, its kernel is {why}", RuntimeWarning, stacklevel=3)
     return False

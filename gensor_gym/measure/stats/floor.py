@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gensor_gym.cost.roofline import peak_rate
 from gensor_gym.hardware.types import Hardware, MemoryLevel
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.computation import Computation
 
 MARGIN = 0.9
 """Figures of a machine are a few percent off; a time is IMPLAUSIBLE below this share of the floor."""
 
 
-def warm_floor(op: Operator, hw: Hardware) -> float:
+def warm_floor(op: Computation, hw: Hardware) -> float:
     """Seconds: arithmetic at peak, or the bytes that cannot have stayed in inner caches at each level's bandwidth.
 
     The peak is that of the fastest unit that the operator may use: tensor cores where it is a product of their types.

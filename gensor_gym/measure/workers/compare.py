@@ -13,7 +13,7 @@ from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.stats.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
 from gensor_gym.measure.workers.requests import CompareRequest
 from gensor_gym.measure.workers.trial import BaselineKind, Device, check, opened
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.computation import Computation
 
 _PAUSE = 8e-3
 """Seconds between two candidates: the thread pool of the one before stops spinning (libgomp was seen to spin for 5.6 ms).
@@ -83,7 +83,7 @@ def _baselines(request: CompareRequest, prepacked: bool, plain: tuple[BaselineKi
     return [*kinds, "torch.compile"] if request.torch_compile else kinds
 
 
-def _torch_timer(device: Device, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Timer:
+def _torch_timer(device: Device, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Timer:
     """Torch's own kernel for the operator on the device, verified on the draw."""
     baseline = device.baseline(op, draw, threads, kind)
     if fault := baseline.fault(draw):

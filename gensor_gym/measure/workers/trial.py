@@ -16,7 +16,7 @@ from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import PROTOCOL, ClockFault, take_samples
 from gensor_gym.measure.workers.requests import Built, TrialRequest
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.computation import Computation
 
 REPEATS = 3
 """Calls that are checked one by one after timing: what is wrong, or skipped, in every second or third call shows."""
@@ -84,16 +84,16 @@ class Device(Protocol):
     draws_limit: int
     """Bytes that draws kept for later may take."""
 
-    def draws(self, op: Operator, seed: int) -> tuple[Expected, ...]:
+    def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
         """The three draws of an operator, with the arrays where this device compares them."""
 
-    def kinds(self, op: Operator) -> tuple[BaselineKind, ...]:
+    def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
         """The baselines that stand for torch's own kernel, one for each layout of memory that it can be given."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
 
-    def baseline(self, op: Operator, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
+    def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
         """Torch's kernel on this device with a draw's inputs; ValueError for a kind that it does not have."""
 
     def steady(self) -> AbstractContextManager[None]:

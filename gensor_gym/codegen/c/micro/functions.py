@@ -52,6 +52,45 @@ static inline vec{w} erf_{w}(vec{w} x) {
 }
 """
 
+_LESS = """/* 1 where a < b, else 0. */
+static inline vec{w} less_{w}(vec{w} a, vec{w} b) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return (vec{w})((bits)(a < b) & 0x3F800000);
+}
+"""
+
+_WHERE = """/* a where the condition is not 0, else b. */
+static inline vec{w} where_{w}(vec{w} condition, vec{w} a, vec{w} b) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    const bits chosen = (bits)(condition != 0.0f);
+    return (vec{w})((chosen & (bits)a) | (~chosen & (bits)b));
+}
+"""
+
+_MIN = """/* The smaller lanes; a where one is not a number. */
+static inline vec{w} min_{w}(vec{w} a, vec{w} b) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    const bits smaller = (bits)(b < a);
+    return (vec{w})((smaller & (bits)b) | (~smaller & (bits)a));
+}
+"""
+
+_ABSOLUTE = """static inline vec{w} absolute_{w}(vec{w} x) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return (vec{w})((bits)x & INT32_MAX);
+}
+"""
+
+
+def _by_lane(name: str, number: str) -> tuple[str, str]:
+    """A function of a lane at a time; compilers know the vector's instruction for roots."""
+    return (
+        f"static inline vec{{w}} {name}_{{w}}(vec{{w}} x) {{\n"
+        f"    for (int lane = 0; lane < {{w}}; lane++) x[lane] = {number.format('x[lane]')};\n    return x;\n}}\n",
+        f"static inline float {name}_1(float x) {{ return {number.format('x')}; }}\n",
+    )
+
+
 FUNCTIONS: dict[str, tuple[str, str]] = {
     "relu": (
         "static inline vec{w} relu_{w}(vec{w} x) { return max_{w}(x, (vec{w}){0}); }\n",
@@ -68,5 +107,12 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
         "static inline vec{w} sigmoid_{w}(vec{w} x) { return 1.0f / (1.0f + exp_{w}(-x)); }\n",
         "static inline float sigmoid_1(float x) { return 1.0f / (1.0f + exp_1(-x)); }\n",
     ),
+    "sqrt": _by_lane("sqrt", "__builtin_sqrtf({})"),
+    "rsqrt": _by_lane("rsqrt", "1.0f / __builtin_sqrtf({})"),
+    "log": _by_lane("log", "logf({})"),
+    "less": (_LESS, "static inline float less_1(float a, float b) { return a < b ? 1.0f : 0.0f; }\n"),
+    "where": (_WHERE, "static inline float where_1(float c, float a, float b) { return c != 0.0f ? a : b; }\n"),
+    "min": (_MIN, "static inline float min_1(float a, float b) { return b < a ? b : a; }\n"),
+    "absolute": (_ABSOLUTE, "static inline float absolute_1(float x) { return __builtin_fabsf(x); }\n"),
 }
 """Name -> (vector template, scalar template); `{w}` is the width, `{bytes}` that of the vector."""

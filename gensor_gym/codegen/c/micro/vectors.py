@@ -61,6 +61,16 @@ static inline vec{w} even_joined_{w}(vec{w} a, vec{w} b) { return __builtin_shuf
 """,
     "store": """static inline void store_{w}({acc} *p, vec{w} x) { *(vec{w} *)p = x; }
 """,
+    "stream": """/* Past the caches, where p lies at a multiple of the vector's size. */
+static inline void stream_{w}({acc} *p, vec{w} x) {
+{streamed}    store_{w}(p, x);
+}
+""",
+    "scatter": """/* The first `count` lanes, `stride` elements apart. */
+static inline void scatter_{w}({acc} *p, long stride, long count, vec{w} x) {
+    for (long lane = 0; lane < count; lane++) p[lane * stride] = x[lane];
+}
+""",
     "transpose": """/* packed[i * step + lane] = source[lane * stride + i] for i, lane < {w}. */
 static inline void transpose_{w}(const {acc} *source, long stride, {acc} *packed, long step) {
     vec{w} x[{w}];
@@ -222,7 +232,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     if width == 2:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "chosen": "", "end": ""}
-    values["held"] = _held(width)
+    values |= {"held": _held(width), "streamed": _streamed(width)}
     if not narrow:
         values |= _intrinsics(name, width, accumulator)
     values["convert"] = f"    return *(const vec{width} *)p;\n"
@@ -248,6 +258,28 @@ def _held(width: int) -> str:
     """An empty statement that changes a register, as far as the compiler knows."""
     macro = {16: "__AVX512F__", 8: "__AVX__", 4: "__SSE__"}.get(width)
     return f'#ifdef {macro}\n    __asm__("" : "+v"(x));\n#endif\n' if macro else ""
+
+
+_STREAMS = {16: ("__AVX512F__", "movntps512"), 8: ("__AVX__", "movntps256"), 4: ("__SSE__", "movntps")}
+
+
+def _streamed(width: int) -> str:
+    """A store that leaves nothing in the caches."""
+    macro, function = _STREAMS.get(width, ("GG_NONE", ""))
+    bytes_ = 4 * width
+    typed = f"typedef float wide __attribute__((vector_size({bytes_})));"
+    return f"""#if defined __clang__ || defined {macro}
+    if (((uintptr_t)p & {bytes_ - 1}) == 0) {{
+        {typed}
+#ifdef __clang__
+        __builtin_nontemporal_store((wide)x, (wide *)p);
+#else
+        __builtin_ia32_{function}(p, (wide)x);
+#endif
+        return;
+    }}
+#endif
+"""
 
 
 def _pieces(width: int) -> str:

@@ -1,0 +1,1 @@
+"""Code for the instruction graphs of `gensor_gym.gir`."""

@@ -1,0 +1,58 @@
+"""Scalar expressions as C, of vectors or of single numbers, with the helpers of `codegen.c.micro`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, walk
+
+_SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+_HELPERS = {"maximum": "max", "minimum": "min"}
+"""Functions whose helper has another name; the others have their own."""
+
+
+def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
+    """C of an expression; `names` are the variables of its operands.
+
+    `inverses` has variables with 1 / x of some of them: a quotient by one of these is a product with it, since a division
+    takes as long as a dozen other instructions. What that rounds more is within what `dataflow.scalars` gives a quotient.
+    """
+    if isinstance(expression, Constant):
+        return number(expression.value)
+    if isinstance(expression, Operand):
+        return names[expression.name]
+    parts = [c_text(part, names, inverses, width) for part in expression.arguments]
+    if expression.function in _SIGNS:
+        divisor = expression.arguments[-1]
+        if expression.function == "divide" and isinstance(divisor, Operand) and divisor.name in inverses:
+            return f"({parts[0]} * {inverses[divisor.name]})"
+        return f"({parts[0]} {_SIGNS[expression.function]} {parts[1]})"
+    if expression.function == "negative":
+        return f"(-{parts[0]})"
+    name = _HELPERS.get(expression.function, expression.function)
+    given = [_as_vector(part, text, width) for part, text in zip(expression.arguments, parts, strict=True)]
+    return f"{name}_{width}({', '.join(given)})"
+
+
+def divisors(expression: Expression) -> list[str]:
+    """Operands that a quotient is by, each once."""
+    found = (
+        part.arguments[1].name
+        for part in walk(expression)
+        if isinstance(part, Call) and part.function == "divide" and isinstance(part.arguments[1], Operand)
+    )
+    return list(dict.fromkeys(found))
+
+
+def number(value: float) -> str:
+    """A float in C, its nearest."""
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "(-INFINITY)"
+    text = f"{value!r}f" if "." in repr(value) or "e" in repr(value) else f"{value!r}.0f"
+    return f"({text})" if value < 0 else text
+
+
+def _as_vector(part: Expression, text: str, width: int) -> str:
+    """An argument of a helper: what reads no operand is a number in all lanes."""
+    return text if any(isinstance(one, Operand) for one in walk(part)) else f"splat_{width}({text})" if width > 1 else text

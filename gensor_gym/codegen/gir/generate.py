@@ -1,0 +1,166 @@
+"""C for a schedule of a row nest: one parallel loop over its rows for each kernel of the instruction graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gensor_gym.codegen.c.codegen import ENTRY, LINE, headers
+from gensor_gym.codegen.c.micro.vectors import prelude
+from gensor_gym.codegen.c.text import Lines, round_up
+from gensor_gym.codegen.gir.rows import RowPrinter, RowShape
+from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.gir.lowering import Lowered, lower
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.placement import Level
+from gensor_gym.gir.schedule import GirSchedule
+from gensor_gym.hardware.types import Hardware
+
+_FLOAT = 4
+_FENCE = """#if defined __SSE__
+    __builtin_ia32_sfence();
+#endif"""
+
+
+@dataclass(frozen=True)
+class GirProgram:
+    """A schedule of a nest on a machine."""
+
+    nest: RowNest
+    schedule: GirSchedule
+    hardware: Hardware
+
+    @cached_property
+    def lowered(self) -> Lowered:
+        """Its instruction graph."""
+        return lower(self.nest, self.schedule.placement(len(self.nest.crossing)))
+
+    @property
+    def shape(self) -> RowShape:
+        """Of a whole step; what is left of the rows is done in steps of one."""
+        value = self.schedule.value
+        return RowShape(value("rows"), value("tile"), value("vector"), bool(value("streaming")))
+
+    @property
+    def rows_of_task(self) -> int:
+        """Rows that one task goes through."""
+        return self.schedule.value("rows") * self.schedule.value("loop")
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of one kernel."""
+        return -(-self.nest.rows // self.rows_of_task)
+
+
+def generate_gir(program: GirProgram) -> Kernel:
+    """The C kernel of a schedule; ValueError for a placement that no code can be written for."""
+    lowered = program.lowered
+    if lowered.fault:
+        raise ValueError(f"{program.nest.graph.name}: {lowered.fault}")
+    layout = _Layout(program)
+    parts = [_struct(program, layout)]
+    for number in range(len(lowered.kernels)):
+        parts += _kernel(program, layout, number)
+    parts.append(_entry(program, layout))
+    body = "\n".join(parts)
+    head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
+    text = prelude(body, "float", "float") + "\n" + body
+    title = f"/* {program.nest.graph} on {program.hardware.name}: {program.schedule}. */\n"
+    source = "\n".join([title + headers(text) + head, text])
+    return Kernel(program.nest.graph, "c", program.hardware.arch, source, (Launch(ENTRY),), layout.nbytes)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where in the workspace tensors between kernels and rows' buffers lie, in elements from an aligned start."""
+
+    program: GirProgram
+
+    @cached_property
+    def tensors(self) -> dict[str, int]:
+        """Of every tensor that one kernel leaves for another its place."""
+        found, place = {}, 0
+        for buffer in self.program.lowered.spilled:
+            found[buffer.name] = place
+            place += round_up(buffer.elements, LINE // _FLOAT)
+        return found
+
+    @cached_property
+    def spilled(self) -> int:
+        """Elements of all of them."""
+        return sum(round_up(buffer.elements, LINE // _FLOAT) for buffer in self.program.lowered.spilled)
+
+    def scratch(self, number: int) -> dict[str, int]:
+        """Of the buffers of rows of a kernel the places in a thread's scratch."""
+        found, place = {}, 0
+        for buffer in self.program.lowered.kernels[number].buffers(Level.SRAM):
+            found[buffer.name] = place
+            place += self.program.shape.rows * buffer.elements
+        return found
+
+    @cached_property
+    def unit(self) -> int:
+        """Elements of a thread's scratch: of the kernel that needs most."""
+        rows = self.program.shape.rows
+        kernels = self.program.lowered.kernels
+        return max(rows * sum(buffer.elements for buffer in kernel.buffers(Level.SRAM)) for kernel in kernels)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the workspace, with room to align it."""
+        elements = self.spilled + self.program.hardware.units * self.unit
+        return _FLOAT * elements + LINE if elements else 0
+
+
+def _struct(program: GirProgram, layout: _Layout) -> str:
+    """`struct call`: what all tasks share."""
+    graph, lines = program.nest.graph, Lines()
+    with lines.block("struct call"):
+        lines.add(*(f"const float *t_{value.name};" for value in graph.inputs))
+        lines.add(*(f"float *t_{name};" for name in (*graph.returns, *layout.tensors)))
+        lines.add("float *scratch;")
+    return str(lines).rstrip("\n") + ";\n"
+
+
+def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
+    """The functions of a step, and the task that takes one step after another."""
+    shape, rows = program.shape, program.nest.rows
+    whole = [shape.rows] if rows >= shape.rows else []
+    sizes = whole + ([1] if rows % shape.rows else [])
+    kernel, scratch = program.lowered.kernels[number], layout.scratch(number)
+    texts = []
+    for size in sizes:
+        of_size = RowShape(size, shape.tile, shape.vector, shape.streaming)
+        texts.append(RowPrinter(program.nest, kernel, of_size, scratch).function(f"kernel{number}_rows{size}"))
+    lines = Lines()
+    with lines.block(f"static void kernel{number}(void *context, long index, int thread)"):
+        lines.add("const struct call *const call = context;")
+        lines.add(f"float *const scratch = call->scratch + (long)thread * {layout.unit};")
+        lines.add(f"const long last = least((index + 1) * {program.rows_of_task}, {rows});")
+        lines.add(f"long row = index * {program.rows_of_task};")
+        for size in sizes:
+            lines.add(f"for (; row + {size} <= last; row += {size}) kernel{number}_rows{size}(call, scratch, row);")
+    text = str(lines)
+    if shape.streaming and "stream_" in "".join(texts):
+        text = text.rstrip("\n").removesuffix("}") + _FENCE + "\n}\n"
+    return [*texts, text]
+
+
+def _entry(program: GirProgram, layout: _Layout) -> str:
+    """The function that is called from outside."""
+    graph, lines = program.nest.graph, Lines()
+    arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
+    several = len(graph.returns) > 1
+    with lines.block(f"void {ENTRY}({arguments})"):
+        fields = [f".t_{value.name} = inputs[{place}]" for place, value in enumerate(graph.inputs)]
+        given = [f"((void *const *)output)[{place}]" if several else "output" for place in range(len(graph.returns))]
+        fields += [f".t_{name} = {text}" for name, text in zip(graph.returns, given, strict=True)]
+        lines.add(f"struct call call = {{{', '.join(fields)}}};")
+        lines.add(f"float *const aligned = (float *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
+        lines.add(*(f"call.t_{name} = aligned + {place};" for name, place in layout.tensors.items()))
+        lines.add(f"call.scratch = aligned + {layout.spilled};", "struct gg_runtime team = *runtime;")
+        lines.add(f"team.threads = (int)least(team.threads, {program.hardware.units});")
+        for number in range(len(program.lowered.kernels)):
+            lines.add(f"team.parallel(&team, kernel{number}, &call, {program.tasks});")
+    return str(lines)

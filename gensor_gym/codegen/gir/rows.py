@@ -1,0 +1,297 @@
+"""One step of a kernel in C: all its passes over a few rows that are worked on together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gensor_gym.codegen.c.text import Lines, identifiers, linear
+from gensor_gym.codegen.gir.expressions import c_text, divisors, number
+from gensor_gym.dataflow.expressions import Expression
+from gensor_gym.dataflow.nodes import Reduction
+from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass, Slice
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.placement import Level
+from gensor_gym.operators.bodies import REDUCTIONS
+from gensor_gym.operators.bodies import Reduction as Joining
+
+_JOINED: dict[Reduction, Joining] = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
+
+
+@dataclass(frozen=True)
+class Step:
+    """How columns are gone through: `count` steps of `tile` vectors from column `start`; of the last vector lanes may lack."""
+
+    start: int
+    count: int
+    tile: int
+    lanes: int | None = None
+    """Elements of the one vector, where it is not whole."""
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """The shape of a step: rows, vectors side by side, lanes of a vector; whether outputs go past the caches."""
+
+    rows: int
+    tile: int
+    vector: int
+    streaming: bool
+
+    def steps(self, columns: int) -> list[Step]:
+        """Whole tiles first, then single vectors, then what is left of one."""
+        wide = self.tile * self.vector
+        tiles, vectors = columns // wide, columns % wide // self.vector
+        rest = columns % self.vector
+        found = [Step(0, tiles, self.tile), Step(tiles * wide, vectors, 1), Step(columns - rest, int(rest > 0), 1, rest)]
+        return [step for step in found if step.count]
+
+
+@dataclass
+class RowPrinter:
+    """Prints a kernel's function of one step into lines of C."""
+
+    nest: RowNest
+    kernel: KernelGraph
+    shape: RowShape
+    scratch: dict[str, int]
+    """Of every buffer in SRAM its offset in elements in the unit's scratch, of its first row."""
+    lines: Lines = field(default_factory=Lines)
+
+    def __post_init__(self) -> None:
+        """Names of C for cells, and which buffers are whole rows in registers."""
+        names = [cell.name for cell in self.nest.cells]
+        self.names = dict(zip(names, identifiers(names, _TAKEN), strict=True))
+        self.whole = {buffer.name for buffer in self.kernel.buffers(Level.REG) if buffer.elements}
+        self.splats: set[str] = set()
+
+    def function(self, name: str) -> str:
+        """The text of `static void name(const struct call *call, float *scratch, long row)`."""
+        with self.lines.block(f"static void {name}(const struct call *const call, float *const scratch, const long row)"):
+            self._pointers()
+            self._scratch_rows()
+            self._numbers(self.kernel.before)
+            for one in self.kernel.passes:
+                self._pass(one)
+        return str(self.lines)
+
+    def _rows(self) -> range:
+        return range(self.shape.rows)
+
+    # Where rows begin
+
+    def _pointers(self) -> None:
+        """Of every slice in DRAM a pointer to each row."""
+        accesses = dict.fromkeys(s.access for s in self._slices() if s.access is not None)
+        self.accesses = {access: f"{_c_name(access.tensor)}_{place}" for place, access in enumerate(accesses)}
+        written = {i.target.access for i in self.kernel.instructions()}
+        extents = self.nest.row_extents
+        for r in self._rows() if accesses else ():
+            digits = self._digits(r, extents)
+            for access, name in self.accesses.items():
+                const = "" if access in written else "const "
+                place = linear(zip(access.rows, digits, strict=True), access.offset)
+                at = f" + {place}" if place != "0" else ""
+                self.lines.add(f"{const}float *const {name}_at{r} = call->{_c_name(access.tensor)}{at};")
+
+    def _digits(self, r: int, extents: tuple[int, ...]) -> list[str]:
+        """The numbers of a row along the axes of rows."""
+        here = f"(row + {r})" if r else "row"
+        if len(extents) <= 1:
+            return [here] * len(extents)
+        found: list[str] = []
+        below = 1
+        for axis in reversed(range(len(extents))):
+            digit = here if below == 1 else f"{here} / {below}"
+            found.insert(0, f"{digit} % {extents[axis]}" if axis else digit)
+            below *= extents[axis]
+        for axis, text in enumerate(found):
+            self.lines.add(f"const long digit{axis}_{r} = {text};")
+        return [f"digit{axis}_{r}" for axis in range(len(extents))]
+
+    def _slices(self) -> Iterable[Slice]:
+        for instruction in self.kernel.instructions():
+            yield instruction.target
+            yield from (part for _, part in instruction.sources)
+
+    def _scratch_rows(self) -> None:
+        """Of every buffer of a row a pointer to each row, or its registers."""
+        vectors = -(-self.nest.columns // self.shape.vector)
+        for buffer in self.kernel.buffers(Level.SRAM):
+            for r in self._rows():
+                place = linear([], self.scratch[buffer.name] + r * buffer.elements)
+                self.lines.add(f"float *const {_c_name(buffer.name)}_at{r} = scratch + {place};")
+        for name in sorted(self.whole):
+            for r in self._rows():
+                self.lines.add(f"vec{self.shape.vector} {_c_name(name)}_in{r}[{vectors}];")
+        if not self.kernel.buffers(Level.SRAM):
+            self.lines.add("(void)scratch;")
+        if not self.accesses:
+            self.lines.add("(void)call, (void)row;")
+
+    # Once a row
+
+    def _numbers(self, instructions: tuple[Instruction, ...]) -> None:
+        """Numbers of a row: loaded, computed, stored."""
+        for one in instructions:
+            for r in self._rows():
+                if one.kind == "map":
+                    names = {name: f"{self.names[name]}_{r}" for name, _ in one.sources}
+                    assert isinstance(one.body, Expression)
+                    self.lines.add(f"const float {self.names[one.cell]}_{r} = {c_text(one.body, names, {}, 1)};")
+                elif one.target.access is not None:
+                    self.lines.add(f"*{self._at(one.target, r)} = {self.names[one.cell]}_{r};")
+                else:
+                    self.lines.add(f"const float {self.names[one.cell]}_{r} = *{self._at(one.sources[0][1], r)};")
+
+    def _at(self, part: Slice, r: int) -> str:
+        """The pointer to a slice's row."""
+        name = _c_name(part.buffer.name) if part.access is None else self.accesses[part.access]
+        return f"{name}_at{r}"
+
+    # Along the columns
+
+    def _pass(self, one: Pass) -> None:
+        """One way along the columns, and what comes after it."""
+        self._splat_numbers(one)
+        reductions = [i for i in one.along if i.kind == "reduce"]
+        steps = self.shape.steps(self.nest.columns)
+        sums = max((step.tile for step in steps), default=1)
+        for reduction in reductions:
+            self._begin(reduction, sums)
+        for step in steps:
+            self._loop(one, step)
+        for reduction in reductions:
+            self._fold(reduction, sums)
+        self._numbers(one.after)
+
+    def _splat_numbers(self, one: Pass) -> None:
+        """Numbers of a row that maps read, in all lanes, and inverses of those that quotients are by."""
+        width = self.shape.vector
+        for instruction in one.along:
+            if instruction.kind != "map":
+                continue
+            assert isinstance(instruction.body, Expression)
+            wanted = [(name, name) for name, part in instruction.sources if not part.wide]
+            inverse = [(f"{name}/", name) for name in divisors(instruction.body) if (name, name) in wanted]
+            for key, name in [*wanted, *inverse]:
+                if key in self.splats:
+                    continue
+                self.splats.add(key)
+                for r in self._rows():
+                    value = f"{self.names[name]}_{r}"
+                    value = f"1.0f / {value}" if key != name else value
+                    text = f"splat_{width}({value})" if width > 1 else value
+                    self.lines.add(f"const vec{width} {self._splat(key)}{r} = {text};")
+
+    def _splat(self, key: str) -> str:
+        """The variable of a number in all lanes, or of its inverse, up to the number of the row."""
+        return f"{self.names[key.rstrip('/')]}_{'inverse' if key.endswith('/') else 'all'}"
+
+    def _begin(self, reduction: Instruction, sums: int) -> None:
+        """Accumulators: one for each row and vector of a step."""
+        identity = number(_joining(reduction).identity)
+        width = self.shape.vector
+        start = f"splat_{width}({identity})" if width > 1 else identity
+        for r in self._rows():
+            names = [f"{self.names[reduction.cell]}_sum{r}_{u} = {start}" for u in range(sums)]
+            self.lines.add(f"vec{width} {', '.join(names)};")
+
+    def _fold(self, reduction: Instruction, sums: int) -> None:
+        """Accumulators to one number a row, halves first."""
+        joining, width = _joining(reduction), self.shape.vector
+        for r in self._rows():
+            name = self.names[reduction.cell]
+            parts = [f"{name}_sum{r}_{u}" for u in range(sums)]
+            while len(parts) > 1:
+                half = len(parts) // 2
+                for low, high in zip(parts[:half], parts[half:], strict=True):
+                    self.lines.add(f"{low} = {joining.joined(low, high, width)};")
+                parts = parts[:half]
+            folded = f"fold_{joining.name}_{width}({parts[0]})" if width > 1 else parts[0]
+            self.lines.add(f"const float {name}_{r} = {folded};")
+
+    def _loop(self, one: Pass, step: Step) -> None:
+        """Some steps along the columns: written out where rows are in registers, a loop else."""
+        wide = step.tile * self.shape.vector
+        if step.count == 1 or self.whole:
+            for number_of in range(step.count):
+                with self.lines.block(""):
+                    self._step(one, step, step.start + number_of * wide, "")
+            return
+        with self.lines.block(f"for (long c = {step.start}; c < {step.start + step.count * wide}; c += {wide})"):
+            self._step(one, step, 0, "c")
+
+    def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
+        """One tile of columns of all rows: instruction after instruction."""
+        for instruction in one.along:
+            for r in self._rows():
+                for u in range(step.tile):
+                    here = linear([(1, column)] if column else [], start + u * self.shape.vector)
+                    self.lines.add(self._instruction(instruction, r, u, here, step))
+
+    def _instruction(self, one: Instruction, r: int, u: int, here: str, step: Step) -> str:
+        """One instruction on one vector of one row."""
+        name, width = f"{self.names[one.cell]}_{r}_{u}", self.shape.vector
+        if one.kind == "map":
+            assert isinstance(one.body, Expression)
+            names = {n: f"{self.names[n]}_{r}_{u}" if part.wide else f"{self._splat(n)}{r}" for n, part in one.sources}
+            inverses = {n: f"{self._splat(n + '/')}{r}" for n in divisors(one.body) if n + "/" in self.splats}
+            return f"const vec{width} {name} = {c_text(one.body, names, inverses, width)};"
+        if one.kind == "reduce":
+            joining, total = _joining(one), f"{self.names[one.cell]}_sum{r}_{u}"
+            value = f"{self.names[one.sources[0][0]]}_{r}_{u}"
+            if step.lanes is not None:
+                value = f"keep_{width}({value}, {step.lanes}, {number(joining.identity)})"
+            return f"{total} = {joining.joined(total, value, width)};"
+        if one.target.buffer.elements == 0:
+            return f"const vec{width} {name} = {self._loaded(one.sources[0][1], r, here, step)};"
+        return self._stored(one.target, r, here, step, name)
+
+    def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:
+        """The vector of a slice at a column."""
+        width = self.shape.vector
+        if part.buffer.level is Level.REG:
+            return f"{_c_name(part.buffer.name)}_in{r}[{int(here) // width}]"
+        stride = 1 if part.access is None else part.access.column
+        at = f"{self._at(part, r)} + {_scaled(here, stride)}"
+        if width == 1:
+            return f"*({at})"
+        own = part.access is not None and not part.buffer.name.endswith("_all")
+        if step.lanes is not None and own:
+            if stride == 1:
+                return f"load_masked_{width}({at}, 0, {step.lanes}, 0.0f)"
+            return f"gather_masked_{width}({at}, {stride}, 0, {(step.lanes - 1) * stride + 1}, 0.0f)"
+        return f"load_{width}({at})" if stride == 1 else f"gather_{width}({at}, {stride})"
+
+    def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
+        """A vector to a slice at a column."""
+        width = self.shape.vector
+        if part.buffer.level is Level.REG:
+            return f"{_c_name(part.buffer.name)}_in{r}[{int(here) // width}] = {name};"
+        stride = 1 if part.access is None else part.access.column
+        at = f"{self._at(part, r)} + {_scaled(here, stride)}"
+        if width == 1:
+            return f"*({at}) = {name};"
+        own = part.access is not None and not part.buffer.name.endswith("_all")
+        if stride != 1:
+            return f"scatter_{width}({at}, {stride}, {step.lanes or width}, {name});"
+        if step.lanes is not None and own:
+            return f"store_masked_{width}({at}, 0, {step.lanes}, {name});"
+        return f"{'stream' if self.shape.streaming and own else 'store'}_{width}({at}, {name});"
+
+
+_TAKEN = ("row", "scratch", "c", "call")
+
+
+def _c_name(name: str) -> str:
+    """A tensor's or a buffer's name in C: no word of C, and nothing that a cell is called."""
+    return f"t_{name}"
+
+
+def _joining(reduction: Instruction) -> Joining:
+    return _JOINED[reduction.body]  # type: ignore[index]
+
+
+def _scaled(here: str, stride: int) -> str:
+    return here if stride == 1 else f"({here}) * {stride}"

@@ -1,0 +1,27 @@
+"""Computations by text: `softmax(m=128, n=768)`, an operator such as `gemm(m=4, n=4, k=4)`, or the text of a graph."""
+
+from __future__ import annotations
+
+import re
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.suite import FACTORIES, make
+from gensor_gym.dataflow.text import parse
+from gensor_gym.operators.resolve import resolve_one
+from gensor_gym.operators.text import read_call
+from gensor_gym.operators.types import Operator
+
+
+def resolve_computation(spec: Operator | Dataflow | str) -> Operator | Dataflow:
+    """The operator or fused operator that `spec` names; ValueError for anything else.
+
+    A name of both kinds, as of a recorded table, is an operator's.
+    """
+    if isinstance(spec, Dataflow):
+        return spec
+    if isinstance(spec, str) and spec.lstrip().startswith("def "):
+        return parse(spec)
+    if isinstance(spec, str) and (name := re.match(r"\s*(\w+)\(", spec)) and name[1] in FACTORIES:
+        values, options = read_call(spec)
+        return make(name[1], *values, **options)
+    return resolve_one(spec)

@@ -1,0 +1,77 @@
+"""Which axes of the values of a dataflow graph are one axis: classes that all values are loops over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Pad, Reduce, Reshape, Slice, Transpose
+
+Place = tuple[str, int]
+"""An axis of a value: (name of the value, number of the axis)."""
+
+
+@dataclass
+class AxisClasses:
+    """A union-find over the axes of all values. Axes of extent 1 belong to no class: every loop reads them at 0."""
+
+    graph: Dataflow
+    _parents: dict[Place, Place] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Join what maps, reductions and moves say is one axis."""
+        for name, node in self.graph.nodes:
+            match node:
+                case Map():
+                    for operand in node.inputs:
+                        self._join_all(operand, name)
+                case Reduce(source, _, axes):
+                    self._join_some(source, name, [axis for axis in range(self._rank(name)) if axis not in axes])
+                case Broadcast(source, to):
+                    shift = len(to) - self._rank(source)
+                    for axis in range(self._rank(source)):
+                        self._join((source, axis), (name, axis + shift))
+                case Transpose(source, order):
+                    for axis, old in enumerate(order):
+                        self._join((source, old), (name, axis))
+                case Slice(source, axis) | Pad(source, axis):
+                    self._join_some(source, name, [other for other in range(self._rank(name)) if other != axis])
+                case Concat(sources, axis):
+                    for source in sources:
+                        self._join_some(source, name, [other for other in range(self._rank(name)) if other != axis])
+                case Reshape(source):
+                    self._join_reshaped(source, name)
+
+    def of(self, name: str) -> tuple[Place | None, ...]:
+        """The class of each axis of a value, None where the extent is 1."""
+        shape = self.graph.values[name].shape
+        return tuple(None if extent == 1 else self.find((name, axis)) for axis, extent in enumerate(shape))
+
+    def find(self, place: Place) -> Place:
+        """What stands for the class of an axis."""
+        while (parent := self._parents.get(place, place)) != place:
+            place = parent
+        return place
+
+    def _rank(self, name: str) -> int:
+        return len(self.graph.values[name].shape)
+
+    def _join(self, one: Place, other: Place) -> None:
+        """Two axes are one, unless either has extent 1."""
+        if self.graph.values[one[0]].shape[one[1]] > 1 and self.graph.values[other[0]].shape[other[1]] > 1:
+            self._parents[self.find(other)] = self.find(one)
+
+    def _join_some(self, one: str, other: str, axes: list[int]) -> None:
+        for axis in axes:
+            self._join((one, axis), (other, axis))
+
+    def _join_all(self, one: str, other: str) -> None:
+        self._join_some(one, other, list(range(self._rank(one))))
+
+    def _join_reshaped(self, source: str, name: str) -> None:
+        """A reshape that only adds or drops axes of extent 1 keeps the others; any other makes new ones."""
+        old, new = self.graph.values[source].shape, self.graph.values[name].shape
+        kept, made = ([axis for axis, extent in enumerate(shape) if extent > 1] for shape in (old, new))
+        if [old[axis] for axis in kept] == [new[axis] for axis in made]:
+            for one, other in zip(kept, made, strict=True):
+                self._join((source, one), (name, other))

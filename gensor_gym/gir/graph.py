@@ -1,0 +1,182 @@
+"""The graph of schedules of one fused operator on one machine: rules and model behind the face that searches use."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import numpy as np
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP, GirAction, applied
+from gensor_gym.gir.model import TERMS, GirModel
+from gensor_gym.gir.nest import row_nest
+from gensor_gym.gir.placement import Level
+from gensor_gym.gir.rules import GirRules
+from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, ROW, GirSchedule
+from gensor_gym.hardware.types import Hardware
+
+SPACES = ("gir", "monotone")
+"""`gir`: all primitives. `monotone`: those after which no more bytes move than before (the title of IntelliGen's later paper)."""
+
+
+class GirGraph:
+    """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`."""
+
+    actions: tuple[GirAction, ...] = ACTIONS
+    meter: Callable[[int], None] | None = None
+    """Told of every evaluation of the model before it is made, by a session that pays for them."""
+
+    def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
+        """ValueError for a graph that is no row nest, a machine that is no CPU, an unknown space."""
+        if space not in SPACES:
+            raise ValueError(f"space {space!r} of {operator}: expected one of {', '.join(SPACES)}")
+        if hardware.kind != "cpu":
+            raise ValueError(f"{operator} on {hardware.name}: fused operators have code for CPUs so far")
+        self.operator, self.hardware, self.space = operator, hardware, space
+        self.nest = row_nest(operator)
+        self.rules, self.model = GirRules(self.nest, hardware), GirModel(self.nest, hardware)
+        self.evaluations = 0
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode: enough to raise every field to its top, place every cell once, and half as many again."""
+        steps = sum(len(field.values) - 1 for field in FIELDS) + len(self.nest.crossing)
+        return math.ceil(1.5 * steps)
+
+    def initial(self) -> GirSchedule:
+        """The unscheduled program: numbers one at a time, what is computed kept in DRAM between kernels."""
+        return GirSchedule(np.zeros(ROW, np.int32))
+
+    def schedule(self, row: np.ndarray) -> GirSchedule:
+        """The schedule of a row int32 [ROW]."""
+        return GirSchedule(row)
+
+    def parse(self, text: str) -> GirSchedule:
+        """The schedule of a text; ValueError where it does not read."""
+        return GirSchedule.parse(text)
+
+    def stack(self, schedules: list[GirSchedule]) -> np.ndarray:
+        """Schedules as rows int32 [B, ROW]."""
+        return np.stack([s.row for s in schedules]) if schedules else np.empty((0, ROW), np.int32)
+
+    def is_legal_once(self, schedule: GirSchedule) -> bool:
+        """`is_legal`, which compiles nothing."""
+        return self.is_legal(schedule)
+
+    def is_legal(self, schedule: GirSchedule) -> bool:
+        """Whether the schedule is a node of this graph within the machine's limits."""
+        return bool(self.fits(schedule.row[None])[0])
+
+    def fits(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows int32 [B, ROW] are within the limits, bool [B]."""
+        return self.rules.fits(rows)
+
+    def action_mask(self, schedule: GirSchedule) -> np.ndarray:
+        """Legal actions, bool [N]."""
+        return self.action_masks(schedule.row[None])[0]
+
+    def action_masks(self, rows: np.ndarray) -> np.ndarray:
+        """Legal actions of every row, bool [B, N]: those that change it to a legal row, and `stop`."""
+        after = applied(rows)
+        legal = np.any(after != rows[:, None, :], axis=2)
+        places = np.nonzero(legal)
+        legal[places] = self.fits(after[places])
+        if self.space == "monotone":
+            legal[places] &= self.moved_bytes(after[places]) <= self.moved_bytes(rows)[places[0]]
+        legal[:, STOP] = True
+        return legal
+
+    def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes to and from DRAM's tensors and buffers of rows, of rows int32 [B, ROW], int64 [B]."""
+        found = np.zeros(len(rows), np.int64)
+        placed, inverse = np.unique(rows[:, HEADER : HEADER + len(self.nest.crossing)], axis=0, return_inverse=True)
+        for number, one in enumerate(placed):
+            profile = self.model.profile(tuple(Level(int(level)) for level in one))
+            moves = sum(p.inputs + p.again + p.outputs + p.spills + p.scratch for k in profile.kernels for p in k.passes)
+            found[inverse.reshape(-1) == number] = 4 * moves * self.nest.columns * self.nest.rows
+        return found
+
+    def transition(self, schedule: GirSchedule, action: int) -> GirSchedule:
+        """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
+        if action == STOP or not self.action_mask(schedule)[action]:
+            return schedule
+        return GirSchedule(applied(schedule.row[None])[0, action])
+
+    def successors(self, schedule: GirSchedule) -> dict[int, GirSchedule]:
+        """Legal actions except `stop`, each with the schedule it leads to."""
+        after = applied(schedule.row[None])[0]
+        return {int(a): GirSchedule(after[a]) for a in np.flatnonzero(self.action_mask(schedule)) if a != STOP}
+
+    def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
+        """Count evaluations of the model; see `ConstructionGraph.charge`."""
+        if self.meter is not None:
+            self.meter(evaluations)
+        self.evaluations += evaluations
+
+    def latency(self, schedule: GirSchedule) -> float:
+        """Seconds by the model; infinite for an illegal schedule."""
+        return float(self.latencies(schedule.row[None])[0])
+
+    def latencies(self, rows: np.ndarray) -> np.ndarray:
+        """Seconds of every row, float64 [B]; infinite for illegal ones."""
+        self.charge(len(rows))
+        seconds = np.full(len(rows), np.inf)
+        legal = self.fits(rows)
+        seconds[legal] = self.model.terms(rows[legal])[:, 0]
+        return seconds
+
+    def terms(self, schedule: GirSchedule) -> dict[str, float]:
+        """The parts of the latency in seconds, by name."""
+        self.charge(1)
+        return dict(zip(TERMS, self.model.terms(schedule.row[None])[0, 1:].tolist(), strict=True))
+
+    def random_schedule(
+        self, rng: np.random.Generator, steps: int | None = None, start: GirSchedule | None = None
+    ) -> GirSchedule:
+        """A legal schedule: any of the whole space where neither is given, else the end of a walk over random legal actions."""
+        if steps is None and start is None and len(self._all):
+            return GirSchedule(self._all[rng.integers(len(self._all))])
+        found = start or self.initial()
+        for _ in range(steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))):
+            legal = np.flatnonzero(self.action_mask(found))[1:]
+            if len(legal):
+                found = self.transition(found, int(rng.choice(legal)))
+        return found
+
+    @property
+    def size(self) -> int:
+        """Rows that the ranges of fields and levels say, legal or not."""
+        return math.prod(len(field.values) for field in FIELDS) * len(Level) ** len(self.nest.crossing)
+
+    @cached_property
+    def _all(self) -> np.ndarray:
+        """All legal rows where there are few, int32 [S, ROW]."""
+        return np.concatenate(list(self.enumerate())) if self.size <= 1 << 20 else np.empty((0, ROW), np.int32)
+
+    def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
+        """Every legal schedule, in batches of rows int32 [<= batch, ROW]."""
+        header = itertools.product(*(range(len(field.values)) for field in FIELDS))
+        headers = np.array(list(header), np.int32)
+        levels = itertools.product(range(len(Level)), repeat=len(self.nest.crossing))
+        for placed in levels:
+            rows = np.zeros((len(headers), ROW), np.int32)
+            rows[:, :HEADER] = headers
+            rows[:, HEADER : HEADER + len(placed)] = placed
+            rows = rows[self.fits(rows)]
+            for start in range(0, len(rows), batch):
+                yield rows[start : start + batch]
+
+    def optimum(self) -> tuple[GirSchedule, float]:
+        """The fastest schedule by the model, by going through all, and its seconds."""
+        best, seconds = self.initial(), math.inf
+        for rows in self.enumerate():
+            found = self.model.terms(rows)[:, 0]
+            if found.min() < seconds:
+                best, seconds = GirSchedule(rows[int(found.argmin())]), float(found.min())
+        return best, seconds
+
+
+assert MOST_PLACED >= 1 and NUM_ACTIONS == len(ACTIONS)

@@ -1,0 +1,78 @@
+"""The instruction graph: what a schedule does, as instructions on slices of buffers at levels of memory.
+
+Terms after Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR): a buffer is an iPointer,
+a slice an iSlice, an instruction an iOp, a kernel what is launched, a unit what runs it step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gensor_gym.dataflow.expressions import Expression
+from gensor_gym.dataflow.nodes import Reduction
+from gensor_gym.gir.nest import Access
+from gensor_gym.gir.placement import Level
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One contiguous piece of memory, a tensor in DRAM or one row's worth of it for every row that a step works on."""
+
+    name: str
+    level: Level
+    elements: int
+    """In all in DRAM; of a row else, padded to whole vectors."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one instruction touches of a buffer: in each row of the step one element, or a tile along the columns."""
+
+    buffer: Buffer
+    wide: bool
+    access: Access | None = None
+    """Where the elements lie, of a slice in DRAM; others are dense."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`kind` is move, map or reduce; the target holds what is made of the sources, which have the names of cells."""
+
+    kind: str
+    cell: str
+    target: Slice
+    sources: tuple[tuple[str, Slice], ...]
+    body: Expression | Reduction | None = None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One way along the columns of the rows of a step, and what is done of each row after it."""
+
+    along: tuple[Instruction, ...]
+    after: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True)
+class KernelGraph:
+    """What one launch does in every step of rows: once a row, then pass after pass."""
+
+    before: tuple[Instruction, ...]
+    passes: tuple[Pass, ...]
+
+    def instructions(self) -> Iterator[Instruction]:
+        """All of them in order."""
+        yield from self.before
+        for one in self.passes:
+            yield from one.along
+            yield from one.after
+
+    def buffers(self, level: Level) -> tuple[Buffer, ...]:
+        """Its buffers at a level, each once, in order of appearance."""
+        found: dict[Buffer, None] = {}
+        for instruction in self.instructions():
+            for part in (instruction.target, *(part for _, part in instruction.sources)):
+                if part.buffer.level is level:
+                    found[part.buffer] = None
+        return tuple(found)

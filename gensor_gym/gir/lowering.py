@@ -1,0 +1,166 @@
+"""From a nest and a placement to the instruction graph: which cell is made in which pass, of what, and where it goes."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from gensor_gym.dataflow.expressions import Expression
+from gensor_gym.gir.igraph import Buffer, Instruction, KernelGraph, Pass, Slice
+from gensor_gym.gir.nest import Access, Cell, RowNest
+from gensor_gym.gir.placement import Fetch, Level, Passes, Placement, passes_of
+
+PAD = 16
+"""Elements that rows of buffers are padded to a multiple of: the widest vector's."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The kernels of a nest under a placement, in order of their launches."""
+
+    nest: RowNest
+    placement: Placement
+    kernels: tuple[KernelGraph, ...]
+    fault: str
+    """Why no code can be written for it; empty where it can."""
+
+    @property
+    def spilled(self) -> tuple[Buffer, ...]:
+        """Tensors in DRAM that are neither inputs nor outputs: what one kernel leaves for a later one."""
+        own = {value.name for value in self.nest.graph.inputs} | set(self.nest.graph.returns)
+        found = dict.fromkeys(buffer for kernel in self.kernels for buffer in kernel.buffers(Level.DRAM))
+        return tuple(buffer for buffer in found if buffer.name not in own)
+
+
+def lower(nest: RowNest, placement: Placement) -> Lowered:
+    """The instruction graph of a placement; where it has a fault the kernels are those that it describes all the same."""
+    passes = passes_of(nest, placement)
+    return Lowered(nest, placement, _Lowering(nest, passes).kernels(), passes.fault)
+
+
+@dataclass
+class _Lowering:
+    """One nest and what its passes do."""
+
+    nest: RowNest
+    passes: Passes
+    homes: dict[str, int] = field(default_factory=dict)
+    """Of each number of a row the kernel that computes it."""
+
+    def kernels(self) -> tuple[KernelGraph, ...]:
+        """One after every cut."""
+        ends = sorted({*self.passes.cuts, self.nest.passes - 1})
+        starts = [0, *(end + 1 for end in ends[:-1])]
+        found = [self._kernel(number, start, end) for number, (start, end) in enumerate(zip(starts, ends, strict=True))]
+        return tuple(self._with_kept_numbers(found))
+
+    def _kernel(self, number: int, start: int, end: int) -> KernelGraph:
+        """Passes `start` to `end`; numbers of a row of earlier kernels are added by `_with_kept_numbers`."""
+        passes = [Pass(tuple(self._along(p)), tuple(self._once(number, p + 1))) for p in range(start, end + 1)]
+        return KernelGraph(tuple(self._once(number, 0)) if start == 0 else (), tuple(passes))
+
+    def _along(self, number: int) -> list[Instruction]:
+        """What pass `number` does along the columns."""
+        done = [self._fetch(fetch) for fetch in self.passes.fetches[number]]
+        kept = {fetch.name: fetch.level for fetch in self.passes.keeps[number]}
+        for name in self.passes.makes[number]:
+            cell = self.nest.cell[name]
+            done.append(self._load(cell) if cell.is_load else self._map(cell))
+            done += [self._keep(name, kept[name])] if name in kept else []
+            done += [self._write(name, to) for to in self._writes(name) if self.nest.pass_of_store(name) == number]
+        for cell in self.nest.cells:
+            if cell.is_reduction and cell.stage - 1 == number:
+                source = self.nest.cell[cell.sources[0]]
+                held = ((source.name, self._held(source)),)
+                done.append(Instruction("reduce", cell.name, self._held(cell), held, cell.made))  # type: ignore[arg-type]
+        return done
+
+    def _once(self, kernel: int, stage: int) -> list[Instruction]:
+        """What is done once a row when so many passes are over."""
+        done = []
+        for cell in self.nest.cells:
+            if cell.wide or cell.stage != stage:
+                continue
+            self.homes.setdefault(cell.name, kernel)
+            if not cell.is_reduction:
+                done.append(self._load(cell) if cell.is_load else self._map(cell))
+            done += [self._write(cell.name, to) for to in self._writes(cell.name)]
+        return done
+
+    def _with_kept_numbers(self, kernels: list[KernelGraph]) -> list[KernelGraph]:
+        """Numbers of a row that a later kernel reads go through DRAM."""
+        needed = [self._numbers_read(kernel) for kernel in kernels]
+        for number, names in enumerate(needed):
+            before = [self._fetch_number(name) for name in names if self.homes[name] < number]
+            kernels[number] = dataclasses.replace(kernels[number], before=(*before, *kernels[number].before))
+        for number, kernel in enumerate(kernels):
+            later = dict.fromkeys(name for names in needed[number + 1 :] for name in names if self.homes[name] == number)
+            if later:
+                last = kernel.passes[-1]
+                kept = tuple(self._keep_number(name) for name in later)
+                passes = (*kernel.passes[:-1], Pass(last.along, (*last.after, *kept)))
+                kernels[number] = dataclasses.replace(kernel, passes=passes)
+        return kernels
+
+    def _numbers_read(self, kernel: KernelGraph) -> list[str]:
+        """Numbers of a row that a kernel's instructions read."""
+        read = (name for one in kernel.instructions() for name, _ in one.sources)
+        return list(dict.fromkeys(name for name in read if name in self.homes))
+
+    def _held(self, cell: Cell) -> Slice:
+        """A cell in registers, as instructions read and make it."""
+        return Slice(Buffer(cell.name, Level.REG, 0), cell.wide)
+
+    def _load(self, cell: Cell) -> Instruction:
+        assert isinstance(cell.made, Access)
+        return Instruction("move", cell.name, self._held(cell), ((cell.name, self._in_tensor(cell.made, cell.wide)),))
+
+    def _map(self, cell: Cell) -> Instruction:
+        sources = tuple((name, self._held(self.nest.cell[name])) for name in cell.sources)
+        assert isinstance(cell.made, Expression)
+        return Instruction("map", cell.name, self._held(cell), sources, cell.made)
+
+    def _writes(self, name: str) -> list[Access]:
+        return [to for cell, to in self.nest.stores if cell == name]
+
+    def _write(self, name: str, to: Access) -> Instruction:
+        cell = self.nest.cell[name]
+        return Instruction("move", name, self._in_tensor(to, cell.wide), ((name, self._held(cell)),))
+
+    def _fetch(self, fetch: Fetch) -> Instruction:
+        held = self._held(self.nest.cell[fetch.name])
+        return Instruction("move", fetch.name, held, ((fetch.name, self._between(fetch.name, fetch.level)),))
+
+    def _keep(self, name: str, level: Level) -> Instruction:
+        return Instruction("move", name, self._between(name, level), ((name, self._held(self.nest.cell[name])),))
+
+    def _fetch_number(self, name: str) -> Instruction:
+        held = self._held(self.nest.cell[name])
+        return Instruction("move", name, held, ((name, self._between(name, Level.DRAM)),))
+
+    def _keep_number(self, name: str) -> Instruction:
+        return Instruction("move", name, self._between(name, Level.DRAM), ((name, self._held(self.nest.cell[name])),))
+
+    def _in_tensor(self, access: Access, wide: bool) -> Slice:
+        """A slice of an input or an output."""
+        graph = self.nest.graph
+        return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
+
+    def _between(self, name: str, level: Level) -> Slice:
+        """Where a cell is between passes: a buffer of its own, in DRAM one of all rows."""
+        wide = self.nest.cell[name].wide
+        pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
+        if level is not Level.DRAM:
+            return Slice(Buffer(f"{name}_row", level, pitch), wide)
+        strides = _row_strides(self.nest.row_extents, pitch)
+        access = Access(f"{name}_all", 0, strides, 1 if wide else 0)
+        return Slice(Buffer(f"{name}_all", Level.DRAM, self.nest.rows * pitch), wide, access)
+
+
+def _row_strides(extents: tuple[int, ...], pitch: int) -> tuple[int, ...]:
+    """Of a tensor of one row of `pitch` elements after another."""
+    strides: list[int] = []
+    for extent in reversed(extents):
+        strides.insert(0, pitch)
+        pitch *= extent
+    return tuple(strides)

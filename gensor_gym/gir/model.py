@@ -1,0 +1,150 @@
+"""The analytic model of row nests on a CPU: seconds of many schedules at once, from bytes by level and instructions by kind.
+
+A kernel takes the time of its arithmetic or of its bytes, whichever is more, and a launch. Bytes are exact: those of the slices
+that its instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public. Cycles are of
+Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); what overlaps was chosen on measured programs (docs/design.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.placement import Level
+from gensor_gym.gir.profile import KINDS, KernelProfile, PassProfile, Profile, profile_of
+from gensor_gym.gir.rules import columns_of
+from gensor_gym.gir.schedule import FIELDS, HEADER
+from gensor_gym.hardware.types import Hardware, MemoryLevel
+
+TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
+"""Parts of the latency in seconds: launches; instructions along columns; waiting for sums; work once a row; registers that do not
+suffice; what is read again from caches; what comes from and goes to where the tensors lie."""
+_WIDTHS = FIELDS[0].values
+_CYCLES = {
+    "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 10, 10, 10),
+    "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
+}  # fmt: skip
+"""Cycles of a scalar function on a vector of each width, one after another."""
+_LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _ROW, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 12.0, 1.0
+_OVERLAP = 0.3
+"""Of the smaller of arithmetic and bytes so much is not hidden behind the larger."""
+
+Header = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class GirModel:
+    """The model of one nest on one machine."""
+
+    nest: RowNest
+    hardware: Hardware
+
+    @cached_property
+    def _profiles(self) -> dict[tuple[Level, ...], Profile]:
+        return {}
+
+    def profile(self, placement: tuple[Level, ...]) -> Profile:
+        """The profile of a placement, made once."""
+        if placement not in self._profiles:
+            self._profiles[placement] = profile_of(self.nest, placement)
+        return self._profiles[placement]
+
+    def terms(self, rows: np.ndarray) -> np.ndarray:
+        """Seconds of every term of rows int32 [B, ROW], float64 [B, 1 + len(TERMS)], their total first."""
+        found = np.zeros((len(rows), 1 + len(TERMS)))
+        count = len(self.nest.crossing)
+        placed, inverse = np.unique(rows[:, HEADER : HEADER + count], axis=0, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        for number, one in enumerate(placed):
+            chosen = np.flatnonzero(inverse == number)
+            profile = self.profile(tuple(Level(int(level)) for level in one))
+            found[chosen] = self._terms(profile, columns_of(rows[chosen]))
+        return found
+
+    def _terms(self, profile: Profile, header: Header) -> np.ndarray:
+        """Of one placement under many headers."""
+        total = np.zeros((len(header["rows"]), 1 + len(TERMS)))
+        footprint = self.nest.graph.compulsory_bytes + 4 * profile.spilled
+        for kernel in profile.kernels:
+            parts = self._kernel(kernel, header, footprint)
+            arithmetic = parts["arithmetic"] + parts["chains"] + parts["rows"] + parts["spilling"]
+            moved = parts["cache"] + parts["memory"]
+            total[:, 0] += parts["launch"] + np.maximum(arithmetic, moved) + _OVERLAP * np.minimum(arithmetic, moved)
+            for place, name in enumerate(TERMS, 1):
+                total[:, place] += parts[name]
+        return total
+
+    def _kernel(self, kernel: KernelProfile, header: Header, footprint: int) -> dict[str, np.ndarray]:
+        """Seconds of each term of one kernel, along the slowest thread."""
+        rows, tasks, threads = self._shares(header)
+        width = np.searchsorted(_WIDTHS, header["vector"])
+        vectors = -(-self.nest.columns // header["vector"])
+        second = rows / self.hardware.clock
+        found = {name: np.zeros(len(width)) for name in TERMS}
+        for one in kernel.passes:
+            arithmetic, chain, spilled = self._pass(one, header, width)
+            found["arithmetic"] += second * vectors * arithmetic
+            found["chains"] += second * vectors * chain
+            found["spilling"] += second * vectors * spilled
+        once = float(np.dot(kernel.numbers, [_CYCLES[kind][0] for kind in KINDS]))
+        folds = kernel.folds * np.array(_FOLD)[width]
+        found["rows"] += second * (once + folds + kernel.pointers * _NUMBER + _ROW / header["rows"])
+        found["launch"] += np.where(tasks > 1, self.hardware.launch_overhead, 0.0)
+        found["cache"], found["memory"] = self._bytes(kernel, header, rows, threads, footprint)
+        return found
+
+    def _shares(self, header: Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(rows of the thread that has most, tasks, threads that have some)."""
+        of_task = header["rows"] * header["loop"]
+        tasks = -(-self.nest.rows // of_task)
+        threads = np.minimum(tasks, self.hardware.units)
+        return np.minimum(-(-tasks // threads) * of_task, self.nest.rows), tasks, threads
+
+    def _pass(self, one: PassProfile, header: Header, width: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Cycles of a vector: instructions, waiting, moves of registers that do not suffice."""
+        cost = np.array([_CYCLES[kind] for kind in KINDS])[:, width]
+        work = np.asarray(one.counts) @ cost + 0.5 * one.reductions
+        loads, stores = one.inputs + one.again + one.scratch / 2, one.outputs + one.spills + one.scratch / 2
+        moves = _LOAD * loads + _STORE * stores + one.gathers * _GATHER * header["vector"]
+        side = header["rows"] * header["tile"]
+        busy = np.maximum(work, moves) + _STEP / side
+        chain = np.maximum(0.0, _LATENCY * (one.reductions > 0) / side - busy)
+        constants = 8 * (one.counts[KINDS.index("exp")] + one.counts[KINDS.index("fraction")] > 0)
+        short = np.maximum(0, one.live * side + constants - self.hardware.vector_registers)
+        return busy, chain, short / side
+
+    def _bytes(
+        self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: np.ndarray, footprint: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds for what is read again, and for what comes from where the tensors lie and goes there."""
+        row = 4 * self.nest.columns
+        again = float(sum(one.again + one.scratch for one in kernel.passes) * row)
+        step = header["rows"] * row * kernel.rows_touched
+        cache = np.zeros(len(step))
+        inside = 0
+        for level in self.hardware.memory[1:]:
+            here = (step > inside) & (step <= level.capacity) if level is not self.hardware.memory[-1] else step > inside
+            rate = level.bandwidth / self.hardware.units
+            cache = np.where(here & (level.name != "l1"), rows * again / rate, cache)
+            inside = level.capacity
+        home = self._home(footprint)
+        rates = home.bandwidth * threads / self.hardware.units
+        outer = self.hardware.memory[-1].bandwidth
+        read = sum(one.inputs for one in kernel.passes) * row
+        written, kept = sum(one.outputs for one in kernel.passes) * row, sum(one.spills for one in kernel.passes) * row
+        far = home.name in ("l3", "dram")
+        plain = (1 + far) * written / rates
+        streamed = written / (outer * threads / self.hardware.units)
+        stored = np.where(header["streaming"] == 1, streamed, plain) + (1 + far) * kept / rates
+        return cache, self.nest.rows * (read / rates + stored)
+
+    def _home(self, footprint: int) -> MemoryLevel:
+        """The innermost level that holds all that a call touches."""
+        for level in self.hardware.memory[1:-1]:
+            private = level.name in ("l1", "l2")
+            if footprint <= level.capacity * (self.hardware.units if private else 1):
+                return level
+        return self.hardware.memory[-1]

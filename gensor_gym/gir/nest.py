@@ -1,0 +1,270 @@
+"""The canonical loops of a dataflow graph: rows that are independent, columns that maps run along and reductions add up.
+
+Every value of the graph varies along the rows, along the columns, along both or neither. Axes that all tensors step through
+alike are merged, so that what is left are at most `MOST_ROW_AXES` axes of rows and one of columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, renamed
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Map, Reduce, Reduction, Reshape, Transpose
+from gensor_gym.gir.axes import AxisClasses, Place
+from gensor_gym.gir.views import View, input_views, output_views
+
+MOST_ROW_AXES = 4
+MOST_CELLS = 64
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a value lies in a tensor in DRAM: element (r.., c) at `offset + sum(rows[i] * r[i]) + column * c`."""
+
+    tensor: str
+    offset: int
+    rows: tuple[int, ...]
+    column: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value that is loaded or computed, at one place of the canonical loops.
+
+    `wide`: it varies along the columns. `stage`: how many reductions one after another it waits for.
+    """
+
+    name: str
+    made: Access | Expression | Reduction
+    """Loaded, computed by an expression of other cells, or a reduction of one along the columns."""
+    sources: tuple[str, ...]
+    wide: bool
+    stage: int
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it comes from an input."""
+        return isinstance(self.made, Access)
+
+    @property
+    def is_reduction(self) -> bool:
+        """Whether it is a number a row, made of all columns."""
+        return isinstance(self.made, str)
+
+
+@dataclass(frozen=True)
+class RowNest:
+    """A dataflow graph as loops over rows and columns; see the module."""
+
+    graph: Dataflow
+    row_extents: tuple[int, ...]
+    columns: int
+    cells: tuple[Cell, ...]
+    """Each after all that it reads."""
+    stores: tuple[tuple[str, Access], ...]
+    """(cell, where it is written): an output may be written in parts."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return math.prod(self.row_extents)
+
+    @property
+    def passes(self) -> int:
+        """How often the columns of a row are gone through where nothing is reduced online."""
+        return 1 + max((cell.stage for cell in self.cells if cell.wide), default=0)
+
+    @cached_property
+    def cell(self) -> dict[str, Cell]:
+        """Cells by name."""
+        return {cell.name: cell for cell in self.cells}
+
+    def stage_of_use(self, reader: Cell) -> int | None:
+        """The pass in which a cell reads its sources along the columns; None where it is computed once a row."""
+        if reader.is_reduction:
+            return reader.stage - 1
+        return reader.stage if reader.wide else None
+
+    def pass_of_store(self, name: str) -> int:
+        """The pass that writes a wide cell to an output: the first that can."""
+        return self.cell[name].stage
+
+    @cached_property
+    def uses(self) -> dict[str, tuple[int, ...]]:
+        """The passes in which every wide cell is read, reduced or written to an output, in order; the first makes it."""
+        found: dict[str, set[int]] = {cell.name: set() for cell in self.cells if cell.wide}
+        for reader in self.cells:
+            stage = self.stage_of_use(reader)
+            for source in reader.sources:
+                if source in found and stage is not None:
+                    found[source].add(stage)
+        for name, _ in self.stores:
+            if name in found:
+                found[name].add(self.pass_of_store(name))
+        return {name: tuple(sorted(stages)) for name, stages in found.items()}
+
+    @cached_property
+    def crossing(self) -> tuple[str, ...]:
+        """Wide cells that more than one pass reads: what a schedule has to place."""
+        return tuple(name for name, stages in self.uses.items() if len(stages) > 1)
+
+
+def row_nest(graph: Dataflow) -> RowNest:
+    """The canonical loops of a graph; ValueError names a node or an axis that they cannot say."""
+    return _Builder(graph).nest()
+
+
+class _Builder:
+    """One graph on its way to a nest."""
+
+    def __init__(self, graph: Dataflow) -> None:
+        self.graph, self.nodes = graph, dict(graph.nodes)
+        self.classes = AxisClasses(graph)
+        self.views = input_views(graph)
+        self.writes = [(self._computed(name), view) for name, view in output_views(graph)]
+        self.columns = self._column_classes()
+        self.cells: dict[str, Cell] = {}
+
+    def nest(self) -> RowNest:
+        """See `row_nest`."""
+        stored = [(self._cell(name).name, name, view) for name, view in self.writes]
+        if len(self.cells) > MOST_CELLS:
+            raise ValueError(f"{self.graph.name}: {len(self.cells)} values of one nest, expected at most {MOST_CELLS}")
+        rows = self._row_classes()
+        loads = [(cell.name, cell.name, self.views[cell.name]) for cell in self.cells.values() if cell.is_load]
+        extents, steps = self._merged(rows, [(name, view) for _, name, view in loads + stored])
+        accesses = [
+            Access(view.tensor, view.offset, tuple(step[:-1]), step[-1])
+            for (_, _, view), step in zip(loads + stored, steps, strict=True)
+        ]
+        placed = {cell: access for (cell, _, _), access in zip(loads, accesses, strict=False)}
+        cells = (dataclasses.replace(cell, made=placed.get(cell.name, cell.made)) for cell in self.cells.values())
+        written = ((cell, access) for (cell, _, _), access in zip(stored, accesses[len(loads) :], strict=True))
+        return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
+
+    def _merged(self, rows: list[Place], views: list[tuple[str, View]]) -> tuple[list[int], list[list[int]]]:
+        """Extents of the merged axes, the columns last, and the steps of every view along them."""
+        along_rows = [self._steps(name, view, rows) for name, view in views]
+        along_columns = [self._steps(name, view, self.columns) for name, view in views]
+        row_extents = _merge([self._extent(place) for place in rows], along_rows)
+        columns = _merge([self._extent(place) for place in self.columns], along_columns)
+        if len(row_extents) > MOST_ROW_AXES or len(columns) > 1:
+            raise ValueError(
+                f"{self.graph.name}: {len(row_extents)} axes of rows and {len(columns)} of columns that cannot be merged, "
+                f"expected at most {MOST_ROW_AXES} and 1"
+            )
+        steps = [[*ours, *(theirs or [0])] for ours, theirs in zip(along_rows, along_columns, strict=True)]
+        return [*row_extents, *(columns or [1])], steps
+
+    def _computed(self, name: str) -> str:
+        """The value that another is only a repetition or another order of."""
+        while name not in self.views:
+            match self.nodes[name]:
+                case Broadcast(source) | Transpose(source):
+                    name = source
+                case Reshape(source) if self._keeps_axes(name, source):
+                    name = source
+                case Map() | Reduce():
+                    break
+                case node:
+                    kind = type(node).__name__.lower()
+                    raise ValueError(f"{self.graph.name}: {name}, a {kind} of what is computed, needs a kernel of its own")
+        return name
+
+    def _keeps_axes(self, one: str, other: str) -> bool:
+        kept = [[place for place in self.classes.of(name) if place] for name in (one, other)]
+        return kept[0] == kept[1]
+
+    def _extent(self, place: Place) -> int:
+        return self.graph.values[place[0]].shape[place[1]]
+
+    def _column_classes(self) -> list[Place]:
+        """The classes that are columns: what is reduced, or else what lies side by side in the first output."""
+        reduced: dict[frozenset[Place], list[Place]] = {}
+        for _, node in self.graph.nodes:
+            if isinstance(node, Reduce):
+                places = self.classes.of(node.source)
+                over = [place for axis in node.axes if (place := places[axis]) is not None]
+                reduced.setdefault(frozenset(over), over)
+        if len(reduced) > 1:
+            raise ValueError(f"{self.graph.name}: reductions over different axes, expected the same everywhere")
+        if reduced:
+            return next(iter(reduced.values()))
+        name, view = self.writes[0]
+        steps = list(zip(self.classes.of(name), self._strides(name, view), strict=True))
+        beside = [place for place, stride in steps if place and stride == 1]
+        return beside[-1:] or [place for place, _ in steps if place][-1:]
+
+    def _strides(self, name: str, view: View) -> tuple[int, ...]:
+        """Strides of a view along the axes of the value that it is of, or that it repeats."""
+        return view.strides[len(view.shape) - len(self.graph.values[name].shape) :]
+
+    def _row_classes(self) -> list[Place]:
+        """All other classes, as the first output steps through them, farthest first."""
+        name, view = self.writes[0]
+        strides = dict(zip(self.classes.of(name), self._strides(name, view), strict=True))
+        found: dict[Place, None] = {}
+        for cell in self.cells.values():
+            found |= dict.fromkeys(place for place in self.classes.of(cell.name) if place and place not in self.columns)
+        return sorted(found, key=lambda place: -strides.get(place, 0))
+
+    def _steps(self, name: str, view: View, places: list[Place]) -> list[int]:
+        """How far a view's elements lie apart along classes."""
+        steps: dict[Place, int] = {}
+        for place, stride in zip(self.classes.of(name), self._strides(name, view), strict=True):
+            if place is not None:
+                steps[place] = steps.get(place, 0) + stride
+        return [steps.get(place, 0) for place in places]
+
+    def _cell(self, name: str) -> Cell:
+        """The cell of a value, made with all that it reads."""
+        name = self._computed(name)
+        if name in self.cells:
+            return self.cells[name]
+        if name in self.views:
+            view = self.views[name]  # where it lies by rows and columns is known when all rows are
+            made = Cell(name, Access(view.tensor, view.offset, (), 0), (), self._varies(name), 0)
+        else:
+            node = self.nodes[name]
+            sources = {one: self._cell(one) for one in node.inputs}
+            stage = max((cell.stage for cell in sources.values()), default=0)
+            names = {one: cell.name for one, cell in sources.items()}
+            read = tuple(dict.fromkeys(names.values()))
+            if isinstance(node, Reduce) and sources[node.source].wide:
+                made = Cell(name, node.body, read, False, stage + 1)
+            elif isinstance(node, Reduce):
+                made = Cell(name, self._of_equals(node, read[0]), read, False, stage)
+            else:
+                assert isinstance(node, Map)
+                made = Cell(name, renamed(node.expression, names), read, any(c.wide for c in sources.values()), stage)
+        self.cells[made.name] = made
+        return made
+
+    def _of_equals(self, node: Reduce, source: str) -> Expression:
+        """A reduction of what is the same in every column."""
+        shape = self.graph.values[node.source].shape
+        count = math.prod(shape[axis] for axis in node.axes)
+        same = node.body == "max" or count == 1
+        return Operand(source) if same else Call("multiply", (Operand(source), Constant(float(count))))
+
+    def _varies(self, name: str) -> bool:
+        """Whether an input's value is another from column to column."""
+        places = zip(self.classes.of(name), self.views[name].strides, strict=True)
+        return any(place in self.columns and stride for place, stride in places)
+
+
+def _merge(extents: list[int], steps: list[list[int]]) -> list[int]:
+    """Extents after neighbouring axes are made one wherever every tensor steps through both as through one; `steps` likewise."""
+    extents, axis = list(extents), 0
+    while axis + 1 < len(extents):
+        if all(step[axis] == step[axis + 1] * extents[axis + 1] for step in steps):
+            extents[axis : axis + 2] = [extents[axis] * extents[axis + 1]]
+            for step in steps:
+                del step[axis]
+        else:
+            axis += 1
+    return extents

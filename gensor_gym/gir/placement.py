@@ -1,0 +1,117 @@
+"""Where the values that several passes read are kept between them: the levels of memory, and what of them is allowed.
+
+Levels after IntelliGen (arXiv 2307.04995): registers of a unit, memory of a group, DRAM that all kernels share. On a CPU a unit
+is a thread's loop step, registers are its vector registers, and SRAM is a buffer of a row, which stays in the thread's caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gensor_gym.gir.nest import Cell, RowNest
+
+
+class Level(IntEnum):
+    """Where a value is between the pass that makes it and a later one that reads it."""
+
+    DRAM = 0
+    """In a tensor: an input is loaded again; what is computed ends its kernel after the pass that makes it."""
+    RECOMPUTE = 1
+    """Nowhere: it is computed again of what it was computed of."""
+    SRAM = 2
+    """In a buffer of the row."""
+    REG = 3
+    """The whole row in registers."""
+
+
+Placement = tuple[Level, ...]
+"""A level for each crossing cell of a nest, in the nest's order."""
+
+
+def levels_of(cell: Cell) -> tuple[Level, ...]:
+    """The levels that a cell may be placed at: an input is in DRAM anyway, so that loading it again is no other choice."""
+    return (Level.DRAM, Level.SRAM, Level.REG) if cell.is_load else tuple(Level)
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A cell that a pass reads from where an earlier pass left it."""
+
+    name: str
+    level: Level
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What every pass of a nest does along the columns under one placement."""
+
+    makes: tuple[tuple[str, ...], ...]
+    """Of each pass the cells that it loads or computes, each after all that it reads."""
+    fetches: tuple[tuple[Fetch, ...], ...]
+    """Of each pass what it reads of earlier ones."""
+    keeps: tuple[tuple[Fetch, ...], ...]
+    """Of each pass what it leaves for later ones."""
+    cuts: tuple[int, ...]
+    """Passes after which a kernel ends."""
+    fault: str = ""
+    """Why no kernel can do this: what lies in SRAM or registers does not outlive its kernel."""
+
+
+def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
+    """The passes under a placement."""
+    level = dict(zip(nest.crossing, placement, strict=True))
+    made: dict[str, int] = {}
+    makes, fetches = [], []
+    for number in range(nest.passes):
+        own, read = _pass(nest, number, level, made)
+        makes.append(own)
+        fetches.append(read)
+        made |= {name: number for name in own if name not in made}
+    fetched = {(fetch.name, number) for number, read in enumerate(fetches) for fetch in read}
+    kept = {name for name, _ in fetched}
+    keeps = tuple(
+        tuple(Fetch(name, level[name]) for name in own if name in kept and made[name] == number)
+        for number, own in enumerate(makes)
+    )
+    cuts = tuple(sorted({made[name] for name in kept if level[name] is Level.DRAM}))
+    fault = _fault(level, made, fetched, cuts)
+    return Passes(tuple(makes), tuple(map(tuple, fetches)), keeps, cuts, fault)
+
+
+def _pass(
+    nest: RowNest, number: int, level: dict[str, Level], made: dict[str, int]
+) -> tuple[tuple[str, ...], tuple[Fetch, ...]]:
+    """What one pass makes and what it reads of the passes before."""
+    makes: dict[str, None] = {}
+    fetches: dict[str, Fetch] = {}
+
+    def need(name: str) -> None:
+        if not nest.cell[name].wide or name in makes or name in fetches:
+            return
+        cell = nest.cell[name]
+        kept = level.get(name, Level.RECOMPUTE)
+        again = kept is Level.RECOMPUTE or (cell.is_load and kept is Level.DRAM)
+        if name in made and not again:
+            fetches[name] = Fetch(name, kept)
+            return
+        for source in cell.sources:
+            need(source)
+        makes[name] = None
+
+    for cell in nest.cells:
+        if cell.is_reduction and cell.stage - 1 == number:
+            need(cell.sources[0])
+    for name, _ in nest.stores:
+        if nest.cell[name].wide and nest.pass_of_store(name) == number:
+            need(name)
+    return tuple(makes), tuple(fetches.values())
+
+
+def _fault(level: dict[str, Level], made: dict[str, int], fetched: set[tuple[str, int]], cuts: tuple[int, ...]) -> str:
+    for name, number in sorted(fetched):
+        ended = [cut for cut in cuts if made[name] <= cut < number]
+        if level[name] in (Level.SRAM, Level.REG) and ended:
+            return f"{name} is in {level[name].name} when the kernel ends after pass {ended[0]}, and pass {number} reads it"
+    return ""

@@ -1,0 +1,165 @@
+"""What a placement costs whatever the header is: of every pass its instructions by kind, bytes by level, registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gensor_gym.dataflow.expressions import Call, Expression, Operand, walk
+from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass
+from gensor_gym.gir.lowering import Lowered, lower
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.placement import Level, Placement
+
+KINDS = ("simple", "divide", "root", "exp", "fraction", "log")
+"""Kinds of scalar functions by what a vector of them costs: sums, products and choices; quotients; roots; exponentials; functions
+that are a quotient of polynomials (tanh, erf); logarithms, a lane at a time."""
+_KIND = {"divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "log"}
+
+
+@dataclass(frozen=True)
+class PassProfile:
+    """One pass, for each vector of a row."""
+
+    counts: tuple[float, ...]
+    """Scalar functions by `KINDS`."""
+    reductions: int
+    inputs: int
+    """Loads from inputs and tensors between kernels that no earlier pass of the kernel read."""
+    again: int
+    """The same of what an earlier pass of the kernel read of the row, or is the same for all rows."""
+    outputs: int
+    """Stores to outputs."""
+    spills: int
+    """Stores to tensors between kernels."""
+    scratch: int
+    """Loads and stores of buffers of the row."""
+    gathers: int
+    """Loads and stores whose elements do not lie side by side."""
+    live: int
+    """Vectors that are in registers at once, for each row and vector of a step."""
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """One kernel."""
+
+    passes: tuple[PassProfile, ...]
+    numbers: tuple[float, ...]
+    """Scalar functions once a row, by `KINDS`, and inverses, which are quotients."""
+    folds: int
+    """Reductions that end in a row."""
+    pointers: int
+    """Addresses that are found for each row."""
+    rows_touched: int
+    """Tensors and buffers of which a step works on a row at least once."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One placement."""
+
+    kernels: tuple[KernelProfile, ...]
+    registered: int
+    """Cells that are whole rows in registers."""
+    buffered: int
+    """Buffers of rows of the kernel that has most."""
+    spilled: int
+    """Elements of tensors between kernels."""
+    fault: str
+
+
+def profile_of(nest: RowNest, placement: Placement) -> Profile:
+    """The profile of a placement of a nest."""
+    lowered = lower(nest, placement)
+    wide = [kernel.buffers(Level.REG) for kernel in lowered.kernels]
+    return Profile(
+        tuple(_kernel(lowered, kernel) for kernel in lowered.kernels),
+        max(sum(buffer.elements > 0 for buffer in buffers) for buffers in wide),
+        max(len(kernel.buffers(Level.SRAM)) for kernel in lowered.kernels),
+        sum(buffer.elements for buffer in lowered.spilled),
+        lowered.fault,
+    )
+
+
+def counts_of(expression: Expression, once: frozenset[str] = frozenset()) -> dict[str, float]:
+    """Scalar functions of an expression by kind; a quotient by one of `once` is a product."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for part in walk(expression):
+        if not isinstance(part, Call):
+            continue
+        kind = _KIND.get(part.function, "simple")
+        divisor = part.arguments[-1]
+        if kind == "divide" and isinstance(divisor, Operand) and divisor.name in once:
+            kind = "simple"
+        found[kind] += 1
+    return found
+
+
+def _kernel(lowered: Lowered, kernel: KernelGraph) -> KernelProfile:
+    read: set[str] = set()
+    passes = [_pass(lowered, one, read) for one in kernel.passes]
+    once = [i for i in kernel.before + tuple(i for one in kernel.passes for i in one.after) if i.kind == "map"]
+    numbers = _sums(counts_of(i.body) for i in once)  # type: ignore[arg-type]
+    inverses = {name for one in kernel.passes for i in one.along if i.kind == "map" for name in _inverted(i)}
+    numbers["divide"] += len(inverses)
+    places = {part for i in kernel.instructions() for part in (i.target, *(s for _, s in i.sources))}
+    tensors = {part.access for part in places if part.access is not None}
+    buffers = {part.buffer.name for part in places if part.wide and part.buffer.level is not Level.REG}
+    folds = sum(one.reductions for one in passes)
+    return KernelProfile(tuple(passes), tuple(numbers.values()), folds, len(tensors), len(buffers))
+
+
+def _sums(counts: object) -> dict[str, float]:
+    total = dict.fromkeys(KINDS, 0.0)
+    for one in counts:  # type: ignore[attr-defined]
+        for kind, value in one.items():
+            total[kind] += value
+    return total
+
+
+def _inverted(one: Instruction) -> set[str]:
+    """Numbers of the row that a map's quotients are by."""
+    narrow = {name for name, part in one.sources if not part.wide}
+    assert isinstance(one.body, Expression)
+    return {
+        part.arguments[1].name
+        for part in walk(one.body)
+        if isinstance(part, Call) and part.function == "divide" and isinstance(part.arguments[1], Operand)
+    } & narrow
+
+
+def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
+    """`read` are the tensors that the kernel's earlier passes went through; this pass's are added."""
+    own = {value.name for value in lowered.nest.graph.inputs} | set(lowered.nest.graph.returns)
+    tally: dict[str, int] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
+    seen: set[str] = set()
+    for i in one.along:
+        if i.kind != "move":
+            continue
+        for part, loads in ((i.sources[0][1], True), (i.target, False)):
+            name, level = part.buffer.name, part.buffer.level
+            if level is Level.SRAM:
+                tally["scratch"] += 1
+            elif level is Level.DRAM:
+                tally["gathers"] += part.access is not None and part.access.column != 1
+                seen.add(name)
+                same = part.access is not None and not any(part.access.rows)
+                kind = ("again" if name in read or same else "inputs") if loads else "outputs" if name in own else "spills"
+                tally[kind] += 1
+    read |= seen
+    counts = _sums(counts_of(i.body, frozenset(_inverted(i))) for i in one.along if i.kind == "map")  # type: ignore[arg-type]
+    reductions = sum(i.kind == "reduce" for i in one.along)
+    return PassProfile(tuple(counts.values()), reductions, **tally, live=_live(one.along))
+
+
+def _live(along: tuple[Instruction, ...]) -> int:
+    """The most vectors that are made and still read later, over the instructions, with accumulators."""
+    last: Mapping[str, int] = {name: place for place, i in enumerate(along) for name, part in i.sources if part.wide}
+    made: dict[str, int] = {}
+    most = 0
+    for place, i in enumerate(along):
+        if i.kind in ("map", "move") and i.target.buffer.level is Level.REG:
+            made[i.cell] = place
+        most = max(most, sum(1 for name in made if last.get(name, -1) >= place))
+    return most + sum(i.kind == "reduce" for i in along)

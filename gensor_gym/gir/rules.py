@@ -1,0 +1,115 @@
+"""Which schedules of a row nest are legal on a machine: limits of its header and of its placement, for many rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gensor_gym.gir.lowering import PAD
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.placement import Level, Placement, levels_of, passes_of
+from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, MOST_PLACED
+from gensor_gym.hardware.types import Hardware
+
+MOST_VECTORS = 32
+"""Vectors of a step in all its rows: text grows with them, and no machine has more registers."""
+_VALUES = {field.name: np.array(field.values) for field in FIELDS}
+
+
+def columns_of(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Values of every field of the header of rows int32 [B, ROW], int64 [B] each."""
+    return {name: _VALUES[name][rows[:, FIELD_INDEX[name]]] for name in FIELD_INDEX}
+
+
+@dataclass(frozen=True)
+class GirRules:
+    """The limits of one nest on one machine."""
+
+    nest: RowNest
+    hardware: Hardware
+
+    def __post_init__(self) -> None:
+        """ValueError where a schedule has no room for the nest's crossing cells."""
+        if len(self.nest.crossing) > MOST_PLACED:
+            count = len(self.nest.crossing)
+            raise ValueError(f"{self.nest.graph.name}: {count} values cross passes, expected at most {MOST_PLACED}")
+
+    @cached_property
+    def registers(self) -> int:
+        """Vector registers that whole rows may take: some are left for what is computed of them."""
+        return self.hardware.vector_registers - 4
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of a row that is kept in a buffer."""
+        return 4 * -(-self.nest.columns // PAD) * PAD
+
+    @cached_property
+    def scratch_bytes(self) -> int:
+        """Bytes that the buffers of a step's rows may take: half of a core's second-level cache, so that they stay there."""
+        return self.hardware.level("l2").capacity // 2
+
+    @cached_property
+    def _allowed(self) -> np.ndarray:
+        """Which levels every cell may be placed at, bool [MOST_PLACED, levels]; what is no cell stays in DRAM."""
+        allowed = np.zeros((MOST_PLACED, len(Level)), bool)
+        allowed[:, Level.DRAM] = True
+        for place, name in enumerate(self.nest.crossing):
+            allowed[place, list(levels_of(self.nest.cell[name]))] = True
+        return allowed
+
+    @cached_property
+    def _streams(self) -> bool:
+        """Whether some output is written side by side."""
+        return any(to.column == 1 and self.nest.cell[name].wide for name, to in self.nest.stores)
+
+    @cached_property
+    def _faults(self) -> dict[Placement, bool]:
+        return {}
+
+    def fits(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows int32 [B, ROW] are legal, bool [B]."""
+        header = columns_of(rows)
+        return self._header_fits(header) & self._placement_fits(rows, header)
+
+    def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
+        """Nothing is larger than what it divides: each value is 1 or the one below it would not do the whole."""
+        nest, vector, tile, rows, loop = self.nest, *(header[name] for name in ("vector", "tile", "rows", "loop"))
+        steps = -(-nest.rows // rows)
+        below = _VALUES["loop"][np.maximum(np.searchsorted(_VALUES["loop"], loop) - 1, 0)]
+        wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
+        tiled = (tile == 1) | (tile // 2 * vector < nest.columns)
+        return (
+            wide & tiled & (rows <= nest.rows) & (rows * tile <= MOST_VECTORS)
+            & ((loop == 1) | (below < steps))
+            & ((header["streaming"] == 0) | (self._streams & (vector > 1)))
+        )  # fmt: skip
+
+    def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
+        """Cells are where they may be, what is in a kernel stays in it, and registers and buffers have room."""
+        placed = rows[:, HEADER:]
+        allowed = np.all(self._allowed[np.arange(MOST_PLACED), placed], axis=1)
+        vectors = -(-self.nest.columns // header["vector"])
+        whole = (placed == Level.REG).sum(axis=1)
+        registers = whole * vectors * header["rows"]
+        buffers = (placed == Level.SRAM).sum(axis=1)
+        fitting = allowed & ((whole == 0) | (registers + 2 * header["rows"] * header["tile"] <= self.registers))
+        fitting &= buffers * header["rows"] * self.row_bytes <= self.scratch_bytes
+        return fitting & by_placement(rows, len(self.nest.crossing), self._is_sound)
+
+    def _is_sound(self, placement: Placement) -> bool:
+        if placement not in self._faults:
+            self._faults[placement] = not passes_of(self.nest, placement).fault
+        return self._faults[placement]
+
+
+def by_placement(rows: np.ndarray, count: int, found: Callable[[Placement], bool]) -> np.ndarray:
+    """Answers for the placement of each row, asked once for each."""
+    if not len(rows):
+        return np.zeros(0, bool)
+    placed, inverse = np.unique(rows[:, HEADER : HEADER + count], axis=0, return_inverse=True)
+    answers = [found(tuple(Level(int(level)) for level in one)) for one in placed]
+    return np.array(answers)[inverse.reshape(-1)]

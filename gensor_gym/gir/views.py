@@ -1,0 +1,111 @@
+"""Moves at the edges of a dataflow graph as views of what lies in DRAM, so that no kernel does them.
+
+What is moved before anything is computed of it is an input read in another order; what is moved after the last computation is
+an output written in another order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of a tensor in DRAM: element i of a value lies at `offset` plus the sum of `strides[a] * i[a]`."""
+
+    tensor: str
+    offset: int
+    shape: Shape
+    strides: tuple[int, ...]
+
+    def permuted(self, order: tuple[int, ...]) -> View:
+        """Axis i is axis `order[i]` of this one."""
+        return View(self.tensor, self.offset, tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order))
+
+    def part(self, axis: int, start: int, extent: int) -> View:
+        """Some neighbours along an axis."""
+        shape = (*self.shape[:axis], extent, *self.shape[axis + 1 :])
+        return View(self.tensor, self.offset + start * self.strides[axis], shape, self.strides)
+
+    def repeated(self, to: Shape) -> View:
+        """The same elements along axes of extent 1 and along new leading ones."""
+        new = len(to) - len(self.shape)
+        kept = tuple(0 if old == 1 else stride for old, stride in zip(self.shape, self.strides, strict=True))
+        return View(self.tensor, self.offset, to, (0,) * new + kept)
+
+    def reshaped(self, to: Shape) -> View | None:
+        """The same elements in the same order; None where they do not lie so that strides can say it."""
+        if self.strides == dense_strides(self.shape):
+            return View(self.tensor, self.offset, to, dense_strides(to))
+        left = [(extent, stride) for extent, stride in zip(self.shape, self.strides, strict=True) if extent > 1]
+        if [extent for extent, _ in left] != [extent for extent in to if extent > 1]:
+            return None
+        strides = iter(stride for _, stride in left)
+        return View(self.tensor, self.offset, to, tuple(next(strides) if extent > 1 else 0 for extent in to))
+
+
+def dense(tensor: str, shape: Shape) -> View:
+    """All elements of a row-major tensor."""
+    return View(tensor, 0, shape, dense_strides(shape))
+
+
+def dense_strides(shape: Shape) -> tuple[int, ...]:
+    """Of a row-major tensor."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def input_views(graph: Dataflow) -> dict[str, View]:
+    """Of every value that is an input or only moved from one: where its elements lie."""
+    found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
+    for name, node in graph.nodes:
+        source = found.get(node.inputs[0])
+        moved = None if source is None else _moved(source, node)
+        if moved is not None:
+            found[name] = moved
+    return found
+
+
+def _moved(source: View, node: Node) -> View | None:
+    """A view after one move; None for what is computed, or does not lie so that strides can say it."""
+    match node:
+        case Transpose(_, order):
+            return source.permuted(order)
+        case Reshape(_, to):
+            return source.reshaped(to)
+        case Slice(_, axis, start, stop):
+            return source.part(axis, start, stop - start)
+        case Broadcast(_, to):
+            return source.repeated(to)
+        case Map() | Reduce() | Concat() | Pad() | Contract():
+            return None
+
+
+def output_views(graph: Dataflow) -> list[tuple[str, View]]:
+    """(value, where its elements go) of all that is written: an output's own value, or those it is moved from."""
+    found: list[tuple[str, View]] = []
+    nodes = dict(graph.nodes)
+
+    def follow(name: str, view: View) -> None:
+        match nodes.get(name):
+            case Transpose(source, order):
+                follow(source, view.permuted(tuple(order.index(axis) for axis in range(len(order)))))
+            case Reshape(source) if (turned := view.reshaped(graph.values[source].shape)) is not None:
+                follow(source, turned)
+            case Concat(sources, axis):
+                start = 0
+                for source in sources:
+                    extent = graph.values[source].shape[axis]
+                    follow(source, view.part(axis, start, extent))
+                    start += extent
+            case _:
+                found.append((name, view))
+
+    for name in graph.returns:
+        follow(name, dense(name, graph.values[name].shape))
+    return found

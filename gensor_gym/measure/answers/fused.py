@@ -1,0 +1,58 @@
+"""What a fused operator's kernel should compute: draws with the float64 outputs of `dataflow.evaluate` and their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.dataflow.bounds import Bounded
+from gensor_gym.dataflow.evaluate import evaluate
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.measure.answers.expectation import Draw, drawn_inputs, wrong_words
+
+
+@dataclass(frozen=True)
+class FusedDraw:
+    """One set of random inputs with the bounded outputs. See `expectation.Expected`."""
+
+    inputs: tuple[np.ndarray, ...]
+    outputs: tuple[Bounded, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        parts = (array for output in self.outputs for array in (output.value, output.error))
+        return sum(array.nbytes for array in (*self.inputs, *parts))
+
+    def changed(self, arrays: Sequence[Any]) -> str:
+        """See `Expected`."""
+        return Draw(self.inputs, np.empty(0), np.empty(0)).changed(arrays)
+
+    def fault(self, output: Any) -> str:
+        """See `Expected`. Of several outputs `output` is a sequence. What is infinite or no number must come out so."""
+        given = [output] if len(self.outputs) == 1 else list(output)
+        for number, (array, expected) in enumerate(zip(given, self.outputs, strict=True)):
+            with np.errstate(invalid="ignore", over="ignore"):
+                near = np.abs(array.astype(np.float64) - expected.value) <= expected.error
+                same = (array == expected.value) | (np.isnan(array) & np.isnan(expected.value))
+            wrong = ~(near | same | np.isinf(expected.error))
+            if count := int(np.count_nonzero(wrong)):
+                place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+                words = wrong_words(count, wrong.size, place, array[place], expected.value[place], expected.error[place])
+                return words if len(given) == 1 else f"output {number}: {words}"
+        return ""
+
+    def distance(self, output: Any) -> tuple[float, float]:
+        """See `Expected`."""
+        given = [output] if len(self.outputs) == 1 else list(output)
+        parts = [(array - e.value, e.value) for array, e in zip(given, self.outputs, strict=True)]
+        norms = [(np.linalg.norm(error.ravel()), np.linalg.norm(value.ravel())) for error, value in parts]
+        return float(np.hypot.reduce([a for a, _ in norms])), float(np.hypot.reduce([b for _, b in norms]))
+
+
+def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
+    """Three independent draws: two are checked before timing, the third after."""
+    return tuple(FusedDraw(inputs, evaluate(graph, inputs)) for inputs, _ in drawn_inputs(graph, seed))
