@@ -6,7 +6,7 @@ import hashlib
 import math
 from dataclasses import replace
 
-from gensor_gym.operators.tables import named_shapes, read
+from gensor_gym.operators.shapes.tables import named_shapes, read
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Access, Operator
 from gensor_gym.registry import check_known

@@ -17,8 +17,8 @@ TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke")
 
 @cache
 def read(file: str) -> dict[str, Any]:
-    """Content of a JSON file of the shapes folder."""
-    folder = resources.files("gensor_gym.operators") / "shapes"
+    """Content of a JSON file of this folder."""
+    folder = resources.files("gensor_gym.operators.shapes")
     content: dict[str, Any] = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
     return content
 
