@@ -138,7 +138,7 @@ def enter(row, new, evaluations, rows, seconds, trace):  # noqa: ANN001, ANN201
     note(trace, evaluations, new)
 
 
-@lean
+@compiled
 def buffers():  # noqa: ANN201
     """Room for a step: the model's scratch, a successor, terms, mask."""
     return np.empty(ROW, np.int32), np.empty(ROW, np.int32), np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, np.int8)
