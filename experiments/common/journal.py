@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.folders import make_folder
-from experiments.common.results import whole
+from gensor_gym.files import whole
 from gensor_gym.foreign import parse_json, read_text
 
 Row = dict[str, Any]

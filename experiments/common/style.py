@@ -101,6 +101,15 @@ def time_axis(axes: Axes, axis: str = "y") -> None:
     within.set_minor_formatter(NullFormatter())
 
 
+def model_lines(axes: Axes, model: np.ndarray, seconds: np.ndarray) -> None:
+    """Beside seconds [N] over the model's [N]: where both agree, and the fastest; both axes are of times."""
+    both = min(model.min(), seconds.min()), max(model.max(), seconds.max())
+    axes.plot(both, both, color=INK, linewidth=0.8, alpha=0.5)
+    axes.axhline(seconds.min(), color=INK, linestyle=(0, (4, 3)), linewidth=0.9)
+    for axis in ("x", "y"):
+        time_axis(axes, axis)
+
+
 def _unit(seconds: float) -> str:
     """A tick of a time axis."""
     for name, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):

@@ -22,14 +22,15 @@ from experiments.commands.command import command_line, say_where
 from experiments.commands.hydra_folder import keep_configuration, task_folder
 from experiments.commands.parent import end_with_launcher
 from experiments.commands.refusal import refusals
+from experiments.commands.tracking import tracking_of
 from experiments.common.jobs import DONE, Jobs, Outcome
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
-from experiments.comparison import sweep, table
+from experiments.comparison import table
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.comparison.summary import label_of, score, summarise
+from experiments.comparison.task import leave_note, own_folder
 from experiments.comparison.torch_times import TorchTimes
-from experiments.tracking.options import tracking_of
 from experiments.tracking.wandb_run import check_login
 from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
@@ -150,11 +151,11 @@ def run(config: DictConfig) -> float:
     console = Console()
     begin = time.perf_counter()
     with refusals():
-        settings = sweep.own_folder(settings_of(config), config)
+        settings = own_folder(settings_of(config), config)
         check_login(tracking_of(config.wandb))
         jobs = Jobs(settings.backend, settings.store, settings.output)
         keep_configuration(settings.output, config)
-        sweep.leave_note(settings)
+        leave_note(settings)
         summary = compare(settings, jobs, console)
         table.show(console, summary)
     say_where(console, begin, settings.output)

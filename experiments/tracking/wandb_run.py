@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.tracking.options import Tracking
+from experiments.commands.tracking import Tracking
 
 
 def check_login(options: Tracking) -> None:

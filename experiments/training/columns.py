@@ -21,7 +21,6 @@ from agents.learners.stored import POLICY
 from agents.policies.training_tasks import bound
 from experiments.commands.stopping import Stopped, asked, at_safe_points
 from experiments.common.journal import append_row
-from experiments.common.results import whole
 from experiments.resuming.archive import read_state, write_state
 from experiments.training.checkpoints import check_same
 from experiments.training.validation import over_floor
@@ -29,6 +28,7 @@ from experiments.training.variants import with_variants
 from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, training_bar
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.files import whole
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:

@@ -27,12 +27,12 @@ from experiments.commands.command import command_line
 from experiments.commands.hydra_folder import keep_configuration, sweep_name
 from experiments.commands.parent import end_with_launcher, end_with_parent
 from experiments.commands.refusal import refusals
+from experiments.commands.tracking import tracking_of
 from experiments.common.journal import locked
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from experiments.sheets.cells import plain
 from experiments.sheets.sheet import Sheet
-from experiments.tracking.options import tracking_of
 from experiments.tracking.tensorboard import TensorBoard
 from experiments.tracking.training import Board, followed
 from experiments.tracking.wandb_run import WandbRun, check_login, hint

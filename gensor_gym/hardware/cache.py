@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gensor_gym import foreign
+from gensor_gym.files import write_whole
 from gensor_gym.hardware.owned import PRIVATE, is_own_folder, is_private
 
 VARIABLE = "GENSOR_GYM_CACHE"
@@ -93,9 +94,6 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON file so that a reader sees all of it or none; warns when the folder cannot be written."""
     try:
         path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2)
-        os.replace(name, path)
+        write_whole(path, json.dumps(value, indent=2).encode(), 0o600)
     except OSError as error:
         warnings.warn(f"cannot keep {path}: {error}; set ${VARIABLE} to a folder that can be written", stacklevel=2)

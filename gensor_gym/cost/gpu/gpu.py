@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.memory import grid_blocks, traffic_of
 from gensor_gym.cost.gpu.simt import simt_step
 from gensor_gym.cost.gpu.tensor import tensor_step
+from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of

@@ -24,7 +24,7 @@ from pathlib import Path
 from gensor_gym.foreign import parse_json, parse_object
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import PROTOCOL
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known
 
 SCHEMA_VERSION = 2
 """2 has the median in a column of its own, so that a file can be listed without reading every sample."""
@@ -74,8 +74,8 @@ class Selection:
 
     def __post_init__(self) -> None:
         """ValueError for a status that there is not."""
-        if self.status is not None and self.status not in list(Status):
-            raise ValueError(f"status {self.status!r}: expected one of {', '.join(Status)}{near(self.status, Status)}")
+        if self.status is not None:
+            check_known("status", self.status, Status)
 
     def where(self) -> tuple[str, list[object]]:
         """A condition of SQL and the values in it."""
