@@ -59,7 +59,7 @@ class GirMarkov:
             logits = np.where(legal, np.log(seconds[:, None] / there) / temperature, -np.inf)
         noise = rng.gumbel(size=legal.shape)  # the largest of logits with Gumbel noise is a draw by their probabilities
         chosen = np.argmax(logits + noise, axis=1)
-        moves = legal.any(axis=1)
+        moves = np.any(legal, axis=1)
         walkers = np.arange(len(rows))
         rows = np.where(moves[:, None], after[walkers, chosen], rows)
         return rows, np.where(moves, there[walkers, chosen], seconds)
