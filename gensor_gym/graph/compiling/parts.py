@@ -123,8 +123,8 @@ class Entry(CPUDispatcher):  # type: ignore[misc]
     """A function for Python to call. Compiled ones that call it have it as a part, so that it is optimised there alone."""
 
     @cached_property
-    def part(self) -> Part:
-        """The same function for others to call."""
+    def part(self) -> Any:
+        """The same function for others to call, a `Part`."""
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=_COMPILER)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
@@ -57,13 +57,15 @@ class Unit(CPUDispatcher):  # type: ignore[misc]
 
     def compile(self, sig: Any) -> Any:
         """See Numba's. By the end of that the function is on disk; those that link it now get no text, but who loads it."""
-        entry_point = super().compile(sig)
-        for types, made in self.overloads.items():
-            load = _Load(self.py_func.__module__, self.py_func.__name__, types)
-            if load not in made.library._reload_init:
-                made.library._reload_init.add(load)
-                made.library._shared_module = llvm.parse_assembly(str(made.library.codegen._create_empty_module(load.name)))
-        return entry_point
+        with global_compiler_lock:
+            entry_point = super().compile(sig)
+            found: dict[tuple[Any, ...], Any] = self.overloads
+            for types, made in found.items():
+                load = _Load(self.py_func.__module__, self.py_func.__name__, types)
+                if load not in made.library._reload_init:
+                    made.library._reload_init.add(load)
+                    made.library._shared_module = made.library.codegen.create_library(load.name)._final_module
+            return entry_point
 
 
 _UNITS: dict[tuple[str, str], Unit] = {}
