@@ -75,7 +75,7 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
     """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; only the primitive where illegal."""
     out = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), dtype=np.float32)
     tables = graph.tables
-    _fill_successors(row, mask, tables.ints, tables.floats, tables.sizes, graph.room(), out)
+    _fill_successors(row, mask.view(np.int8), tables.ints, tables.floats, tables.sizes, graph.room(), out)
     out[:, -len(_PRIMITIVES) :] = _ONE_HOT
     return out
 
