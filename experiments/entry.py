@@ -2,6 +2,8 @@
 
 Every command is a line of `COMMANDS`: where it is written, what it does, two examples. A module `experiments/COMMAND.py` makes
 `python -m` find it.
+
+Nothing slow is imported before signals are listened to: until then one ends the process in Python's own words.
 """
 
 from __future__ import annotations
@@ -17,8 +19,6 @@ from importlib.machinery import ModuleSpec
 
 from experiments.commands.refusal import DEBUG, whole_output
 from experiments.commands.stopping import stoppable
-from gensor_gym.plugins import load_named, load_plugins
-from gensor_gym.registry import near
 
 
 @dataclass(frozen=True)
@@ -276,6 +276,8 @@ def help_of(name: str) -> str:
 def _without_plugins(words: Sequence[str]) -> list[str]:
     """The arguments but for `plugins=[NAME,..]`, which every command takes; these and those of the environment are loaded."""
     chosen = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
+    from gensor_gym.plugins import load_named, load_plugins
+
     load_named()
     load_plugins(*(name for text in chosen for name in re.findall(r"[^][,\s]+", text)))
     return [word for word in words if not word.startswith("plugins=")]
@@ -283,6 +285,8 @@ def _without_plugins(words: Sequence[str]) -> list[str]:
 
 def _refusal(name: str) -> str:
     """Why nothing is run."""
+    from gensor_gym.registry import near
+
     return f"gensor: no command {name!r}; commands are {', '.join(COMMANDS)}{near(name, COMMANDS)}"
 
 

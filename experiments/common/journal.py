@@ -19,7 +19,7 @@ from typing import Any
 
 from experiments.common.folders import make_folder
 from experiments.common.results import whole
-from gensor_gym.foreign import parse_json, read_text
+from gensor_gym.foreign import meant, parse_json, read_text
 
 Row = dict[str, Any]
 MOST_BYTES = 256 << 20
@@ -40,8 +40,9 @@ class Journal:
         self._file = hold(path)
         _mend(self._file)
         self.rows: dict[Hashable, Row] = {}
-        for row in read_rows(path):
-            self._take(row)
+        with meant(path, "journal"):
+            for row in read_rows(path):
+                self._take(row)
 
     def __enter__(self) -> Journal:
         """Itself."""

@@ -13,6 +13,7 @@ pytest.importorskip("sb3_contrib")
 
 from experiments import entry  # noqa: E402
 from experiments.common.settings import ROOT  # noqa: E402
+from gensor_gym.graph.notice import QUIET  # noqa: E402
 from tests.support import malformed  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
@@ -20,6 +21,7 @@ from tests.support.thorough import thorough_but  # noqa: E402
 def refusal(words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
     """The line on which a command ends, in this process."""
     monkeypatch.setattr(sys, "argv", ["gensor", *words])
+    monkeypatch.setenv(QUIET, "1")  # nothing but the refusal, also where functions are compiled first
     with pytest.raises(SystemExit) as ended:
         entry.main()
     said = capfd.readouterr().err
@@ -104,7 +106,7 @@ def test_debug_shows_the_whole_error(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:policy .* was trained on tasks of other rules")
 def test_no_pickle_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """Files in which 4394c3f ran what they hold: the policy's, the training's checkpoint, PyTorch's of both kinds."""
+    """Files in which 4394c3f ran what they hold: the policy's, the checkpoints of training and fine-tuning, PyTorch's."""
     seen = tmp_path / "seen"
     evil = malformed.canary(seen)
     policy = malformed.archive({"data": evil, "policy.pth": evil, "archive/data.pkl": evil})
@@ -113,6 +115,9 @@ def test_no_pickle_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capf
         "walk": (malformed.PPO, {"card.json": malformed.text(malformed.PPO_CARD), "policy.zip": policy}, "trust=true"),
         "columns": (malformed.COLUMNS, {"card.json": malformed.text(malformed.CARD), "policy.zip": policy}, "trust=true"),
         "training": (malformed.TRAIN, {"out/last.zip": last}, "begin anew with resume=false"),
+        "fine-tuning": (malformed.TUNED, {"out/last.zip": last}, "begin anew with another output"),
+        "fine-tuning ppo": (
+            [word.replace("columns", "ppo") for word in malformed.TUNED], {"out/last.zip": last}, "begin anew with another output"),
         "training columns": ([*malformed.TRAIN[:1], "agent=columns", *malformed.TRAIN[3:]], {"out/last.zip": last}, "begin anew"),
     }
     for name, (words, files, advice) in cases.items():
