@@ -23,7 +23,8 @@ def readable() -> list[str]:
     searched = [path for path in sys.path if path and os.path.isabs(path)]  # not where the process happens to run
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    return [*SYSTEM, *beneath_home([*python, *_installed(searched), *_packages(), *libraries, *loaded()], home_folder() or Path("/"))]
+    found = [*python, *_installed(searched), *_packages(), *libraries, *loaded()]
+    return [*SYSTEM, *beneath_home(found, home_folder() or Path("/"))]
 
 
 def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
