@@ -27,7 +27,6 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task
 
-
 _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "schedule", "digest", "status"), str), **dict.fromkeys(("reward", "modelled"), int | float),
     "seconds": int | float | None,

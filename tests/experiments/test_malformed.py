@@ -111,13 +111,13 @@ def test_no_pickle_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capf
     evil = malformed.canary(seen)
     policy = malformed.archive({"data": evil, "policy.pth": evil, "archive/data.pkl": evil})
     last = malformed.archive({"state.pkl": evil, "model.zip": policy, "archive/data.pkl": evil})
+    tuned_ppo = [word.replace("columns", "ppo") for word in malformed.TUNED]
     cases = {
         "walk": (malformed.PPO, {"card.json": malformed.text(malformed.PPO_CARD), "policy.zip": policy}, "trust=true"),
         "columns": (malformed.COLUMNS, {"card.json": malformed.text(malformed.CARD), "policy.zip": policy}, "trust=true"),
         "training": (malformed.TRAIN, {"out/last.zip": last}, "begin anew with resume=false"),
         "fine-tuning": (malformed.TUNED, {"out/last.zip": last}, "begin anew with another output"),
-        "fine-tuning ppo": (
-            [word.replace("columns", "ppo") for word in malformed.TUNED], {"out/last.zip": last}, "begin anew with another output"),
+        "fine-tuning ppo": (tuned_ppo, {"out/last.zip": last}, "begin anew with another output"),
         "training columns": ([*malformed.TRAIN[:1], "agent=columns", *malformed.TRAIN[3:]], {"out/last.zip": last}, "begin anew"),
     }
     for name, (words, files, advice) in cases.items():
