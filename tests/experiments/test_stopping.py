@@ -79,6 +79,7 @@ def squares(n: int) -> int:
 def test_numba_compiles_and_no_frame_of_llvm_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
     """At ten moments of it."""
     rng = np.random.default_rng(0)
+    numba.njit(squares)(3)  # what Numba imports on the way cannot be imported again in a process that was stopped there
     for _ in range(10):
         end = time.monotonic() + 30
         with pytest.raises(SystemExit) as ended, stoppable(""), signalled(rng.uniform(0.02, 0.2)):
