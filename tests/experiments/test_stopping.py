@@ -16,6 +16,7 @@ import numba
 import numpy as np
 import pytest
 
+from agents.core.workers import shared_out
 from experiments.commands.stopping import CODE, asked, at_safe_points, stoppable
 from experiments.common.pool import side_by_side
 from experiments.entry import COMMANDS, how_to_go_on
@@ -88,6 +89,23 @@ def test_numba_compiles_and_no_frame_of_llvm_is_seen(capfd: pytest.CaptureFixtur
         assert ended.value.code == CODE
     said = capfd.readouterr().err
     assert said.count("Stopped.") == 10 and not any(word in said for word in NOISE)
+
+
+def test_work_that_is_shared_out_is_compiled_where_signals_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "3")
+    main, pause = threading.main_thread(), 20.0
+
+    def work(_part: slice) -> bool:
+        time.sleep(pause)
+        return threading.current_thread() is main
+
+    begin = time.monotonic()
+    with pytest.raises(SystemExit), stoppable(""), signalled(0.1):
+        shared_out(work, 6)
+    assert time.monotonic() - begin < 5
+    pause = 0.0
+    assert shared_out(work, 6) == [True, False, False], "it was not done before"
+    assert shared_out(work, 6) == [False] * 3 and shared_out(work, 1) == [False]
 
 
 def test_finalizers_do_not_swallow_it() -> None:
