@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -14,8 +15,20 @@ def whole(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         temporary = (Path(folder) / path.name).with_suffix(".tmp")  # torch writes the stem into what it saves
-        write(temporary)
-        os.replace(temporary, path)
+        with named(path):
+            write(temporary)
+            os.replace(temporary, path)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Errors of the system that name no file, as those of a full disk, name this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -88,7 +88,7 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path: Path) -> No
     card = {"config": {"seed": 1}, "training_seconds": 1.0, "evaluation": {"validation_latency_over_markov": 1.0}}
     malformed.put(tmp_path, {"a/card.json": malformed.text(card), "summary.md": b"before"})
     code, said, _ = process(["sweep_table", str(tmp_path)], "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))")
-    assert code == 2 and said.splitlines() == ["[Errno 27] File too large"], said
+    assert code == 2 and said.splitlines() == [f"[Errno 27] File too large: '{tmp_path / 'summary.md'}'"], said
     assert (tmp_path / "summary.md").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "summary.md"]
 
