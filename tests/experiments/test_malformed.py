@@ -12,8 +12,10 @@ import pytest
 pytest.importorskip("sb3_contrib")
 
 from experiments import entry  # noqa: E402
+from experiments.commands.refusal import refusals  # noqa: E402
 from experiments.common.settings import ROOT  # noqa: E402
 from gensor_gym.graph.notice import QUIET  # noqa: E402
+from gensor_gym.hardware.compiler import find_compiler  # noqa: E402
 from tests.support import malformed  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
@@ -97,6 +99,14 @@ def test_output_that_cannot_be_written_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         code, said, _ = process(["--help"], stdout=full)
     assert code == 2 and said.splitlines() == ["[Errno 28] No space left on device"]
+
+
+def test_a_compiler_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GENSOR_GYM_CC", "/bin/nothing")
+    with pytest.raises(SystemExit) as ended, refusals():
+        find_compiler()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert ended.value.code == 2 and line.startswith("$GENSOR_GYM_CC='/bin/nothing' does not answer --version; install gcc")
 
 
 def test_debug_shows_the_whole_error(tmp_path: Path) -> None:

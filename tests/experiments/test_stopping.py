@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from agents.core.workers import shared_out
+from experiments.commands.refusal import refusals
 from experiments.commands.stopping import CODE, asked, at_safe_points, stoppable
 from experiments.common.pool import side_by_side
 from experiments.entry import COMMANDS, how_to_go_on
@@ -67,6 +68,17 @@ def test_at_safe_points_nothing_is_raised_and_afterwards_it_is() -> None:
         time.sleep(20)
         seen.append(False)
     assert seen == [True]
+
+
+def test_an_error_that_a_stop_causes_is_the_stop(capfd: pytest.CaptureFixture[str]) -> None:
+    """Libraries that are interrupted where they make something fail where they clean up."""
+    with pytest.raises(SystemExit) as ended, stoppable("again"), refusals(), signalled(0.1):
+        try:
+            time.sleep(20)
+        finally:
+            raise ValueError("half made")
+    said = capfd.readouterr().err
+    assert ended.value.code == CODE and said.endswith("Stopped. again\n") and "half made" not in said
 
 
 def squares(n: int) -> int:
