@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from experiments.commands.refusal import CODE, debugging, one_line, users_errors
+from experiments.commands.stopping import of_a_stop
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
@@ -13,7 +14,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
     try:
         return work() or 0
     except users_errors() as error:
-        if debugging():
+        if debugging() or of_a_stop(error):
             raise
         print(one_line(error), file=sys.stderr, flush=True)
         return CODE

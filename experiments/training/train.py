@@ -41,6 +41,7 @@ from experiments.training.trainings import training_of
 from experiments.training.watch import CURVE, LAST, VALIDATION, identity
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.foreign import meant
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 EVALUATION = ("eval_operators", "eval_episodes")
@@ -87,7 +88,8 @@ def trained(folder: Path, config: dict[str, Any]) -> bool:
         return False
     card = read_card(folder)
     sees = training_of(config["agent"]["name"]).sees
-    same = identity(card["config"]) == identity(config) and card.get("sees") == sees
+    with meant(folder / CARD, "card of a training"):
+        same = identity(card["config"]) == identity(config) and card.get("sees") == sees
     return same and is_current(card)
 
 

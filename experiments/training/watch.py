@@ -16,6 +16,7 @@ from experiments.commands.stopping import Stopped, asked
 from experiments.common.journal import Journal, append_row, read_rows
 from experiments.training.checkpoints import save_checkpoint
 from experiments.training.validation import Validation
+from gensor_gym.foreign import meant
 
 CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
 
@@ -131,7 +132,7 @@ def last_episodes(model: Any) -> dict[str, float] | None:
 def keep_rows(folder: Path, steps: int) -> None:
     """Drop what a part of a run wrote after its last checkpoint, which is of so many steps."""
     for name in (CURVE, VALIDATION):
-        with Journal(folder / name, ()) as journal:
+        with Journal(folder / name, ()) as journal, meant(journal.path, "curve of a training"):
             journal.drop({place for place, row in journal.rows.items() if row["steps"] > steps})
 
 

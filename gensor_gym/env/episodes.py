@@ -17,6 +17,7 @@ from gensor_gym.env.episode import EpisodeEnv, starting_state
 from gensor_gym.env.scalars import LATENCY, NUM_SCALARS, REMAINING, START_LATENCY, STEPS
 from gensor_gym.env.settings import TextSpec
 from gensor_gym.env.streams import Streams
+from gensor_gym.hardware.cpuinfo import forced_threads
 
 ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_scalars", "_masks", "_obs", "_over")
@@ -301,4 +302,4 @@ def _thread_count(threads: int | None) -> int:
     """Threads to step with: as many as given, $GENSOR_GYM_THREADS, or the usable cores; ValueError for none."""
     if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
         raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
-    return threads or int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))
+    return threads or forced_threads() or len(os.sched_getaffinity(0))
