@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -47,8 +48,7 @@ def driven(width: int = 1280, height: int = 900, dark: bool = False, *options: s
     made = webdriver.Chrome(options=chosen, service=Service(driver))
     try:
         resize(made, width, height)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        made.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        shade(made, dark)
         yield made
     finally:
         made.quit()
@@ -58,3 +58,15 @@ def resize(driver: webdriver.Chrome, width: int, height: int) -> None:
     """Make the page that large; a window cannot be as narrow as a phone."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def shade(driver: webdriver.Chrome, dark: bool) -> None:
+    """Let pages see a system that is dark, or light."""
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+
+def width_of(driver: webdriver.Chrome, page: Path) -> int:
+    """How wide the document of a file is, in pixels."""
+    driver.get(page.as_uri())
+    return int(driver.execute_script("return Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"))
