@@ -18,8 +18,8 @@ OVERALL = ("strategy", "timed", *COLUMNS[2:])
 BUSY = 0.25
 """Share of the processors in use by others above which a note is made."""
 GAP = (
-    "Gap to best: the median, over rounds, of a winner's time over that of the best in the same round; so it may differ a "
-    "little from the quotient of two medians, and ranks them where the machine's speed changes between rounds"
+    "Gap to best: the median of a winner's time over the best one's in the same round, so that a machine that slows down between "
+    "rounds does not count; it may differ a little from the quotient of the medians shown"
 )
 
 

@@ -146,7 +146,7 @@ def test_a_verdict_keeps_its_interval_on_a_narrow_screen() -> None:
     show(console, summary)
     said = console.export_text()
     assert "1.25x [1.21, 1.32] FASTER" in said and max(map(len, said.splitlines())) <= 80
-    assert "Gap to best: the median, over rounds" in said.partition("all operators")[2]
+    assert "Gap to best: the median of a winner" in said.partition("all operators")[2]
 
 
 def test_the_same_command_does_nothing_once_it_is_done(tmp_path: Path) -> None:
