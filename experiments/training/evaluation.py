@@ -36,7 +36,7 @@ def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str
     regrets: dict[str, list[float]] = {asked: [] for asked in ours}
     ratios = []
     kind, graphs = training_of(config["agent"]["name"]).strategy, judged(config)
-    console.print(f"Trained. Its programs are now judged on {len(graphs)} operators of eval_operators.", soft_wrap=True)
+    console.print(f"Trained. Its programs are judged now, on eval_operators ({len(graphs)}).", soft_wrap=True)
     for graph in with_bar(console, "judging", graphs, len(graphs)):
         certificate = certificate_of(graph)
         for asked, episodes in ours.items():

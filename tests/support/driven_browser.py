@@ -48,7 +48,8 @@ def driven(width: int = 1280, height: int = 900, dark: bool = False, *options: s
     made = webdriver.Chrome(options=chosen, service=Service(driver))
     try:
         resize(made, width, height)
-        shade(made, dark)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        made.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         yield made
     finally:
         made.quit()
@@ -58,12 +59,6 @@ def resize(driver: webdriver.Chrome, width: int, height: int) -> None:
     """Make the page that large; a window cannot be as narrow as a phone."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-
-def shade(driver: webdriver.Chrome, dark: bool) -> None:
-    """Let pages see a system that is dark, or light."""
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
 
 def width_of(driver: webdriver.Chrome, page: Path) -> int:

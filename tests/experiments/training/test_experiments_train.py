@@ -149,7 +149,7 @@ def test_the_bar_ends_where_the_training_does_and_evaluation_shows_one(
     card = json.loads((tmp_path / "card.json").read_text())
     learning, judging = bars
     assert learning.total == learning.completed == card["training_steps"] >= 100
-    assert judging.total == judging.completed == 1 and "judged on 1 operators" in said.getvalue()
+    assert judging.total == judging.completed == 1 and "judged now, on eval_operators (1)" in said.getvalue()
 
 
 def test_two_runs_from_the_beginning_are_the_same(tmp_path: Path) -> None:
