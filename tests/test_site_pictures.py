@@ -20,7 +20,7 @@ from matplotlib.image import imread
 pytest.importorskip("selenium")
 from selenium.webdriver import Chrome  # noqa: E402
 
-from tests.support.driven_browser import driven, resize, width_of  # noqa: E402
+from tests.support.driven_browser import driven, resize, served, width_of  # noqa: E402
 
 pytestmark = [pytest.mark.thorough, pytest.mark.fetches]
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +43,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where it is shown: without a server there is no search."""
+    with served(site) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Chrome]:
     """One of a light system."""
     with driven() as driver:
@@ -56,17 +63,17 @@ def dark_browser() -> Iterator[Chrome]:
         yield driver
 
 
-def test_no_page_scrolls_sideways_on_a_phone(browser: Chrome, site: Path) -> None:
-    pages = sorted(site.rglob("*.html"))
+def test_no_page_scrolls_sideways_on_a_phone(browser: Chrome, site: Path, address: str) -> None:
+    pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
     assert len(pages) > 60
     resize(browser, PHONE, HEIGHT)
-    assert {page: width for page in pages if (width := width_of(browser, page)) > PHONE} == {}
+    assert {page: width for page in pages if (width := width_of(browser, f"{address}/{page}")) > PHONE} == {}
 
 
 def test_a_page_that_scrolls_sideways_is_told(browser: Chrome, tmp_path: Path) -> None:
     (tmp_path / "wide.html").write_text("<!doctype html><div style='width:700px'>wide</div>", encoding="utf-8")
     resize(browser, PHONE, HEIGHT)
-    assert width_of(browser, tmp_path / "wide.html") >= 700
+    assert width_of(browser, (tmp_path / "wide.html").as_uri()) >= 700
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
@@ -80,12 +87,12 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_pages_are_drawn(browser: Chrome, dark_browser: Chrome, site: Path, page: str, tmp_path: Path) -> None:
+def test_pages_are_drawn(browser: Chrome, dark_browser: Chrome, address: str, page: str, tmp_path: Path) -> None:
     folder, name = Path(os.environ.get("SITE_PICTURES", tmp_path)), page.removesuffix(".html").replace("/", "_")
     for width, (shade, driver) in itertools.product((WIDE, PHONE), (("light", browser), ("dark", dark_browser))):
         target = folder / f"{name}_{width}_{shade}.png"
         resize(driver, width, HEIGHT)
-        driver.get((site / page).as_uri())
+        driver.get(f"{address}/{page}")
         driver.save_screenshot(str(target))
         pixels = imread(target)[..., :3]
         assert pixels.shape[:2] == (HEIGHT, width) and pixels.std() > 0.02, target  # something is drawn

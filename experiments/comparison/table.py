@@ -19,7 +19,7 @@ BUSY = 0.25
 """Share of the processors in use by others above which a note is made."""
 GAP = (
     "Gap to best: the median of a winner's time over the best one's in the same round, so that a machine that slows down between "
-    "rounds does not count; it may differ a little from the quotient of the medians shown"
+    "rounds does not count; it may differ from the quotient of the medians shown"
 )
 
 

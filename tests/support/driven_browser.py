@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +64,21 @@ def resize(driver: webdriver.Chrome, width: int, height: int) -> None:
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-def width_of(driver: webdriver.Chrome, page: Path) -> int:
-    """How wide the document of a file is, in pixels."""
-    driver.get(page.as_uri())
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a server of a folder, on this machine alone."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def width_of(driver: webdriver.Chrome, address: str) -> int:
+    """How wide the document of a page is, in pixels."""
+    driver.get(address)
     return int(driver.execute_script("return Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"))
