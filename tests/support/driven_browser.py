@@ -78,7 +78,7 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def width_of(driver: webdriver.Chrome, address: str) -> int:
-    """How wide the document of a page is, in pixels."""
-    driver.get(address)
+def width_of(driver: webdriver.Chrome, page: Path) -> int:
+    """How wide the document of a file is, in pixels."""
+    driver.get(page.as_uri())
     return int(driver.execute_script("return Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"))
