@@ -37,6 +37,12 @@ class Result:
     trace: tuple[TraceRow, ...]
     task: Task
 
+    def __repr__(self) -> str:
+        """One line: the samples and every trial are in `measurement` and `trace`."""
+        op, trials = self.task.operator, f"{len(self.trace)} trials"
+        rate = f"{op.flops / self.seconds / 1e9:.4g} GFLOP/s, " if op.flops else ""
+        return f"<Result of {op} on {self.task.hardware.name}: {self.seconds * 1e6:.4g} us, {rate}{trials}>"
+
     @property
     def seconds(self) -> float:
         """Median latency in seconds as measured during the search (the smallest of several medians: optimistic)."""

@@ -85,7 +85,7 @@ def draw_walks(path: Path) -> None:
         axes.set_title(f"Constructing {WALK} on {HARDWARE}: analytic model, nothing timed")
         style.time_axis(axes)
         axes.legend(loc="upper right", ncols=2)
-        style.save(figure, path)
+        style.save(figure, path, "both")
 
 
 def main(folder: Path) -> None:

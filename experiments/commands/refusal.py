@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -66,6 +66,17 @@ def refusals(*more: type[Exception]) -> Iterator[None]:
         if debugging() or of_a_stop(error) or not isinstance(error, (*users_errors(), *more)):
             raise
         refuse(error)
+
+
+def exit_code(work: Callable[[], int | None]) -> int:
+    """What the work of a command without Hydra returns, 0 for None; the code of its refusal where it ends in one."""
+    try:
+        with refusals():
+            return work() or 0
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        return ended.code
 
 
 @contextmanager

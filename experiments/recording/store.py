@@ -16,8 +16,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.commands.exit_code import exit_code
 from experiments.commands.parser import Parser
+from experiments.commands.refusal import exit_code
 from experiments.sheets.cells import Given, count, seconds
 from experiments.sheets.sheet import Sheet
 from gensor_gym.measure.records.imported import checked

@@ -111,7 +111,7 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
         model, seconds, resumed = training_of(config["agent"]["name"]).learn(config, folder, console)
         cost = seconds, model.num_timesteps, resumed
         write_card(config, folder, *cost)
-    scores = evaluate(config, folder)
+    scores = evaluate(config, folder, console)
     write_card(config, folder, *cost, evaluation=scores)
     (folder / LAST).unlink(missing_ok=True)
     return scores
@@ -140,7 +140,8 @@ def configured(cfg: DictConfig) -> float | None:
         lock.close()
     Sheet.of("evaluation", ("score", "value"), [(name, plain(value)) for name, value in scores.items()]).show(console)
     console.print(f"Policy and card are in {folder}", soft_wrap=True)
-    console.print(hint(tracked), soft_wrap=True)
+    if tracked is not None:
+        console.print(hint(tracked), soft_wrap=True)
     return score(scores)
 
 
