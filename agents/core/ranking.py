@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,6 +48,22 @@ class Constructing(ABC):
         """`construct` without end; `once` makes no difference."""
         while True:
             yield self.construct(graph, rng)
+
+
+class ConstructingByRules(Constructing):
+    """One whose rules alone construct: the model ranks nothing; it is asked once about the results, for the record."""
+
+    @abstractmethod
+    def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
+        """(different programs, the best by the rules first; states visited). No model is called."""
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """Programs in the order of the rules, with the model's latencies. Nothing is random."""
+        begin = time.perf_counter()
+        found, visited = self.rows(graph)
+        latencies = graph.latencies(np.stack(found))
+        schedules = tuple(Schedule(row) for row in found)
+        return Construction(schedules, tuple(latencies.tolist()), visited, len(found), time.perf_counter() - begin)
 
 
 def measure_rankings(

@@ -17,19 +17,18 @@ from experiments.commands.command import command_line
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.sheets.records import of_records
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known
 
 SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model", "start")
 """Each is a module of `experiments.benches` and a file of conf/bench."""
-_CALLS = ("called", "into_out", "bound", "bound_at_lines")
+_CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *(f"{name}_adds" for name in _CALLS)))
 """Entries of their lines that are seconds without saying so in their names."""
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
     """Run one suite or all; returns the lines by suite. ValueError for an unknown suite or a bad folder."""
-    if config.suite not in (known := (*SUITES, "all")):
-        raise ValueError(f"suite {config.suite!r}: expected one of {', '.join(known)}{near(config.suite, known)}")
+    check_known("suite", config.suite, (*SUITES, "all"))
     chosen = SUITES if config.suite == "all" else (config.suite,)
     folder, lines = make_folder(config.output), {}
     for suite in chosen:

@@ -20,8 +20,8 @@ from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMOR
 from experiments.studies.transfer_recorded.scores import Scores, roles
 from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets
 from experiments.studies.transfer_recorded.transfer_recorded import RecordedTransfer
-from experiments.training.recorded_spaces import RecordedTraining, RecordedVecEnv, known_card, learn
-from experiments.training.train_recorded import training_of
+from experiments.training.recorded.spaces import RecordedTraining, RecordedVecEnv, known_card, learn
+from experiments.training.recorded.train_recorded import training_of
 from gensor_gym import load_space, save_space
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, compacted

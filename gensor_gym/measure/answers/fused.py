@@ -11,12 +11,12 @@ import numpy as np
 from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.measure.answers.expectation import Draw, drawn_inputs, wrong_words
+from gensor_gym.measure.answers.draw import Draw, drawn_inputs, wrong_words
 
 
 @dataclass(frozen=True)
 class FusedDraw:
-    """One set of random inputs with the bounded outputs. See `expectation.Expected`."""
+    """One set of random inputs with the bounded outputs. See `draw.Expected`."""
 
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[Bounded, ...]
