@@ -102,8 +102,8 @@ class GirSchedule:
         words = [word.partition("=")[::2] for word in text.split()] if isinstance(text, str) else [("", "")]
         if any(not re.fullmatch(r"[0-9]{1,9}|[a-z,]+", value) for _, value in words) or len(dict(words)) != len(words):
             example = " ".join(f"{field.name}={field.values[0]}" for field in FIELDS)
-            given = text if isinstance(text, str) and len(text) < 200 else f"{str(text)[:200]}.."
-            raise ValueError(f"not a schedule: {given!r}; expected each name once, such as '{example} place=sram,reg'")
+            shown = str(text) if len(str(text)) <= 200 else f"{str(text)[:200]}.."
+            raise ValueError(f"not a schedule: {shown!r}; expected each name once, such as '{example} place=sram,reg'")
         given = dict(words)
         levels = given.pop("place", "dram").split(",")
         return make_schedule(given, levels)
