@@ -8,6 +8,7 @@ Nothing slow is imported before signals are listened to: until then one ends the
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from typing import TextIO
 
 from experiments.commands.refusal import DEBUG, whole_output
 from experiments.commands.stopping import stoppable
@@ -297,12 +299,20 @@ def _run(name: str, words: Sequence[str]) -> None:
         os.environ[DEBUG] = "1"
     words = [word for word in words if word != "--debug"]
     with stoppable(how_to_go_on(name, words)), whole_output():
+        _in_any_letters(sys.stdout, sys.stderr)
         if set(words) & {"-h", "--help"}:
             print(help_of(name), flush=True)
         sys.argv[1:] = _without_plugins(words)
         module, _, function = COMMANDS[name].target.partition(":")
         code = getattr(import_module(module), function)()
     sys.exit(code)
+
+
+def _in_any_letters(*streams: TextIO) -> None:
+    """Letters that a terminal does not have are question marks there, and not the end of a run."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def how_to_go_on(name: str, words: Sequence[str]) -> str:

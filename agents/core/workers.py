@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.hardware.cpuinfo import forced_threads
+
 _done: set[CodeType | None] = set()
 """Work that was done before in this process."""
 
@@ -32,5 +34,5 @@ def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:
 
 
 def workers() -> int:
-    """Worker threads: GENSOR_GYM_THREADS or the usable cores."""
-    return int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))
+    """Worker threads: GENSOR_GYM_THREADS or the usable cores; ValueError where it is no number of them."""
+    return forced_threads() or len(os.sched_getaffinity(0))

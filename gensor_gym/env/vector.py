@@ -23,6 +23,7 @@ from gensor_gym.env.tasks import OperatorSpec
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import ROW
+from gensor_gym.hardware.cpuinfo import forced_threads
 from gensor_gym.hardware.types import Hardware
 
 ALL = slice(None)
@@ -337,4 +338,4 @@ def _thread_count(threads: int | None) -> int:
     """Threads to step with: as many as given, $GENSOR_GYM_THREADS, or the usable cores; ValueError for none."""
     if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
         raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
-    return threads or int(os.environ.get("GENSOR_GYM_THREADS", 0)) or len(os.sched_getaffinity(0))
+    return threads or forced_threads() or len(os.sched_getaffinity(0))

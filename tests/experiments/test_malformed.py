@@ -109,6 +109,14 @@ def test_a_compiler_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch, ca
     assert ended.value.code == 2 and line.startswith("$GENSOR_GYM_CC='/bin/nothing' does not answer --version; install gcc")
 
 
+def test_a_terminal_without_a_letter_ends_nothing(tmp_path: Path) -> None:
+    """`µ` and the lines of a table, which are no ASCII."""
+    malformed.put(tmp_path, {"ops.txt": "gemm(m=4) µ".encode()})
+    told = "sys.stderr.reconfigure(encoding='ascii', errors='strict')"
+    code, said, _ = process(["export", str(tmp_path / "ops.txt"), f"folder={tmp_path / 'out'}", "--", "µ"], told)
+    assert code == 2 and len(said.splitlines()) == 1 and "?" in said, said
+
+
 def test_debug_shows_the_whole_error(tmp_path: Path) -> None:
     code, said, _ = process(["store", "list", str(tmp_path / "none"), "--debug"])
     assert code == 1 and "Traceback" in said and said.rstrip().endswith(f"ValueError: no store at {tmp_path / 'none'}")

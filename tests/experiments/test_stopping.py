@@ -118,6 +118,9 @@ def test_work_that_is_shared_out_is_compiled_where_signals_are_heard(monkeypatch
     pause = 0.0
     assert shared_out(work, 6) == [True, False, False], "it was not done before"
     assert shared_out(work, 6) == [False] * 3 and shared_out(work, 1) == [False]
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "-1")
+    with pytest.raises(ValueError, match="THREADS='-1' must be"):
+        shared_out(work, 6)
 
 
 def test_finalizers_do_not_swallow_it() -> None:
