@@ -66,6 +66,7 @@ class Entry:
 STRATEGIES: dict[str, Entry] = {
     "markov": Entry("agents.gensor.markov:Markov"),
     "markov_ext": Entry("agents.gensor.markov:MarkovExtended"),
+    "gir_markov": Entry("agents.fused.markov:GirMarkov", {FUSED: {}}),
     "roller": Entry("agents.baselines.roller:Roller"),
     "ansor": Entry("agents.ansor.ansor:Ansor"),
     "ansor_small": Entry("agents.ansor.ansor:AnsorSmall"),

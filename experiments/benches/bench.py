@@ -21,7 +21,7 @@ from gensor_gym.registry import check_known
 
 SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model", "start")
 """Each is a module of `experiments.benches` and a file of conf/bench."""
-_CALLS = ("called", "into_out", "bound", "bound_at_lines")
+_CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *(f"{name}_adds" for name in _CALLS)))
 """Entries of their lines that are seconds without saying so in their names."""
 

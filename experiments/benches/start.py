@@ -19,7 +19,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.benches.lines import Lines, machine
-from gensor_gym.graph.notice import QUIET
+from gensor_gym.graph.compiling.notice import QUIET
 from gensor_gym.locate import ROOT
 
 PHASES = ("imports", "make", "reset", "step", "episode")

@@ -6,9 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP, GirAction, applied
 from gensor_gym.gir.model import TERMS, GirModel
@@ -18,6 +20,11 @@ from gensor_gym.gir.rules import GirRules
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, ROW, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
+if TYPE_CHECKING:
+    from gensor_gym.gir.table import GirTable
+
+LARGEST = 1 << 20
+"""Schedules, legal or not, of a space that is gone through as a whole."""
 SPACES = ("gir", "monotone")
 """`gir`: all primitives. `monotone`: those after which no more bytes move than before (the title of IntelliGen's later paper)."""
 
@@ -154,7 +161,7 @@ class GirGraph:
     @cached_property
     def _all(self) -> np.ndarray:
         """All legal rows where there are few, int32 [S, ROW]."""
-        return np.concatenate(list(self.enumerate())) if self.size <= 1 << 20 else np.empty((0, ROW), np.int32)
+        return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Every legal schedule, in batches of rows int32 [<= batch, ROW]."""
@@ -168,6 +175,23 @@ class GirGraph:
             rows = rows[self.fits(rows)]
             for start in range(0, len(rows), batch):
                 yield rows[start : start + batch]
+
+    @cached_property
+    def table(self) -> GirTable:
+        """The whole space as a table; ValueError where it is too large."""
+        from gensor_gym.gir.table import GirTable
+
+        return GirTable(self)
+
+    @cached_property
+    def least(self) -> float | None:
+        """Seconds of the optimum; None where the space is too large to be gone through."""
+        return self.optimum()[1] if self.size <= LARGEST else None
+
+    @cached_property
+    def floor(self) -> float:
+        """Seconds that no program is faster than."""
+        return roofline_floor(self.operator, self.hardware)
 
     def optimum(self) -> tuple[GirSchedule, float]:
         """The fastest schedule by the model, by going through all, and its seconds."""

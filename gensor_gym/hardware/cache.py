@@ -24,14 +24,26 @@ VARIABLE = "GENSOR_GYM_CACHE"
 
 
 def cache_dir() -> Path:
-    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym. It may not exist yet; ValueError where the variable names a file."""
+    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym; for a user without a home a folder of the temporary one.
+
+    It may not exist yet; ValueError where the variable names a file.
+    """
     forced = os.environ.get(VARIABLE, "").strip()
     if not forced:
-        return Path.home() / ".cache" / "gensor_gym"
+        home = home_folder()
+        return home / ".cache" / "gensor_gym" if home else Path(tempfile.gettempdir()) / f"gensor_gym-{os.geteuid()}"
     folder = Path(forced).expanduser()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"${VARIABLE}={forced} is a file: expected a folder, which is made where there is none")
     return folder
+
+
+def home_folder() -> Path | None:
+    """The user's home; None where neither $HOME nor the system's list of users names one, as in some containers."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
 
 
 def make_cache_dir(name: str) -> Path:

@@ -117,7 +117,7 @@ def test_kernels(tmp_path: Path) -> None:
 def test_call(tmp_path: Path) -> None:
     (row,) = _run("call", tmp_path)
     assert row["operator"] == "gemv(m=32, k=24)" and row["measured"]["median"] > 0
-    for way in ("called", "into_out", "bound", "bound_at_lines"):
+    for way in ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors"):
         added = row[f"{way}_adds"]
         assert added["low"] <= added["median"] <= added["high"]
         assert added["median"] == pytest.approx(row[way]["median"] - row["measured"]["median"], abs=1e-3)

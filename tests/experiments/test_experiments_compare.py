@@ -129,6 +129,26 @@ def test_summary_and_figures_are_written(model_run: tuple[Settings, dict]) -> No
     assert "random_walk/1" in console.export_text()
 
 
+def test_a_verdict_keeps_its_interval_on_a_narrow_screen() -> None:
+    """And what the gap to the best is stands below."""
+    times, ratio = {"median": 1.2e-3, "low": 1.1e-3, "high": 1.3e-3}, {"median": 1.25, "low": 1.21, "high": 1.32}
+    row = {
+        "operator": "op", "label": "model_descent_ext", "strategy": "model_descent_ext", "retimed": times, "over_torch": ratio,
+        "verdict": "FASTER", "gap_to_best": dict.fromkeys(("median", "low", "high"), 1.0), "construction_s": 1.5,
+        "evaluations": 1234, "statuses": {"OK": 14, "WRONG_ANSWER": 2}, "training_s": None, "error": "", "status": "DONE",
+    }  # fmt: skip
+    line = {
+        **row, "jobs": 1, "timed": 1, "over_torch": 1.25, "verdicts": {"FASTER": 1}, "gap_to_best": 1.0, "trials": 16,
+    }  # fmt: skip
+    facts = {"torch": times, "torch_before": None, "dropped": {}, "processes": 3, "busy": 0.0}
+    summary = {"rows": [row], "strategies": [line], "operators": {"op": facts}, "model_only": False}
+    console = Console(record=True, width=80, force_terminal=True, file=io.StringIO())
+    show(console, summary)
+    said = console.export_text()
+    assert "1.25x [1.21, 1.32] FASTER" in said and max(map(len, said.splitlines())) <= 80
+    assert "Gap to best: the median of a winner" in said.partition("all operators")[2]
+
+
 def test_the_same_command_does_nothing_once_it_is_done(tmp_path: Path) -> None:
     settings = settings_of(compose([*TINY, f"output={tmp_path}"]))
     summary = _compare(settings)

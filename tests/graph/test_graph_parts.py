@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gensor_gym.cost import model
-from gensor_gym.graph import parts
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.parts import Part, is_tried
+from gensor_gym.graph.compiling import parts
+from gensor_gym.graph.compiling.parts import Part, is_tried
 from tests.support.graph_walks import graph_of
 
 if numba.config.DISABLE_JIT:

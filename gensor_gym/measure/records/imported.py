@@ -10,6 +10,7 @@ import json
 import math
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from gensor_gym import hardware
@@ -19,7 +20,7 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Status
-from gensor_gym.measure.records.store import Record
+from gensor_gym.measure.records.store import IMPORTED, Record
 
 LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
 """Characters of each text."""
@@ -30,13 +31,23 @@ AHEAD = 86_400.0
 """Seconds by which another's clock may be fast. A date of the future would win against every trial to come."""
 
 
-def checked(records: Iterable[Record], source: str) -> list[Record]:
-    """The records; ValueError says which of a source is not to be taken, and why."""
+def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
+    """The records, marked as another's unless this user measured them on this machine (`own`): no search answers from them.
+
+    ValueError says which of a source is not to be taken, and why.
+    """
     taken = list(records)
     for number, record in enumerate(taken, 1):
         if found := fault(record):
             raise ValueError(f"{source}, record {number}: {found}")
-    return taken
+    return [_marked(record, own) for record in taken]
+
+
+def _marked(record: Record, own: bool) -> Record:
+    """A record that says whose it is."""
+    conditions = {name: value for name, value in record.measurement.conditions.items() if name != IMPORTED}
+    conditions |= {} if own else {IMPORTED: True}
+    return replace(record, measurement=replace(record.measurement, conditions=conditions))
 
 
 def fault(record: Record, legality: bool = True) -> str:

@@ -20,7 +20,8 @@ QUIET = "GENSOR_GYM_QUIET"
 PATIENCE_S = 2.0
 """Seconds of compiling after which it is said."""
 _OURS = ("gensor_gym", "agents", "experiments")
-_COMPILING = "numba:compile"
+COMPILING = "numba:compile"
+"""Numba's event for a function that no cache had."""
 
 
 class Notice(event.Listener):  # type: ignore[misc]
@@ -35,7 +36,7 @@ class Notice(event.Listener):  # type: ignore[misc]
 
     def on_start(self, event: event.Event) -> None:
         """A function, inside of which Numba compiles those that it calls. The clock runs while the outermost does."""
-        if self._depth > 0 or _is_ours(event):
+        if self._depth > 0 or is_ours(event):
             if self._depth == 0:
                 self._begin = self._clock()
             self._depth += 1
@@ -62,7 +63,7 @@ class Notice(event.Listener):  # type: ignore[misc]
         out.flush()
 
 
-def _is_ours(event: event.Event) -> bool:
+def is_ours(event: event.Event) -> bool:
     """Whether it is a function of this project."""
     module: str | None = event.data["dispatcher"].py_func.__module__  # None of a function made from its text
     return module is not None and module.partition(".")[0] in _OURS
@@ -76,5 +77,5 @@ def _is_silent() -> bool:
 def watch() -> Any:
     """Hear of all that is compiled from now on in this process."""
     notice = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
-    event.register(_COMPILING, notice)
+    event.register(COMPILING, notice)
     return notice
