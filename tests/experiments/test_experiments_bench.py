@@ -35,6 +35,7 @@ TINY = {
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
     "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3", "call.calls=5"],
+    "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.isolation.kernels=2", "measure.isolation.rounds=2",

@@ -206,7 +206,7 @@ def test_renders_as_text_and_picture() -> None:
     env = GirEnv(OPERATORS[0], HW, render_mode="ansi")
     env.reset()
     text = env.render()
-    assert "kernel 1" in text and "e_all.dram" in text and "reduce max x.reg" in text
+    assert "kernel 1" in text and "e.all.dram" in text and "reduce max x.reg" in text
     env = GirEnv(OPERATORS[0], HW, render_mode="rgb_array")
     env.reset()
     image = env.render()
