@@ -75,6 +75,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/autotvm/tree_gru.py",
         "agents/autotvm/tree_gru_network.py",
         "experiments/benches/call.py",
+        "experiments/benches/fused/eager.py",
+        "experiments/benches/fused/inductor.py",
         "experiments/benches/kernel_sets/called.py",
         "experiments/benches/environment/learning.py",
         "experiments/training/checkpoints.py",

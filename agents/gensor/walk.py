@@ -14,7 +14,7 @@ from agents.gensor.benefits import cache_benefit, conflicts, difference_score, o
 from gensor_gym.cost.model import latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph.actions import CACHE, KNOB_UP, NUM_ACTIONS, TILE_UP, UNCACHE, VTHREAD_UP
-from gensor_gym.graph.compiled import compiled, lean
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.rules import apply, fill_mask
 from gensor_gym.graph.tables.layout import LEVEL, ROW
 from gensor_gym.graph.tables.tables import NUM_LEVELS
@@ -131,19 +131,6 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
         gains[e] = log_benefit(action[e], seconds[a], seconds[b], rows[a], rows[b], 0, ints, floats, options)
 
 
-@lean
-def enter(row, new, evaluations, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """An evaluated program: among the best of this walk where it is one, into the trace where it is the fastest yet."""
-    keep(rows, seconds, row, new)
-    note(trace, evaluations, new)
-
-
-@compiled
-def buffers():  # noqa: ANN201
-    """Room for a step: the model's scratch, a successor, terms, mask."""
-    return np.empty(ROW, np.int32), np.empty(ROW, np.int32), np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, np.int8)
-
-
 @compiled
 def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
     """One annealed walk of `row`, in place; fills the best programs and `trace`. `space` is the model's `room`.
@@ -152,13 +139,15 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
     """
     state = np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
-    scratch, result, terms, mask = buffers()
+    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
     gains, after, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
     steps = int(options[STEPS])
     cooling = (options[FINISH] / options[START]) ** (1.0 / max(1, steps - 1))
     temperature, at_level, evaluations, visited = options[START], 0, 1, 1
     now = latency(row, ints, floats, terms, scratch, space)
-    enter(row, now, evaluations, rows, seconds, trace)
+    keep(rows, seconds, row, now)
+    note(trace, evaluations, now)
     for _ in range(steps):
         fill_mask(row, ints, sizes, scratch, mask)
         count = 0
@@ -174,7 +163,8 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
                 evaluations += 1
             gains[count] = log_benefit(action, now, after[action], row, result, at_level, ints, floats, options)
             legal[count] = action
-            enter(result, after[action], evaluations, rows, seconds, trace)
+            keep(rows, seconds, result, after[action])
+            note(trace, evaluations, after[action])
             count += 1
         if count == 0:
             break
@@ -207,7 +197,8 @@ def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN
 
     Returns (seconds, model evaluations).
     """
-    scratch, result, terms, mask = buffers()
+    scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
+    terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
     best, evaluations = latency(row, ints, floats, terms, scratch, space), 1
     note(trace, evaluations, best)
     for _ in range(limit):

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
 from gensor_gym import operators
+from gensor_gym.dataflow.suite import FACTORIES
 from gensor_gym.registry import near, registered
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -77,7 +78,7 @@ def _one(argument: str) -> str:
     """One argument."""
     key, equals, value = argument.partition("=")
     if key not in ("operator", "operators") or not equals:
-        named = re.search(rf"\b({'|'.join(operators.names())})\(", value)
+        named = re.search(rf"\b({'|'.join((*operators.names(), *FACTORIES))})\(", value)
         return f"{key}={quoted(value) if named else _spelled(value)}" if equals else argument
     groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
     if key == "operator" and all(item.strip() in groups for item in value.split(",")):

@@ -14,6 +14,7 @@ from typing import Any
 
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.text import parse
+from gensor_gym.operators.text import read_call
 from gensor_gym.registry import near
 
 FACTORIES: dict[str, Callable[..., Dataflow]] = {}
@@ -25,6 +26,16 @@ def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
     if name not in FACTORIES:
         raise ValueError(f"fused operator {name!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
     return FACTORIES[name](*values, **arguments)
+
+
+def arguments_of(graph: Dataflow) -> dict[str, Any]:
+    """What a factory was asked for, with its defaults, by name; ValueError for a graph that is none's."""
+    if graph.name not in FACTORIES or not graph.label:
+        raise ValueError(f"{graph}: expected the graph of a factory: {', '.join(FACTORIES)}")
+    values, options = read_call(graph.label)
+    bound = inspect.signature(FACTORIES[graph.name]).bind(*values, **options)
+    bound.apply_defaults()
+    return dict(bound.arguments)
 
 
 def _factory(made: Callable[..., str]) -> Callable[..., str]:
@@ -203,5 +214,76 @@ def transpose_relu(a: int, b: int, c: int, d: int) -> str:
 def transpose_relu(x: float32[{a}, {b}, {c}, {d}]):
     turned = transpose(x, order=[2, 0, 3, 1])
     y = maximum(turned, 0.0)
+    return y
+"""
+
+
+@_factory
+def transpose_last(a: int, b: int, c: int) -> str:
+    """The last two axes exchanged, as between a channel shuffle's groups in IntelliGen's code (order 0, 2, 1)."""
+    return f"""
+def transpose_last(x: float32[{a}, {b}, {c}]):
+    y = transpose(x, order=[0, 2, 1])
+    return y
+"""
+
+
+@_factory
+def relu_add(a: int, b: int, c: int, d: int) -> str:
+    """A map and a residual: SAR_DRN_0 of IntelliGen's code."""
+    return f"""
+def relu_add(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
+    y = maximum(x, 0.0) + r
+    return y
+"""
+
+
+@_factory
+def relu_sub(a: int, b: int, c: int, d: int) -> str:
+    """A map less a tensor: SAR_DRN_1 of IntelliGen's code."""
+    return f"""
+def relu_sub(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
+    y = maximum(x, 0.0) - r
+    return y
+"""
+
+
+@_factory
+def bias(m: int, n: int) -> str:
+    """A parameter added to every row, as IntelliGen's code does by pixels and channels."""
+    return f"""
+def bias(x: float32[{m}, {n}], offset: constant(float32[{n}])):
+    y = x + offset
+    return y
+"""
+
+
+@_factory
+def reduce_mean(a: int, b: int, c: int) -> str:
+    """Along the last axis, which stays with extent 1, as in IntelliGen's code."""
+    return f"""
+def reduce_mean(x: float32[{a}, {b}, {c}]):
+    total = reduce_sum(x, axes=[2])
+    y = total * {1.0 / c!r}
+    return y
+"""
+
+
+@_factory
+def gelu(m: int, n: int) -> str:
+    """By the error function, without a bias."""
+    return f"""
+def gelu(x: float32[{m}, {n}]):
+    y = 0.5 * x * (1.0 + erf(x * 0.7071067811865476))
+    return y
+"""
+
+
+@_factory
+def kv_concat(h: int, t: int, d: int) -> str:
+    """A token's keys, or values, behind those of t tokens before it, for each of h heads of d numbers."""
+    return f"""
+def kv_concat(before: float32[{h}, {t}, {d}], now: float32[{h}, 1, {d}]):
+    y = concat(before, now, axis=1)
     return y
 """

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from gensor_gym.gir.rules import GirRules
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, ROW, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
-if TYPE_CHECKING:
-    from gensor_gym.gir.table import GirTable
-
 LARGEST = 1 << 20
 """Schedules, legal or not, of a space that is gone through as a whole."""
 SPACES = ("gir", "monotone")
@@ -35,6 +32,8 @@ class GirGraph:
     actions: tuple[GirAction, ...] = ACTIONS
     meter: Callable[[int], None] | None = None
     """Told of every evaluation of the model before it is made, by a session that pays for them."""
+    kept_table: Any = None
+    """The whole space as a table, once `gir.table.table_of` has made it."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
         """ValueError for a graph that is no row nest, a machine that is no CPU, an unknown space."""
@@ -112,6 +111,12 @@ class GirGraph:
             return schedule
         return GirSchedule(applied(schedule.row[None])[0, action])
 
+    def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
+        after = applied(rows)[np.arange(len(rows)), actions]
+        legal = self.action_masks(rows)[np.arange(len(rows)), actions] & (actions != STOP)
+        return np.where(legal[:, None], after, rows), legal
+
     def successors(self, schedule: GirSchedule) -> dict[int, GirSchedule]:
         """Legal actions except `stop`, each with the schedule it leads to."""
         after = applied(schedule.row[None])[0]
@@ -175,13 +180,6 @@ class GirGraph:
             rows = rows[self.fits(rows)]
             for start in range(0, len(rows), batch):
                 yield rows[start : start + batch]
-
-    @cached_property
-    def table(self) -> GirTable:
-        """The whole space as a table; ValueError where it is too large."""
-        from gensor_gym.gir.table import GirTable
-
-        return GirTable(self)
 
     @cached_property
     def least(self) -> float | None:

@@ -19,6 +19,13 @@ from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, ROW, GirSchedul
 _BATCH = 1 << 16
 
 
+def table_of(graph: GirGraph) -> GirTable:
+    """The table of a graph, made once and kept with it; ValueError where the space is too large."""
+    if graph.kept_table is None:
+        graph.kept_table = GirTable(graph)
+    return graph.kept_table
+
+
 class GirTable:
     """The space of one graph."""
 

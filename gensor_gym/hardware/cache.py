@@ -41,9 +41,10 @@ def cache_dir() -> Path:
 def home_folder() -> Path | None:
     """The user's home; None where neither $HOME nor the system's list of users names one, as in some containers."""
     try:
-        return Path.home()
+        home = Path.home()
     except RuntimeError:
         return None
+    return home if home.is_absolute() else None
 
 
 def make_cache_dir(name: str) -> Path:

@@ -14,22 +14,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Map, Reduce, Value
 from gensor_gym.dataflow.scalars import SCALARS
 from gensor_gym.dataflow.suite import FACTORIES
-from tests.support.dataflows import in_float32, random_dataflow
-
-SMALL: dict[str, dict[str, int]] = {
-    "rope": {"t": 3, "h": 2, "d": 10}, "channel_shuffle": {"n": 2, "groups": 3, "c": 4, "h": 2, "w": 3},
-    "transpose_relu": {"a": 2, "b": 3, "c": 5, "d": 4},
-}  # fmt: skip
-ROWS = {"m": 5, "n": 37}
-
-
-def of_suite(name: str) -> Dataflow:
-    return dataflow.make(name, **SMALL.get(name, ROWS))
-
-
-def inputs_of(graph: Dataflow, seed: int = 0, scale: float = 1.0) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return [scale * rng.standard_normal(value.shape).astype(np.float32) for value in graph.inputs]
+from tests.support.dataflows import in_float32, inputs_of, of_suite, random_dataflow
 
 
 def is_within(found: np.ndarray, expected: Bounded) -> bool:
@@ -65,6 +50,13 @@ EXPECTED = {
     "bias_gelu": lambda x, b: (x + b) * special.ndtr(x + b),
     "swiglu": lambda gate, up: gate * special.expit(gate) * up,
     "transpose_relu": lambda x: np.maximum(np.einsum("abcd->cadb", x), 0),
+    "gelu": lambda x: x * special.ndtr(x),
+    "relu_add": lambda x, r: np.where(x > 0, x, 0) + r,
+    "relu_sub": lambda x, r: np.where(x > 0, x, 0) - r,
+    "bias": lambda x, b: x + b,
+    "reduce_mean": lambda x: x.mean(2, keepdims=True),
+    "transpose_last": lambda x: np.einsum("abc->acb", x),
+    "kv_concat": lambda before, now: np.concatenate([before, now], 1),
     "channel_shuffle": lambda x: x.reshape(2, 3, 4, 2, 3).swapaxes(1, 2).reshape(2, 12, 2, 3),
 }
 

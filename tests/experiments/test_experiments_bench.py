@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ TINY = {
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
     "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3", "call.calls=5"],
+    "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.isolation.kernels=2", "measure.isolation.rounds=2",
@@ -178,18 +180,25 @@ def test_repeatability(tmp_path: Path) -> None:
     assert whole["same"]["target"] == 3 and sum(whole["same"]["all"]["quiet"].values()) == 3
 
 
-def test_model_and_its_fit(tmp_path: Path) -> None:
-    rows = _run("model", tmp_path)
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict]]:
+    """The folder of a fit of coefficients, and its lines."""
+    folder = tmp_path_factory.mktemp("fitted")
+    return folder, _run("model", folder)
+
+
+def test_model_and_its_fit(fitted: tuple[Path, list[dict]]) -> None:
+    folder, rows = fitted
     each = [(kind, model) for model in ("model", "fitted") for _ in range(2) for kind in ("operator", "all")]
     assert [(row["kind"], row.get("model")) for row in rows] == [*each, ("fit", None)]
     assert [row["group"] for row in rows if row["kind"] == "all"] == ["fitted on", "held out"] * 2
-    written = json.loads((tmp_path / "fits.json").read_text())["host"]
+    written = json.loads((folder / "fits.json").read_text())["host"]
     assert len(written["coefficients"]) == NUM_TERMS and written["terms"] == list(TERMS)
     assert written["loss_after"] <= written["loss_before"]
 
 
-def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path) -> None:
-    _run("model", tmp_path)
+def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path, fitted: tuple[Path, list[dict]]) -> None:
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
     timings = tmp_path / "model_timings.jsonl"
     before = timings.read_text()
     _run("model", tmp_path, "fit=constants")

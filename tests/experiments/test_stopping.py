@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numba
 import numpy as np
@@ -19,6 +21,7 @@ import pytest
 from agents.core.workers import shared_out
 from experiments.commands.refusal import refusals
 from experiments.commands.stopping import CODE, asked, at_safe_points, stoppable
+from experiments.common import jobs
 from experiments.common.pool import side_by_side
 from experiments.entry import COMMANDS, how_to_go_on
 
@@ -70,13 +73,24 @@ def test_at_safe_points_nothing_is_raised_and_afterwards_it_is() -> None:
     assert seen == [True]
 
 
-def test_an_error_that_a_stop_causes_is_the_stop(capfd: pytest.CaptureFixture[str]) -> None:
-    """Libraries that are interrupted where they make something fail where they clean up."""
+def cleaned_up(*_: object) -> None:
+    """What libraries do that are interrupted where they make something: they fail where they clean up."""
+    try:
+        time.sleep(20)
+    finally:
+        raise ValueError("half made")
+
+
+@pytest.mark.parametrize("within", ["command", "search", "warm-up"])
+def test_an_error_that_a_stop_causes_is_the_stop(
+    within: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jobs, "_search", cleaned_up)
+    monkeypatch.setattr(jobs, "get_strategy", cleaned_up)
+    job: Any = SimpleNamespace(of="markov", hyperparameters={})
+    begun = {"command": cleaned_up, "search": lambda: jobs.attempt(job, job, None, print), "warm-up": lambda: jobs.warm_up(job)}
     with pytest.raises(SystemExit) as ended, stoppable("again"), refusals(), signalled(0.1):
-        try:
-            time.sleep(20)
-        finally:
-            raise ValueError("half made")
+        begun[within]()
     said = capfd.readouterr().err
     assert ended.value.code == CODE and said.endswith("Stopped. again\n") and "half made" not in said
 

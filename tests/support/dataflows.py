@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gensor_gym import dataflow
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose, Value
@@ -17,6 +18,25 @@ NUMPY = {
     "rsqrt": lambda x: F(1) / np.sqrt(x), "tanh": np.tanh, "less": lambda a, b: (a < b).astype(F),
     "erf": lambda x: np.vectorize(__import__("math").erf, otypes=[F])(x), "where": lambda c, a, b: np.where(c != 0, a, b),
 }  # fmt: skip
+
+SMALL: dict[str, dict[str, int]] = {
+    "rope": {"t": 3, "h": 2, "d": 10}, "channel_shuffle": {"n": 2, "groups": 3, "c": 4, "h": 2, "w": 3},
+    "transpose_relu": {"a": 2, "b": 3, "c": 5, "d": 4}, "relu_add": {"a": 1, "b": 2, "c": 3, "d": 5},
+    "relu_sub": {"a": 1, "b": 2, "c": 3, "d": 5}, "transpose_last": {"a": 3, "b": 4, "c": 2},
+    "reduce_mean": {"a": 2, "b": 3, "c": 7}, "kv_concat": {"h": 2, "t": 3, "d": 4},
+}  # fmt: skip
+ROWS = {"m": 5, "n": 37}
+
+
+def of_suite(name: str) -> Dataflow:
+    """A factory's graph at small extents."""
+    return dataflow.make(name, **SMALL.get(name, ROWS))
+
+
+def inputs_of(graph: Dataflow, seed: int = 0, scale: float = 1.0) -> list[np.ndarray]:
+    """Normal numbers."""
+    rng = np.random.default_rng(seed)
+    return [scale * rng.standard_normal(value.shape).astype(np.float32) for value in graph.inputs]
 
 
 def in_float32(graph: Dataflow, inputs: Sequence[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:

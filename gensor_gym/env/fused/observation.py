@@ -18,7 +18,7 @@ from gensor_gym.gir.model import TERMS
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
-from gensor_gym.gir.table import GirTable
+from gensor_gym.gir.table import GirTable, table_of
 
 CELL = 4
 """Numbers of a crossing cell: whether it is one, whether it is an input, log of operations that make it, passes that read it."""
@@ -99,7 +99,7 @@ class GirView:
 
     def single(self, features: np.ndarray, graph: GirGraph, row: np.ndarray, mask: np.ndarray) -> Any:
         """View of one environment's features [F]."""
-        return successor_features(graph.table, row, mask) if self.kind == "successors" else self.batch(features.copy())
+        return successor_features(table_of(graph), row, mask) if self.kind == "successors" else self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
         """View of features [..., F], flat or by group."""

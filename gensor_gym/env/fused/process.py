@@ -10,6 +10,7 @@ from gensor_gym.env.reward import final_reward, step_reward
 from gensor_gym.env.scalars import LATENCY, POTENTIAL, REMAINING, START_LATENCY, STEPS
 from gensor_gym.env.settings import Settings
 from gensor_gym.gir.actions import NUM_ACTIONS, STOP
+from gensor_gym.gir.table import table_of
 from gensor_gym.graph.compiled import interpreted
 
 _step_reward, _final_reward = interpreted(step_reward), interpreted(final_reward)
@@ -66,7 +67,7 @@ class Episodes:
         """Legal actions, task by task."""
         for task in np.unique(self.task[chosen]):
             here = self.task[chosen] == task
-            table = self.tasks.graphs[task].table
+            table = table_of(self.tasks.graphs[task])
             after = table.after(table.numbers(self.rows[chosen[here]]), actions[here])
             self.rows[chosen[here]] = table.rows(after)
 
@@ -74,7 +75,7 @@ class Episodes:
         """Model, masks and dynamic features of states, task by task."""
         for task in np.unique(self.task[chosen]):
             here = chosen[self.task[chosen] == task]
-            table, start = self.tasks.graphs[task].table, self.tasks.starts[task]
+            table, start = table_of(self.tasks.graphs[task]), self.tasks.starts[task]
             numbers = table.numbers(self.rows[here])
             seconds = table.seconds[numbers]
             self.scalars[here, LATENCY] = seconds

@@ -12,6 +12,7 @@ from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.env.fused.observation import NUM_FEATURES, static_features
 from gensor_gym.gir.actions import NUM_ACTIONS
 from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.table import table_of
 from gensor_gym.hardware.types import Hardware
 
 FusedSpec = Dataflow | str | Sequence["Dataflow | str"]
@@ -48,7 +49,7 @@ class GirTasks:
         """What the process reads of all tasks."""
         self.initial = np.stack([graph.initial().row for graph in self.graphs])
         self.static = np.stack([static_features(graph) for graph in self.graphs])
-        self.starts = np.array([graph.table.terms[0, 0] for graph in self.graphs])
+        self.starts = np.array([table_of(graph).terms[0, 0] for graph in self.graphs])
         self.floors = np.array([graph.floor for graph in self.graphs])
         self.horizons = np.array([graph.horizon for graph in self.graphs])
 

@@ -99,6 +99,8 @@ def test_a_user_without_a_home_has_a_cache_in_the_temporary_folder(tmp_path: Pat
     monkeypatch.setattr("pwd.getpwuid", none)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert module.cache_dir() == tmp_path / f"gensor_gym-{os.geteuid()}"
+    monkeypatch.setenv("HOME", "here")
+    assert module.cache_dir().is_absolute()
     path = compile_text(SOURCE, "native")
     assert path.is_relative_to(tmp_path) and mode(path.parent) == 0o700 and readable()
 

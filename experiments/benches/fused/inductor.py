@@ -1,0 +1,70 @@
+"""torch.compile in its default mode, of what eager torch is called with; and its compiled graph without what the call adds.
+
+With an output that is there the compiled function copies into it, which Inductor makes one with what it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+from experiments.benches.fused.eager import function_of, tensors
+from experiments.benches.fused.process import Ways
+from gensor_gym.dataflow.graph import Dataflow
+
+
+def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
+    """Compile for a fresh output and for one that is there; see the module."""
+    function, given = function_of(graph), tensors(inputs, asked["threads"])
+    outputs = [torch.empty(value.shape) for value in graph.outputs]
+
+    def into(*arrays: Any) -> None:
+        found = function(*arrays[: len(given)])
+        for own, made in zip(arrays[len(given) :], found if isinstance(found, tuple) else (found,), strict=True):
+            own.copy_(made)
+
+    whole, inner = _compiled(function, given)
+    filling, filling_inner = _compiled(into, [*given, *outputs])
+
+    def filled(call: Callable[[], Any]) -> Callable[[], Any]:
+        def filled_in() -> Any:
+            call()
+            return outputs
+
+        return filled_in
+
+    calls = {"called": lambda: whole(*given), "into": filled(lambda: filling(*given, *outputs))}
+    if inner is not None and filling_inner is not None:
+        calls |= {"called_inner": inner, "into_inner": filled(filling_inner)}
+    return Ways(calls, {} if "called_inner" in calls else {"inner": "more than one compiled graph, or other inputs than given"})
+
+
+def _compiled(function: Callable[..., Any], given: list[Any]) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
+    """(what torch.compile gives, the call of the code that Inductor wrote); None where its inputs are not those given.
+
+    Inductor is handed to torch.compile as a function, so that what it makes can be kept. Dynamo orders inputs by their first use.
+    """
+    kept: list[tuple[Any, list[int]]] = []
+
+    def backend(module: Any, examples: Any) -> Any:
+        addresses = [array.data_ptr() for array in given]
+        order = [addresses.index(one.data_ptr()) for one in examples if one.data_ptr() in addresses]
+
+        def inner(graph: Any, inner_inputs: Any, **options: Any) -> Any:
+            made = compile_fx_inner(graph, inner_inputs, **options)
+            kept.append((made, order if len(order) == len(inner_inputs) else []))
+            return made
+
+        return compile_fx(module, examples, inner_compile=inner)
+
+    whole = torch.compile(function, backend=backend)
+    whole(*given)
+    if len(kept) != 1 or not kept[0][1]:
+        return whole, None
+    code, order = kept[0][0].current_callable, kept[0][1]
+    arrays = [given[place] for place in order]
+    return whole, lambda: code(list(arrays))

@@ -1,0 +1,134 @@
+"""ONNX Runtime: for each factory the model that has ONNX's own operator where there is one, else the fewest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, checker, helper, numpy_helper
+
+from experiments.benches.fused.process import Ways
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.suite import arguments_of
+
+OPSET, IR = 23, 11
+"""RMSNormalization came with 23."""
+Arguments = dict[str, Any]
+
+
+class Model:
+    """Nodes of a model in the making."""
+
+    def __init__(self) -> None:
+        """None."""
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, kind: str, *sources: str, to: str = "", **attributes: Any) -> str:
+        """A node of one output; its name, a new one unless it is given."""
+        to = to or f"made_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(sources), [to], **attributes))
+        return to
+
+    def constant(self, value: float | list[int]) -> str:
+        """A number in float32, or a list of whole numbers."""
+        name = f"constant_{len(self.constants)}"
+        array = np.array(value, np.int64 if isinstance(value, list) else np.float32)
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+
+def _mean(m: Model, a: Arguments) -> None:
+    m.add("ReduceMean", "x", m.constant([2]), to="y", keepdims=1)
+
+
+def _masked(m: Model, a: Arguments) -> None:
+    m.add("Softmax", m.add("Add", m.add("Mul", "x", m.constant(a["scale"])), "mask"), to="y", axis=1)
+
+
+def _layernorm(m: Model, a: Arguments) -> None:
+    m.add("LayerNormalization", "x", "gamma", "beta", to="y", axis=1, epsilon=a["eps"])
+
+
+def _add_layernorm(m: Model, a: Arguments) -> None:
+    m.add("LayerNormalization", m.add("Add", "x", "r", to="s"), "gamma", "beta", to="y", axis=1, epsilon=a["eps"])
+
+
+def _swiglu(m: Model, a: Arguments) -> None:
+    m.add("Mul", m.add("Mul", "gate", m.add("Sigmoid", "gate")), "up", to="y")
+
+
+def _rope(m: Model, a: Arguments) -> None:
+    half, axis = a["d"] // 2, m.constant([2])
+    left = m.add("Slice", "x", m.constant([0]), m.constant([half]), axis)
+    right = m.add("Slice", "x", m.constant([half]), m.constant([2 * half]), axis)
+    first = m.add("Sub", m.add("Mul", left, "cosines"), m.add("Mul", right, "sines"))
+    second = m.add("Add", m.add("Mul", right, "cosines"), m.add("Mul", left, "sines"))
+    m.add("Concat", first, second, to="y", axis=2)
+
+
+def _shuffled(m: Model, a: Arguments) -> None:
+    apart = m.add("Reshape", "x", m.constant([a["n"], a["groups"], a["c"], a["h"] * a["w"]]))
+    turned = m.add("Transpose", apart, perm=[0, 2, 1, 3])
+    m.add("Reshape", turned, m.constant([a["n"], a["groups"] * a["c"], a["h"], a["w"]]), to="y")
+
+
+def _gelu(sign: str) -> Callable[[Model, Arguments], object]:
+    return lambda m, a: m.add("Gelu", m.add("Add", "x", "bias"), to="y", approximate=sign)
+
+
+MODELS: dict[str, Callable[[Model, Arguments], object]] = {
+    "softmax": lambda m, a: m.add("Softmax", "x", to="y", axis=1),
+    "masked_softmax": _masked, "layernorm": _layernorm, "add_layernorm": _add_layernorm,
+    "rmsnorm": lambda m, a: m.add("RMSNormalization", "x", "gamma", to="y", axis=1, epsilon=a["eps"]),
+    "norm": lambda m, a: m.add("ReduceL2", "x", m.constant([0, 1]), to="y", keepdims=1),
+    "gelu": lambda m, a: m.add("Gelu", "x", to="y"),
+    "bias_gelu": _gelu("none"), "bias_tanh_gelu": _gelu("tanh"), "swiglu": _swiglu, "rope": _rope,
+    "channel_shuffle": _shuffled,
+    "transpose_last": lambda m, a: m.add("Transpose", "x", to="y", perm=[0, 2, 1]),
+    "transpose_relu": lambda m, a: m.add("Relu", m.add("Transpose", "x", perm=[2, 0, 3, 1]), to="y"),
+    "relu_add": lambda m, a: m.add("Add", m.add("Relu", "x"), "r", to="y"),
+    "relu_sub": lambda m, a: m.add("Sub", m.add("Relu", "x"), "r", to="y"),
+    "bias": lambda m, a: m.add("Add", "x", "offset", to="y"),
+    "reduce_mean": _mean,
+    "kv_concat": lambda m, a: m.add("Concat", "before", "now", to="y", axis=1),
+}  # fmt: skip
+"""Factory -> what adds its nodes; inputs and outputs are called as the graph's."""
+
+
+def model_of(graph: Dataflow) -> Any:
+    """The ONNX model of a factory's graph; ValueError for another graph."""
+    if graph.name not in MODELS or not graph.label:
+        raise ValueError(f"{graph}: ONNX models are known for {', '.join(MODELS)}")
+    made = Model()
+    MODELS[graph.name](made, arguments_of(graph))
+    inputs, outputs = (
+        [helper.make_tensor_value_info(value.name, TensorProto.FLOAT, value.shape) for value in values]
+        for values in (graph.inputs, graph.outputs)
+    )
+    whole = helper.make_graph(made.nodes, graph.name, inputs, outputs, made.constants)
+    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    checker.check_model(model, full_check=True)
+    return model
+
+
+def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
+    """A session with all optimisations, called with arrays, and bound to arrays that are there."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = asked["threads"], 1
+    session = onnxruntime.InferenceSession(model_of(graph).SerializeToString(), options, ["CPUExecutionProvider"])
+    given = {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
+    own = [np.empty(value.shape, np.float32) for value in graph.outputs]
+    binding = session.io_binding()
+    for name, array in given.items():
+        binding.bind_input(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+    for value, array in zip(graph.outputs, own, strict=True):
+        binding.bind_output(value.name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+
+    def bound() -> Any:
+        session.run_with_iobinding(binding)
+        return own
+
+    return Ways({"called": lambda: session.run(None, given), "into": bound})

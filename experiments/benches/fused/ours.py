@@ -1,0 +1,28 @@
+"""Our side: the kernel that a search of a few measured trials finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from agents import optimize
+from experiments.benches.fused.process import Ways
+from gensor_gym import hardware
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.measure.backend import get_backend
+
+
+def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
+    """Search, and the kernel as README calls it, and bound to an output."""
+    hw = hardware.get("host")
+    backend = get_backend("cpu", hw)
+    try:
+        found = optimize(graph, hw, asked["strategy"], asked["trials"], asked["seed"], backend)
+    finally:
+        backend.close()
+    kernel = found.kernel
+    bound = kernel.bind(*inputs, *(np.empty(value.shape, np.float32) for value in graph.outputs))
+    facts = {"schedule": str(found.schedule), "trials": len(found.trace), "measured_s": found.seconds}
+    return Ways({"called": lambda: kernel(*inputs), "into": bound}, facts)

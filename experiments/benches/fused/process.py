@@ -1,0 +1,95 @@
+"""One library's side of the comparison, in a process of its own: `python -m experiments.benches.fused.process SIDE`.
+
+Requests come as lines of JSON on standard input, and each is answered by a line on standard output. The first says what to
+compute; each other one names a way to call it, whose turn it is. Between turns the process waits in a read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, TextIO
+
+import numpy as np
+
+from experiments.benches.kernel_sets.called import placed, seconds
+from gensor_gym.dataflow.evaluate import evaluate
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.table import fused_operator
+from gensor_gym.foreign import parse_object
+from gensor_gym.measure.answers.fused import FusedDraw
+from gensor_gym.operators.inputs import random_inputs
+
+OURS = "ours"
+SIDES = {
+    OURS: "experiments.benches.fused.ours", "eager": "experiments.benches.fused.eager",
+    "inductor": "experiments.benches.fused.inductor", "onnxruntime": "experiments.benches.fused.onnx_runtime",
+}  # fmt: skip
+"""Name -> module with `prepare`."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How a library is called on inputs that are there.
+
+    `called` gives a fresh output, `into` fills one that is there; `called_inner` and `into_inner` leave out what torch.compile
+    adds to its compiled graph at every call.
+    """
+
+    calls: dict[str, Callable[[], Any]]
+    """Each returns the output, or a sequence of them."""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def main(name: str) -> None:
+    """Answer until the input ends. What libraries print is no answer: standard output is standard error for them."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    module = import_module(SIDES[name])
+    _answer(answers, {"ready": name})
+    if not (first := sys.stdin.readline()):
+        return
+    try:
+        asked = parse_object(first)
+        graph = fused_operator(asked["operator"])
+        drawn = random_inputs(graph, np.random.default_rng(asked["seed"]))
+        inputs = [placed(array, 0) for array in drawn]
+        ways: Ways = module.prepare(graph, inputs, asked)
+        _answer(answers, {"ways": list(ways.calls), "wrong": wrong(graph, drawn, ways), **ways.facts})
+    except Exception as error:
+        _answer(answers, {"error": f"{type(error).__name__}: {error}"[:500]})
+        raise
+    for line in sys.stdin:
+        _answer(answers, {"seconds": seconds(ways.calls[parse_object(line)["way"]])})
+
+
+def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str, str]:
+    """What is wrong with the outputs of each way, by the bounds of the float64 evaluator; empty where nothing is."""
+    draw = FusedDraw(tuple(drawn), evaluate(graph, drawn))
+    found = {}
+    for way, call in ways.calls.items():
+        outputs = arrays_of(call())
+        shapes = [one.shape for one in outputs]
+        if shapes != [value.shape for value in graph.outputs]:
+            found[way] = f"outputs of shapes {shapes}, expected {[value.shape for value in graph.outputs]}"
+        elif fault := draw.fault(outputs[0] if len(outputs) == 1 else outputs):
+            found[way] = fault
+    return found
+
+
+def arrays_of(given: Any) -> list[np.ndarray]:
+    """The outputs that a way gave, of any library."""
+    return [np.asarray(one) for one in (given if isinstance(given, tuple | list) else (given,))]
+
+
+def _answer(answers: TextIO, row: dict[str, Any]) -> None:
+    answers.write(json.dumps(row) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,129 @@
+"""Fused operators beside their peers: `python -m experiments.bench suite=fused` (conf/bench/fused.yaml).
+
+For every operator our kernel, found with a few measured trials, against torch eager, torch.compile and ONNX Runtime on the same
+inputs, which begin at cache lines. Each library has a process of its own; all wait while one works, in rounds. Every output is
+verified by the float64 evaluator's bounds. What is done is kept: a second start with the same settings goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from experiments.benches.fused import ratios
+from experiments.benches.fused.process import OURS, SIDES
+from experiments.benches.fused.race import CALLED, Lost, prepared, started, timed
+from experiments.benches.lines import Lines, Steal, machine
+from experiments.common.journal import Journal
+from experiments.common.settings import code_digest, short_hash
+from experiments.sheets.cells import NOTHING, Cell, factor, spread
+from experiments.sheets.sheet import Sheet
+from gensor_gym.dataflow.table import fused_operator, stand_in
+from gensor_gym.gir.nest import row_nest
+from gensor_gym.hardware.cpuinfo import usable_cores
+from gensor_gym.registry import near
+
+PROTOCOL = 1
+"""Of the timing; raised when it changes, so that operators are timed again."""
+PACKAGES = {"eager": "torch", "inductor": "torch", "onnxruntime": "onnxruntime"}
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """One line for each operator, one over all, a table and a figure."""
+    settings, folder = config.fused, Path(config.output)
+    threads = settings.threads or usable_cores()
+    peers = _checked(settings)
+    versions = {package: _version(package) for package in dict.fromkeys(map(PACKAGES.__getitem__, peers))}
+    emit(kind="machine", threads=threads, versions=versions, rounds=settings.rounds, **machine())
+    same = {name: settings[name] for name in ("strategy", "trials", "rounds")}
+    same |= {"threads": threads, "peers": peers, "versions": versions, "code": code_digest(), "seed": config.seed}
+    rows: list[dict[str, Any]] = []
+    with Journal(folder / "fused" / "done.jsonl", ("key",), finite=True) as done:
+        for text in stand_in() if settings.shapes is None else settings.shapes:
+            key = short_hash([PROTOCOL, str(fused_operator(text)), same])
+            if key not in done.rows:
+                row = _operator(text, same, settings.limit_s, folder / "fused" / "inductor")
+                if "error" not in row:
+                    done.add({"key": key, **row})
+            rows.append(row if key not in done.rows else {k: v for k, v in done.rows[key].items() if k != "key"})
+            emit(kind="operator", **rows[-1])
+    if timed_rows := [row for row in rows if ratios.HEADLINE in row]:
+        left_out = [row["operator"] for row in rows if ratios.HEADLINE not in row]
+        emit(kind="all", threads=threads, left_out=left_out, **ratios.overall(timed_rows))
+        sheet(timed_rows, threads, emit.rows[-1]).show(Console())
+        if config.figures:
+            from experiments.benches.fused.figure import draw
+
+            draw(timed_rows, threads, folder / "fused.png")
+
+
+def _checked(settings: DictConfig) -> list[str]:
+    """The peers; ValueError for one that there is not, and for numbers that are none."""
+    known = [name for name in SIDES if name != OURS]
+    for name in settings.peers:
+        if name not in known:
+            raise ValueError(f"fused.peers: {name!r}: expected some of {', '.join(known)}{near(name, known)}")
+    for name in ("trials", "rounds", "threads"):
+        value = settings[name]
+        if not (type(value) is int and value >= 1) and not (name == "threads" and value is None):
+            raise ValueError(f"fused.{name}={value!r}: expected a whole number of 1 or more")
+    return list(settings.peers)
+
+
+def _version(package: str) -> str | None:
+    """Of an installed package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
+    """The line of one operator."""
+    graph = fused_operator(text)
+    row: dict[str, Any] = {"operator": str(graph), "id": text if text in stand_in() else None, "threads": same["threads"]}
+    try:
+        row_nest(graph)
+    except ValueError as error:
+        return {**row, "not_covered": str(error)}
+    asked = {"operator": text, **{name: same[name] for name in ("strategy", "trials", "seed", "threads")}}
+    steal = Steal()
+    try:
+        with started([OURS, *same["peers"]], same["threads"], cache) as sides:
+            answers, missing = prepared(sides, asked, limit)
+            ways = {name: answer.pop("ways") for name, answer in answers.items()}
+            found = timed(sides, ways, same["rounds"], limit)
+    except Lost as error:
+        return {**row, "error": str(error)}
+    if wrong := answers[OURS].pop("wrong"):
+        return {**row, "error": f"our outputs are wrong: {wrong}"}
+    row |= {"missing": missing, "out_of_bounds": {name: a.pop("wrong") for name, a in answers.items() if a.get("wrong")}}
+    row |= {**answers[OURS], **ratios.compared(found["samples"]), "samples": found["samples"]}
+    row["bytes_per_second"] = graph.compulsory_bytes / row["times"][OURS][row["counts"]]["median"]
+    return row | {"waiting_busy": found["waiting_busy"], "stolen": steal.share()}
+
+
+def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -> Sheet:
+    """All operators with what counts, slowest against its best peer first."""
+    head = ("operator", "over best", "best", "without call overhead", "output", "ours", *PACKAGES)
+    ordered = sorted(rows, key=lambda row: row[ratios.HEADLINE]["median"])
+    lines = [
+        (row["operator"], factor(row[ratios.HEADLINE]), row["best"], factor(row[ratios.HEADLINE_INNER]),
+         "new" if row["counts"] == CALLED else "given",
+         *(_time(row, name) for name in (OURS, *PACKAGES)))
+        for row in ordered
+    ]  # fmt: skip
+    means = ", without call overhead ".join(factor(whole[name]).text for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
+    return Sheet.of(f"fused operators, {threads} thread{'s' * (threads > 1)}", head, lines, [f"geometric mean {means}"])
+
+
+def _time(row: dict[str, Any], name: str) -> Cell:
+    """A library's time in the form that counts."""
+    ways = row["times"].get(name, {})
+    found = ways.get(row["counts"], ways.get(CALLED))
+    return NOTHING if found is None else spread(found)
