@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import pickle
 from collections.abc import Sequence
@@ -157,12 +158,17 @@ def test_illegal_schedules_and_those_of_others_are_not_built() -> None:
         build("gemm(m=4, n=4, k=4)", GirSchedule.parse(""), machine())
 
 
-@pytest.mark.parametrize("name", ["one", "two"])
-def test_export_is_refused_in_one_line(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    kernel = request.getfixturevalue(name)
-    with pytest.raises(ValueError, match=r"is a fused operator: expected an operator of one loop nest$"):
-        export([kernel], tmp_path / "kernels", 2)
-    assert not (tmp_path / "kernels").exists() or not list((tmp_path / "kernels").iterdir())
+def test_exported_kernels_answer(one: BuiltKernel, two: BuiltKernel, draw: FusedDraw, tmp_path: Path) -> None:
+    """A library of both, called by their names without Python's runtime."""
+    folder = export([one, two], tmp_path / "kernels", 2).folder
+    library = ctypes.CDLL(str(next(folder.glob("*.so"))))
+    own = empty()
+    assert library.add_layernorm_m9_n37(*(array.ctypes.data_as(ctypes.c_void_p) for array in (*draw.inputs, *own))) == 0
+    assert draw.fault(own) == ""
+    single = fused_draws(ONE, 1)[0]
+    given = (*single.inputs, own[0])
+    assert library.softmax_m9_n37(*(array.ctypes.data_as(ctypes.c_void_p) for array in given)) == 0
+    assert single.fault(own[0]) == ""
 
 
 class TestTorch:
