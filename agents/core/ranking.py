@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.gir.schedule import HEADER, GirSchedule
 from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
@@ -96,9 +97,9 @@ def until_nothing_new(
             return
 
 
-def tile_of(schedule: Schedule) -> bytes:
-    """The register tile."""
-    return schedule.row[REGISTER_TILE].tobytes()
+def tile_of(schedule: Schedule | GirSchedule) -> bytes:
+    """The register tile; of a fused operator's schedule where its values are placed."""
+    return schedule.row[HEADER:].tobytes() if isinstance(schedule, GirSchedule) else schedule.row[REGISTER_TILE].tobytes()
 
 
 def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -112,10 +113,10 @@ def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
     """Distinct programs by model latency, every level marked as opened (which changes no program)."""
-    rows = opened(rows, graph.tables.ints)
+    rows = opened(rows, graph.tables.ints) if isinstance(graph, ConstructionGraph) else rows
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]
-    return tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
+    return tuple(graph.schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
 
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:

@@ -1,6 +1,7 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-The suites are env, construct, kernels, call, measure, repeatability, replay, static, model and start; `suite=all` runs them all.
+The suites are env, construct, kernels, call, measure, repeatability, replay, static, model, start and fused_model; `suite=all`
+runs them all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from experiments.common.folders import make_folder
 from experiments.sheets.records import of_records
 from gensor_gym.registry import check_known
 
-SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model", "start")
+SUITES = ("env", "construct", "kernels", "call", "measure", "repeatability", "replay", "static", "model", "start", "fused_model")
 """Each is a module of `experiments.benches` and a file of conf/bench."""
 _CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *(f"{name}_adds" for name in _CALLS)))

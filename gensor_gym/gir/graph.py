@@ -111,6 +111,12 @@ class GirGraph:
             return schedule
         return GirSchedule(applied(schedule.row[None])[0, action])
 
+    def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
+        after = applied(rows)[np.arange(len(rows)), actions]
+        legal = self.action_masks(rows)[np.arange(len(rows)), actions] & (actions != STOP)
+        return np.where(legal[:, None], after, rows), legal
+
     def successors(self, schedule: GirSchedule) -> dict[int, GirSchedule]:
         """Legal actions except `stop`, each with the schedule it leads to."""
         after = applied(schedule.row[None])[0]

@@ -21,6 +21,7 @@ from experiments.commands.arguments import CONF, compose
 from experiments.common.jobs import Jobs
 from experiments.common.settings import Settings, settings_of
 from experiments.common.trials import FIELDS, Results
+from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.comparison.table import show
 from experiments.statistics.paired import against
@@ -222,16 +223,21 @@ REAL = [
 ]  # fmt: skip
 
 
-def _command(tmp_path: Path) -> list[str]:
-    places = [f"output={tmp_path / 'out'}", f"store={tmp_path / 'db'}"]
-    return [sys.executable, "-m", "experiments.compare", *REAL, *places]
+def _words(tmp_path: Path) -> list[str]:
+    return [*REAL, f"output={tmp_path / 'out'}", f"store={tmp_path / 'db'}"]
 
 
-def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
+def given(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    """The command, in this process."""
+    monkeypatch.setattr(sys, "argv", ["compare", *words])
+    command.main()
+
+
+def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No acknowledged trial is timed again and none is lost; then real kernels are compared with torch."""
     results = tmp_path / "out" / "results.jsonl"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(_command(tmp_path), cwd=CONF.parent, **quiet)
+    process = subprocess.Popen([sys.executable, "-m", "experiments.compare", *_words(tmp_path)], cwd=CONF.parent, **quiet)
     deadline = time.monotonic() + 100
     while (not results.exists() or results.read_text().count("\n") < 2) and time.monotonic() < deadline:
         assert process.poll() is None, "it ended before it could be killed"
@@ -243,7 +249,7 @@ def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
     assert 2 <= len(before) < 6
     assert {row["schedule"] for row in before} <= set(stored)
 
-    subprocess.run(_command(tmp_path), cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    given(monkeypatch, *_words(tmp_path))
     after = _rows(tmp_path / "out")
     assert after[: len(before)] == before
     assert [row["trial"] for row in after] == list(range(6))
@@ -257,10 +263,9 @@ def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
     assert {name: len(values) for name, values in samples.items()} == {"random_walk": 3, "torch": 3}
 
 
-def test_a_sweep_over_seeds(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.compare", "--multirun", *TINY, "seed=0,1"]
+def test_a_sweep_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = [f"output={tmp_path}/${{seed}}", f"hydra.sweep.dir={tmp_path}/sweep", "figures=false"]
-    subprocess.run([*command, *more], cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    given(monkeypatch, "--multirun", *TINY, "seed=0,1", *more)
     assert len(_rows(tmp_path / "0")) == len(_rows(tmp_path / "1")) == 10
 
 
@@ -271,7 +276,10 @@ def test_a_bad_argument_ends_with_a_message(tmp_path: Path) -> None:
     assert "nothing/X" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_a_comparison_without_any_search_does_not_succeed(tmp_path: Path) -> None:
+def test_a_comparison_without_any_search_does_not_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [*TINY[1:], "strategy=ppo", "strategies.ppo.checkpoint=/nowhere", "figures=false", f"output={tmp_path}"]
-    done = subprocess.run([sys.executable, "-m", "experiments.compare", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "No search was done" in done.stdout and (tmp_path / "summary.md").exists()
+    with pytest.raises(SystemExit) as ended:
+        given(monkeypatch, *words)
+    assert ended.value.code == 1 and "No search was done" in capsys.readouterr().out and (tmp_path / "summary.md").exists()

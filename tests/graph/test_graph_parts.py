@@ -60,6 +60,15 @@ def test_python_may_call_a_part() -> None:
     assert above(values + 1) == 9.0 and not asked, "the second call of the same types finds the function by itself"
 
 
+def test_python_may_call_a_part_with_several_types() -> None:
+    """What was given for one type is not given again for the next: every call would be taken for one of types not met."""
+    several = [np.array([5, 2], dtype) for dtype in (np.int64, np.float64, np.int32)]
+    assert [least(values) for values in several] == [2, 2, 2]
+    asked = []
+    least._compile_for_args = lambda *arguments: asked.append(arguments)
+    assert [least(values) for values in several] == [2, 2, 2] and not asked
+
+
 @lean
 def of_a_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     return 1.0

@@ -20,6 +20,9 @@ PACKAGES = ("chromium", "chromium-driver")
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars",
            "--disable-background-networking", "--disable-component-update")  # fmt: skip
 
+MOST_SECONDS = 60
+"""Of loading a page: a browser that still loads does not end when it is told to."""
+
 
 def found() -> tuple[str, str] | None:
     """Commands of a browser and its driver, None where one is missing."""
@@ -49,6 +52,7 @@ def driven(width: int = 1280, height: int = 900, dark: bool = False, *options: s
     for option in (*OPTIONS, *options):
         chosen.add_argument(option)
     made = webdriver.Chrome(options=chosen, service=Service(driver))
+    made.set_page_load_timeout(MOST_SECONDS)
     try:
         resize(made, width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

@@ -1,4 +1,4 @@
-"""The rules of fused operators' schedules a second time, one schedule at a time, by the words of `gir.rules`, `gir.placement`.
+"""The rules of fused operators' schedules a second time, one schedule at a time, from the words of `gir.rules`.
 
 Nothing of the package's passes, lowering or rules is used: which pass needs what is found anew by asking who reads whom.
 """

@@ -28,20 +28,29 @@ class Exports:
     @cached_property
     def name(self) -> str:
         """The function."""
-        return function_name(self.kernel.loop_nest)
+        return function_name(self.kernel.operator)
 
     @cached_property
     def tensors(self) -> tuple[tuple[str, Tensor], ...]:
-        """(identifier, tensor) of every input, then of the output."""
-        op = self.kernel.loop_nest
-        return tuple((re.sub(r"\W", "_", tensor.name), tensor) for tensor in (*op.inputs, op.output))
+        """(identifier, tensor) of every input, then of every output."""
+        op = self.kernel.operator
+        return tuple((re.sub(r"\W", "_", tensor.name), tensor) for tensor in (*op.inputs, *op.outputs))
+
+    @property
+    def inputs(self) -> tuple[tuple[str, Tensor], ...]:
+        """Those that are read."""
+        return self.tensors[: len(self.kernel.operator.inputs)]
+
+    @property
+    def outputs(self) -> tuple[tuple[str, Tensor], ...]:
+        """Those that are written."""
+        return self.tensors[len(self.kernel.operator.inputs) :]
 
     @property
     def parameters(self) -> str:
         """Parameters of the function, in C."""
-        *inputs, (output, written) = self.tensors
-        given = [f"const {C_TYPES[tensor.dtype]} *{name}" for name, tensor in inputs]
-        return ", ".join([*given, f"{C_TYPES[written.dtype]} *{output}"])
+        given = [f"const {C_TYPES[tensor.dtype]} *{name}" for name, tensor in self.inputs]
+        return ", ".join([*given, *(f"{C_TYPES[tensor.dtype]} *{name}" for name, tensor in self.outputs)])
 
     @property
     def arguments(self) -> str:

@@ -110,8 +110,15 @@ class Part(CPUDispatcher):  # type: ignore[misc]
         """Called from Python with types that were not met: the same function as one that Python calls."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
-            self._insert([kind._code for kind in types], compiled.entry_point, False)  # type: ignore[attr-defined]
+            if types not in self._answered:  # given twice they would fit two functions, and every call would end up here again
+                self._answered.add(types)
+                self._insert([kind._code for kind in types], compiled.entry_point, False)  # type: ignore[attr-defined]
         return found
+
+    @cached_property
+    def _answered(self) -> set[tuple[Any, ...]]:
+        """Types for which a call from Python finds a function by itself."""
+        return set()
 
     @cached_property
     def whole(self) -> Any:

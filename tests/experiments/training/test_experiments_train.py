@@ -6,7 +6,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -279,17 +278,17 @@ def test_the_table_of_a_sweep(tmp_path: Path) -> None:
         write_table(tmp_path / "nothing")
 
 
-def test_a_sweep_from_the_command_line_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_sweep_from_the_command_line_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     overrides = [
         *TINY, *SMALL["a2c"], "steps=64", "seed=0", f"output={tmp_path}/${{env.shaping}}", f"hydra.sweep.dir={tmp_path}",
         'operators="gemm(m=96, n=80, k=64)"', 'eval_operators="gemm(m=64, n=48, k=40)"', "hydra/launcher=basic", "eval_every=0",
         "wandb.mode=offline",
     ]  # fmt: skip
-    command = [sys.executable, "-m", "experiments.train", "-m", "sweep=shaping", *overrides]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    first = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
-    assert first.returncode == 0, first.stderr[-3000:]
-    assert "env.shaping" in first.stdout and "| env.shaping | seeds |" in (tmp_path / "summary.md").read_text()
+    monkeypatch.setattr(sys, "argv", ["train", "-m", "sweep=shaping", *overrides])
+    train.main()
+    assert "env.shaping" in capsys.readouterr().out and "| env.shaping | seeds |" in (tmp_path / "summary.md").read_text()
     assert list(tmp_path.glob("True/wandb/offline-run-*"))
-    second = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
-    assert second.stdout.replace("\n", "").count("holds this very policy") == 2
+    train.main()
+    assert capsys.readouterr().out.replace("\n", "").count("holds this very policy") == 2
