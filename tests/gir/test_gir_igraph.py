@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.suite import make
+from gensor_gym.dataflow.suite import FACTORIES, make
 from gensor_gym.dataflow.text import parse
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.lowering import Lowered, lower
@@ -23,14 +24,11 @@ from tests.support.gir_interpreter import Moved, interpreted
 from tests.support.row_dataflows import random_rows_dataflow
 from tests.support.thorough import thorough_but
 
-SIZES = {
-    "rope": {"t": 2, "h": 3, "d": 6}, "channel_shuffle": {"n": 2, "groups": 3, "c": 2, "h": 1, "w": 3},
-    "transpose_relu": {"a": 2, "b": 3, "c": 2, "d": 4},
-}  # fmt: skip
-
 
 def of_suite(name: str) -> Dataflow:
-    return make(name, **SIZES.get(name, {"m": 4, "n": 7}))
+    sizes = {"m": 4, "n": 7, "t": 2, "h": 3, "d": 6, "groups": 3, "c": 2, "w": 3, "a": 2, "b": 3}
+    given = inspect.signature(FACTORIES[name]).parameters
+    return make(name, **{one: sizes[one] for one in given if one in sizes})
 
 
 def placements(nest: RowNest) -> list[Placement]:

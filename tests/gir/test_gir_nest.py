@@ -28,6 +28,13 @@ LOOPS: dict[str, tuple[dict[str, int], tuple[int, ...], int, int, tuple[str, ...
     "rope": ({"t": 3, "h": 2, "d": 10}, (3, 2), 5, 1, ()),
     "channel_shuffle": ({"n": 2, "groups": 3, "c": 4, "h": 2, "w": 5}, (2, 4, 3), 10, 1, ()),
     "transpose_relu": ({"a": 2, "b": 3, "c": 5, "d": 4}, (5, 2, 4), 3, 1, ()),
+    "transpose_last": ({"a": 2, "b": 3, "c": 5}, (2, 5), 3, 1, ()),
+    "relu_add": ({"a": 2, "b": 3, "c": 5, "d": 4}, (30,), 4, 1, ()),
+    "relu_sub": ({"a": 2, "b": 3, "c": 5, "d": 4}, (30,), 4, 1, ()),
+    "bias": (ROWS, (6,), 40, 1, ()),
+    "reduce_mean": ({"a": 2, "b": 3, "c": 5}, (6,), 5, 1, ()),
+    "gelu": (ROWS, (6,), 40, 1, ()),
+    "kv_concat": ({"h": 2, "t": 3, "d": 5}, (2, 3), 5, 1, ()),
 }
 """Extents -> rows, columns, passes, what crosses them."""
 
@@ -60,8 +67,9 @@ def test_every_element_is_read_and_written_where_it_lies(name: str) -> None:
     for cell in nest.cells:
         if isinstance(cell.made, Access):
             np.add.at(read[cell.made.tensor], places(nest, cell.made, cell.wide), 1)
-    assert all((count == 1).all() for count in written.values())
-    assert all((count >= 1).all() for count in read.values())
+    assert all((count >= 1).all() for count in (*written.values(), *read.values()))
+    # The new token of kv_concat is no loop of its own: it is written again for each of those before it.
+    assert name == "kv_concat" or all((count == 1).all() for count in written.values())
 
 
 def places(nest: RowNest, access: Access, wide: bool) -> np.ndarray:

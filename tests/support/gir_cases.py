@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import inspect
 import re
 import subprocess
 from collections.abc import Sequence
@@ -40,18 +41,14 @@ def machine(lanes: int = 16) -> Hardware:
 
 
 def of_suite(name: str, rng: np.random.Generator) -> Dataflow:
-    """A factory's graph of awkward extents."""
-
-    def some(values: Sequence[int], count: int) -> list[int]:
-        return [int(value) for value in rng.choice(values, count)]
-
-    if name == "rope":
-        return make(name, *some(SMALL, 2), 2 * some(EXTENTS[:6], 1)[0])
-    if name == "channel_shuffle":
-        return make(name, *some(SMALL, 5))
-    if name == "transpose_relu":
-        return make(name, *some((1, 3, 5, 17), 4))
-    return make(name, some((1, 2, 5, 7, 13, 19), 1)[0], some(EXTENTS, 1)[0])
+    """A factory's graph of awkward extents: of m rows of n columns, or of smaller ones for each axis."""
+    extents = [one.name for one in inspect.signature(FACTORIES[name]).parameters.values() if one.annotation == "int"]
+    if extents == ["m", "n"]:
+        return make(name, int(rng.choice((1, 2, 5, 7, 13, 19))), int(rng.choice(EXTENTS)))
+    chosen = {one: int(rng.choice(SMALL)) for one in extents}
+    longest = "d" if "d" in extents else extents[-1]
+    even = 2 if name == "rope" else 1
+    return make(name, **{**chosen, longest: even * int(rng.choice(EXTENTS[:6]))})
 
 
 def random_rows(graph: GirGraph, rng: np.random.Generator, count: int) -> np.ndarray:

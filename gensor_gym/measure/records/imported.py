@@ -21,6 +21,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.store import IMPORTED, Record
+from gensor_gym.operators.types import Operator
 
 LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
 """Characters of each text."""
@@ -50,9 +51,12 @@ def _marked(record: Record, own: bool) -> Record:
     return replace(record, measurement=replace(record.measurement, conditions=conditions))
 
 
-def fault(record: Record, legality: bool = True) -> str:
-    """Why a record is not to be believed; empty where nothing speaks against it. Without `legality` that is left to be asked."""
-    return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality)
+def fault(record: Record, legality: bool = True, known: Operator | Dataflow | None = None) -> str:
+    """Why a record is not to be believed; empty where nothing speaks against it. Without `legality` that is left to be asked.
+
+    `known` is the operator where it is at hand: a graph of one's own is not found by its name.
+    """
+    return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality, known)
 
 
 def _fault_of_texts(record: Record) -> str:
@@ -85,10 +89,10 @@ def fault_of_numbers(record: Record) -> str:
     return ""
 
 
-def _fault_of_program(record: Record, legality: bool) -> str:
+def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow | None) -> str:
     """Operator and schedule are of this version; the schedule is legal on this machine where it was timed on such a one."""
     try:
-        op = resolve_computation(record.operator)
+        op = known or resolve_computation(record.operator)
         schedule = GirSchedule.parse(record.schedule) if isinstance(op, Dataflow) else Schedule.parse(record.schedule)
     except (OverflowError, ValueError) as error:
         return str(error)

@@ -54,7 +54,7 @@ def programs(
         conditions, seconds = record.measurement.conditions, record.measurement.seconds
         if conditions.get("compiler") != compiler or conditions.get("prepacked") or not least <= seconds < below:
             continue
-        if bool(conditions.get(IMPORTED)) != imported or fault(record, False):
+        if bool(conditions.get(IMPORTED)) != imported or fault(record, False, op):
             continue
         schedule = graph_of(op, hw).parse(record.schedule)
         if graph_of(op, hw).is_legal_once(schedule) and verified(op, schedule, hw):
