@@ -135,8 +135,8 @@ def test_optimize_says_what_there_is(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"strategy": "ansor"}, "strategy 'ansor' does not search fused operators; these do: ['exhaustive', "),
-    ({"strategy": "exhaustve"}, "no strategy 'exhaustve'; strategies are ['exhaustive', "),
+    ({"strategy": "ansor"}, "strategy 'ansor' does not search fused operators; these do: ['annealing', 'beam', 'exhaustive', "),
+    ({"strategy": "exhaustve"}, "no strategy 'exhaustve'; strategies are ['annealing', 'beam', 'exhaustive', "),
     ({"strategy": "exhaustive", "kep": 4}, "strategy 'exhaustive' has no hyperparameters ['kep']; it has ['space', 'keep']"),
     ({"space": "gensor"}, "space 'gensor' of softmax(m=4, n=4): expected one of gir, monotone"),
     ({"hardware": "h200"}, "softmax(m=4, n=4) on h200: fused operators have code for CPUs so far"),
