@@ -24,7 +24,6 @@ import numpy as np
 
 from gensor_gym.graph.compiling.notice import watch
 from gensor_gym.graph.compiling.parts import entry, is_tried, part
-from gensor_gym.graph.compiling.sweeping import stop_sweeping
 from gensor_gym.graph.compiling.units import unit
 from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.hardware.owned import made_own
@@ -35,7 +34,6 @@ _KEPT_SECONDS = 7 * 24 * 3600.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 watch()
-stop_sweeping()
 
 
 def compiled(function: F) -> F:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import pickle
+import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -158,17 +158,20 @@ def test_illegal_schedules_and_those_of_others_are_not_built() -> None:
         build("gemm(m=4, n=4, k=4)", GirSchedule.parse(""), machine())
 
 
-def test_exported_kernels_answer(one: BuiltKernel, two: BuiltKernel, draw: FusedDraw, tmp_path: Path) -> None:
-    """A library of both, called by their names without Python's runtime."""
-    folder = export([one, two], tmp_path / "kernels", 2).folder
-    library = ctypes.CDLL(str(next(folder.glob("*.so"))))
-    own = empty()
-    assert library.add_layernorm_m9_n37(*(array.ctypes.data_as(ctypes.c_void_p) for array in (*draw.inputs, *own))) == 0
-    assert draw.fault(own) == ""
-    single = fused_draws(ONE, 1)[0]
-    given = (*single.inputs, own[0])
-    assert library.softmax_m9_n37(*(array.ctypes.data_as(ctypes.c_void_p) for array in given)) == 0
-    assert single.fault(own[0]) == ""
+def test_exported_kernels_answer_from_c_as_from_python(one: BuiltKernel, two: BuiltKernel, tmp_path: Path) -> None:
+    made = export([one, two], tmp_path / "kernels", 1)
+    build_example = "cc example.c -o example -L. -lgensor_kernels -Wl,-rpath,'$ORIGIN' && ./example"
+    said = subprocess.run(build_example, shell=True, cwd=made.folder, capture_output=True, text=True, check=True).stdout
+    sums = [float(line.split()[1]) for line in said.splitlines()]
+    for kernel, total in zip((one, two), sums, strict=True):
+        inputs = [  # what the example fills in
+            ((np.arange(tensor.size) * (2 * place + 3)) % 7 - 3).astype(np.float32).reshape(tensor.shape)
+            for place, tensor in enumerate(kernel.operator.inputs)
+        ]
+        found = kernel(*inputs)
+        outputs = found if isinstance(found, tuple) else (found,)
+        weighted = sum(float(((np.arange(o.size) % 5 + 1) * o.ravel().astype(np.float64)).sum()) for o in outputs)
+        assert total == pytest.approx(weighted, rel=1e-12)
 
 
 class TestTorch:

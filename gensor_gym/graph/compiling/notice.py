@@ -20,8 +20,7 @@ QUIET = "GENSOR_GYM_QUIET"
 PATIENCE_S = 2.0
 """Seconds of compiling after which it is said."""
 _OURS = ("gensor_gym", "agents", "experiments")
-COMPILING = "numba:compile"
-"""Numba's event for a function that no cache had."""
+_COMPILING = "numba:compile"
 
 
 class Notice(event.Listener):  # type: ignore[misc]
@@ -36,7 +35,7 @@ class Notice(event.Listener):  # type: ignore[misc]
 
     def on_start(self, event: event.Event) -> None:
         """A function, inside of which Numba compiles those that it calls. The clock runs while the outermost does."""
-        if self._depth > 0 or is_ours(event):
+        if self._depth > 0 or _is_ours(event):
             if self._depth == 0:
                 self._begin = self._clock()
             self._depth += 1
@@ -63,7 +62,7 @@ class Notice(event.Listener):  # type: ignore[misc]
         out.flush()
 
 
-def is_ours(event: event.Event) -> bool:
+def _is_ours(event: event.Event) -> bool:
     """Whether it is a function of this project."""
     module: str | None = event.data["dispatcher"].py_func.__module__  # None of a function made from its text
     return module is not None and module.partition(".")[0] in _OURS
@@ -77,5 +76,5 @@ def _is_silent() -> bool:
 def watch() -> Any:
     """Hear of all that is compiled from now on in this process."""
     notice = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
-    event.register(COMPILING, notice)
+    event.register(_COMPILING, notice)
     return notice
