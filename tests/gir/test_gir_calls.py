@@ -174,6 +174,14 @@ def test_exported_kernels_answer_from_c_as_from_python(one: BuiltKernel, two: Bu
         assert total == pytest.approx(weighted, rel=1e-12)
 
 
+def test_names_that_c_has_other_uses_for_are_exported(tmp_path: Path) -> None:
+    given = ", ".join(f"{name}: float32[2, 5]" for name in ("int", "inputs", "workspace", "NULL", "new", "kept"))
+    text = f"def f({given}):\n    outputs = int + inputs * workspace - NULL * new + kept\n    return outputs\n"
+    kernel = build(text, GirSchedule.parse("vector=4"), machine())
+    made = export([kernel], tmp_path / "kernels", 1)
+    assert "const float *int_, const float *inputs_, " in (made.folder / "gensor_kernels.h").read_text()
+
+
 class TestTorch:
     """Tensors in and out, and the operator within compiled code."""
 

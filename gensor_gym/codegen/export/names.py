@@ -13,6 +13,20 @@ from gensor_gym.operators.types import Tensor
 C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
 """Element of each data type; 16-bit floating numbers, which GPUs alone compute with, are their bits."""
 
+_TAKEN = frozenset(
+    "auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
+    "for friend goto if inline int long mutable namespace new operator private protected public register restrict return short "
+    "signed sizeof static struct switch template this throw true try typedef typename union unsigned using virtual void "
+    "volatile while inputs outputs workspace NULL API ENOMEM ENOTSUP EINVAL errno once kept".split()
+)
+"""What no parameter may be called: words of C and C++, and what the functions use themselves."""
+
+
+def _parameter(name: str) -> str:
+    """A tensor's name as a parameter."""
+    plain = re.sub(r"\W", "_", name)
+    return f"{plain}_" if plain in _TAKEN else plain
+
 
 def function_name(op: Computation) -> str:
     """The operator's text as an identifier: `gemm_m64_n64_k64_relu`."""
@@ -34,7 +48,7 @@ class Exports:
     def tensors(self) -> tuple[tuple[str, Tensor], ...]:
         """(identifier, tensor) of every input, then of every output."""
         op = self.kernel.operator
-        return tuple((re.sub(r"\W", "_", tensor.name), tensor) for tensor in (*op.inputs, *op.outputs))
+        return tuple((_parameter(tensor.name), tensor) for tensor in (*op.inputs, *op.outputs))
 
     @property
     def inputs(self) -> tuple[tuple[str, Tensor], ...]:
