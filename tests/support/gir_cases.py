@@ -171,7 +171,7 @@ def sanitized(folder: Path, kernels: Sequence[Kernel]) -> str:
         calls.append(f"    run({ENTRY}_{number}, {given}, (const long[]){{{written}}}, {kernel.workspace_bytes});")
     main = "int main(void) {\n" + "\n".join(calls) + "\n    return 0;\n}\n"
     (folder / "main.c").write_text(together(kernels) + _MAIN + main, encoding="utf-8")
-    line = ["gcc", "-O1", "-g", "-std=gnu11", "-Wno-psabi", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "main.c"]
+    line = ["gcc", "-O1", "-std=gnu11", "-Wno-psabi", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "main.c"]
     subprocess.run([*line, "-o", "main", "-lm"], cwd=folder, check=True)
     done = subprocess.run(["./main"], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == (done.stderr == "")
