@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.core.kept import kept
 from agents.core.playoff import playoff
 from agents.strategy import CONSTRUCTIONS, DEFAULTS, FUSED, Search, Searched, Strategy, resolve
 from gensor_gym import codegen
@@ -19,9 +20,9 @@ from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.measurement import Measurement
-from gensor_gym.measure.records.tuned import fastest, tuned_path
+from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.measure.records.verified import verified
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 from gensor_gym.operators.types import Operator
@@ -35,6 +36,12 @@ class Result:
     measurement: Measurement
     trace: tuple[TraceRow, ...]
     task: Task
+
+    def __repr__(self) -> str:
+        """One line: the samples and every trial are in `measurement` and `trace`."""
+        op, trials = self.task.operator, f"{len(self.trace)} trials"
+        rate = f"{op.flops / self.seconds / 1e9:.4g} GFLOP/s, " if op.flops else ""
+        return f"<Result of {op} on {self.task.hardware.name}: {self.seconds * 1e6:.4g} us, {rate}{trials}>"
 
     @property
     def seconds(self) -> float:
@@ -92,7 +99,8 @@ def optimize(
     Which that is, of those that were nearly the fastest, is decided by timing them again in turns (`agents.core.playoff`).
 
     With `reuse` the search is left out where one was made before: the fastest program in the store (by default the one of this
-    user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is the result, with an empty trace.
+    user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is the result, with an empty trace; but
+    programs of others that are said to be faster are measured first, `trials` of them at most.
     `on_trial` is called with every trial as it ends.
 
     ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
@@ -105,9 +113,8 @@ def optimize(
     task = Task.of(computation, hardware, backend, search.space)
     if reuse:
         store = store or str(tuned_path())
-        timed = get_backend(backend, task.hardware)
-        if timed.stored and (found := fastest(task.operator, task.hardware, timed, store)):
-            return Result(*found, (), task)
+        if found := kept(task, store, trials, on_trial):
+            return Result(*found, task)
     session = Session(task, Budget(trials=trials), store, on_trial)
     run(search, session, seed)
     if (final := playoff(session)) is None:

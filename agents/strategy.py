@@ -66,6 +66,7 @@ class Entry:
 STRATEGIES: dict[str, Entry] = {
     "markov": Entry("agents.gensor.markov:Markov"),
     "markov_ext": Entry("agents.gensor.markov:MarkovExtended"),
+    "gir_markov": Entry("agents.fused.markov:GirMarkov", {FUSED: {}}),
     "roller": Entry("agents.baselines.roller:Roller"),
     "ansor": Entry("agents.ansor.ansor:Ansor"),
     "ansor_small": Entry("agents.ansor.ansor:AnsorSmall"),
@@ -87,12 +88,17 @@ STRATEGIES: dict[str, Entry] = {
     "autotvm": Entry("agents.autotvm.autotvm:AutoTvm"),
     "autotvm_small": Entry("agents.autotvm.autotvm:AutoTvmSmall"),
     "random": Entry("agents.baselines.random_search:RandomSearch"),
-    "annealing": Entry("agents.baselines.annealing:Annealing", {CONSTRUCTIONS: {}, RECORDED: {"reach": 2}}),
+    "annealing": Entry(
+        "agents.baselines.annealing:Annealing", {CONSTRUCTIONS: {}, RECORDED: {"reach": 2}, FUSED: {"space": "gir", "reach": 2}}
+    ),
     "genetic": Entry("agents.baselines.genetic:Genetic"),
     "droplet": Entry("agents.baselines.droplet:Droplet"),
-    "greedy": Entry("agents.baselines.beam:Beam", {CONSTRUCTIONS: {"width": 1, "patience": 4}}),
-    "beam": Entry("agents.baselines.beam:Beam"),
-    "mcts": Entry("agents.baselines.mcts:Mcts"),
+    "greedy": Entry(
+        "agents.baselines.beam:Beam",
+        {CONSTRUCTIONS: {"width": 1, "patience": 4}, FUSED: {"space": "gir", "width": 1, "patience": 4}},
+    ),
+    "beam": Entry("agents.baselines.beam:Beam", {CONSTRUCTIONS: {}, FUSED: {"space": "gir"}}),
+    "mcts": Entry("agents.baselines.mcts:Mcts", {CONSTRUCTIONS: {}, FUSED: {"space": "gir"}}),
     "model_annealing": Entry("agents.hybrids.model_search:ModelAnnealing"),
     "model_evolution": Entry("agents.hybrids.model_search:ModelEvolution"),
     "model_descent": Entry("agents.hybrids.model_descent:ModelDescent"),

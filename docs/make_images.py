@@ -18,12 +18,17 @@ import numpy as np
 from agents import get_strategy
 from docs.pictures import concepts, growing, result
 from experiments.common import style
-from gensor_gym import ConstructionGraph, Schedule
+from gensor_gym import ConstructionGraph, Schedule, hardware
+from gensor_gym.dataflow import make
+from gensor_gym.env.fused import pictures
 from gensor_gym.env.pictures.render import as_image
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.schedule import GirSchedule
 
 FOLDER = Path(__file__).resolve().parent / "images"
 HARDWARE = "h200"
 PROGRAM = "conv2d(n=16, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)"
+FUSED, FUSED_SCHEDULE = ("layernorm", 4096, 768), "vector=16 tile=2 rows=4 loop=16 streaming=1 place=dram,sram"
 WALK = "gemm(m=512, n=384, k=1000)"
 MARKS = {"tile": ("o", style.PALETTE[0]), "cache": ("s", style.PALETTE[1]), "set_vthread": ("^", style.PALETTE[3])}
 CACHE = next(i for i, action in enumerate(ConstructionGraph.actions) if action.primitive == "cache")
@@ -80,13 +85,15 @@ def draw_walks(path: Path) -> None:
         axes.set_title(f"Constructing {WALK} on {HARDWARE}: analytic model, nothing timed")
         style.time_axis(axes)
         axes.legend(loc="upper right", ncols=2)
-        style.save(figure, path)
+        style.save(figure, path, "both")
 
 
 def main(folder: Path) -> None:
     """Draw all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     plt.imsave(folder / "conv2d_h200.png", as_image(*constructed(PROGRAM)))
+    graph = GirGraph(make(*FUSED), hardware.get("cascade_lake"))
+    plt.imsave(folder / "gir_layernorm.png", pictures.as_image(graph, GirSchedule.parse(FUSED_SCHEDULE)))
     draw_walks(folder / "walk_h200.png")
     concepts.draw(folder / "concepts")
     result.draw(folder / "result.png")

@@ -2,10 +2,13 @@
 
 Every command is a line of `COMMANDS`: where it is written, what it does, two examples. A module `experiments/COMMAND.py` makes
 `python -m` find it.
+
+Nothing slow is imported before signals are listened to: until then one ends the process in Python's own words.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -14,11 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from typing import TextIO
 
 from experiments.commands.refusal import DEBUG, whole_output
 from experiments.commands.stopping import stoppable
-from gensor_gym.plugins import load_named, load_plugins
-from gensor_gym.registry import near
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ COMMANDS = {
         ),
     ),
     "train_recorded": Command(
-        "experiments.training.train_recorded:main",
+        "experiments.training.recorded.train_recorded:main",
         "train a policy in recorded tuning spaces",
         (
             "'spaces=[gensor_gym/data/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",
@@ -276,6 +278,8 @@ def help_of(name: str) -> str:
 def _without_plugins(words: Sequence[str]) -> list[str]:
     """The arguments but for `plugins=[NAME,..]`, which every command takes; these and those of the environment are loaded."""
     chosen = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
+    from gensor_gym.plugins import load_named, load_plugins
+
     load_named()
     load_plugins(*(name for text in chosen for name in re.findall(r"[^][,\s]+", text)))
     return [word for word in words if not word.startswith("plugins=")]
@@ -283,6 +287,8 @@ def _without_plugins(words: Sequence[str]) -> list[str]:
 
 def _refusal(name: str) -> str:
     """Why nothing is run."""
+    from gensor_gym.registry import near
+
     return f"gensor: no command {name!r}; commands are {', '.join(COMMANDS)}{near(name, COMMANDS)}"
 
 
@@ -293,12 +299,20 @@ def _run(name: str, words: Sequence[str]) -> None:
         os.environ[DEBUG] = "1"
     words = [word for word in words if word != "--debug"]
     with stoppable(how_to_go_on(name, words)), whole_output():
+        _in_any_letters(sys.stdout, sys.stderr)
         if set(words) & {"-h", "--help"}:
             print(help_of(name), flush=True)
         sys.argv[1:] = _without_plugins(words)
         module, _, function = COMMANDS[name].target.partition(":")
         code = getattr(import_module(module), function)()
     sys.exit(code)
+
+
+def _in_any_letters(*streams: TextIO) -> None:
+    """Letters that a terminal does not have are question marks there, and not the end of a run."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def how_to_go_on(name: str, words: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""`python -m experiments.train_recorded`: see `experiments.training.train_recorded`."""
+"""`python -m experiments.train_recorded`: see `experiments.training.recorded.train_recorded`."""
 
 from experiments.entry import run_as_main
 

@@ -250,6 +250,6 @@ def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
 
 @compiled
 def _fill_fits(rows: np.ndarray, ints: np.ndarray, limits: int, fitting: np.ndarray) -> None:
-    """`rules.fits` of every row."""
+    """`rules.within` of every row."""
     for b in range(rows.shape[0]):
-        fitting[b] = rules.fits(rows[b], ints, limits)
+        fitting[b] = rules.within(rows[b], ints, limits)

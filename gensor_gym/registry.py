@@ -42,6 +42,12 @@ def near(name: object, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
+def check_known(what: str, value: object, known: Iterable[str]) -> None:
+    """ValueError for a value that is none of those `known`, with those that are spelled like it; `what` says of what it is."""
+    if value not in (names := list(known)):
+        raise ValueError(f"{what} {value!r}: expected one of {', '.join(names)}{near(value, names)}")
+
+
 def registers(kind: str, table: dict[str, Any], name: str) -> Callable[[Made], Made]:
     """A decorator that registers a class or a function."""
 

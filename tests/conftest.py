@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,13 @@ def kept_emulations() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(emulator, "find_cxx", lambda: (*wrapper, *plain()))
         yield
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector never looks through what is there by now, and more seldom through the rest: a tenth of all time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gensor_gym import foreign
+from gensor_gym.files import write_whole
 from tests.support.malformed import BRACKETS, bomb
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,14 +22,15 @@ READERS = re.compile(
 """Ways to read what may be anybody's."""
 OTHERS = {
     "gensor_gym/foreign": "the one place",
-    "gensor_gym/operators/tables.py": "ships with the package",
+    "gensor_gym/operators/shapes/tables.py": "ships with the package",
     "gensor_gym/cost/calibration.py": "ships with the package",
     "gensor_gym/cost/constants.py": "ships with the package",
     "gensor_gym/codegen/cuda/nvrtc.py": "written by this process's own cache",
     "gensor_gym/measure/workers/wire.py": "a pipe to a process of our own",
     "gensor_gym/measure/isolation/launch.py": "arguments of a process of our own",
     "gensor_gym/measure/workers/worker.py": "arguments of a process of our own",
-    "experiments/benches/start": "a pipe to a process of our own",
+    "experiments/benches/start.py": "a pipe to a process of our own",
+    "experiments/benches/environment/start_process.py": "arguments of a process of our own",
     "experiments/planted": "a pipe to a process of our own",
     "experiments/peers": "runs where TVM is, without these packages",
     "experiments/device/runner.py": "a file of a process of our own",
@@ -116,10 +118,10 @@ def test_a_fault_of_meaning_names_the_file() -> None:
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
-    foreign.write_whole(path, b"first")
+    write_whole(path, b"first")
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):
-        foreign.write_whole(path, b"second")
+        write_whole(path, b"second")
     assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
 
 

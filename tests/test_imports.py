@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.house.imports import Import, imports
+from experiments.house.counting import SOURCE, room
+from experiments.house.imports import Arrow, Import, arrows, circles, imports, modules
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")
@@ -43,18 +44,18 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sb3_contrib": (
         "agents/learners/masked_a2c.py", "agents/learners/masked_policy.py", "agents/learners/masked_ppo.py",
         "agents/learners/masked_q.py",
-        "experiments/benches/learning.py",
+        "experiments/benches/environment/learning.py",
     ),  # fmt: skip
     "stable_baselines3": (
         "agents/learners/blank.py",
         "agents/learners/feature_groups.py",
         "agents/learners/masked_q.py",
         "agents/learners/observed.py",
-        "experiments/benches/learning.py",
+        "experiments/benches/environment/learning.py",
         "experiments/training/checkpoints.py",
         "experiments/fine_tuning/walk.py",
         "experiments/resuming/model.py",
-        "experiments/training/recorded_spaces.py",
+        "experiments/training/recorded/spaces.py",
         "experiments/training/walk.py",
         "experiments/training/watch.py",
     ),
@@ -77,12 +78,12 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/fused/eager.py",
         "experiments/benches/fused/inductor.py",
         "experiments/benches/kernel_sets/called.py",
-        "experiments/benches/learning.py",
+        "experiments/benches/environment/learning.py",
         "experiments/training/checkpoints.py",
         "experiments/resuming/tree.py",
         "experiments/device/stages/fine_tuning.py",
         "experiments/fine_tuning/measured_columns.py",
-        "experiments/training/recorded_spaces.py",
+        "experiments/training/recorded/spaces.py",
         "experiments/tracking/tensorboard.py",
         "experiments/training/train.py",
         "gensor_gym/codegen/runtime/torch_operator.py",
@@ -164,6 +165,13 @@ def test_the_gym_knows_no_agent_and_agents_no_experiment() -> None:
             above = (*PACKAGES[number + 1 :], "tests")
             wrong += [said(path, each) for each in imported(path) if each.name.split(".")[0] in above]
     assert wrong == []
+
+
+def test_no_modules_and_no_rooms_import_each_other() -> None:
+    """Not at the top, not in functions, not for types; rooms not at the top and not in functions."""
+    found = arrows(modules(ROOT, SOURCE))
+    assert circles(found, ("top", "lazy", "type")) == []
+    assert circles([Arrow(room(each.source), room(each.target), each.kind) for each in found], ("top", "lazy")) == []
 
 
 def test_tops_of_gym_modules_import_only_the_core() -> None:

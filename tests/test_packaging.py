@@ -78,11 +78,11 @@ def test_the_readme_runs_from_a_wheel(wheel: Path, tmp_path: Path) -> None:
     empty.mkdir()
     python = home / "bin" / "python"
     install = [python, "-m", "pip", "install", "-q", f"gensor_gym[lab] @ {wheel.as_uri()}", "-c", ROOT / "constraints.txt"]
-    subprocess.run(install, check=True, cwd=empty)
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # where pip would find this tree installed
+    subprocess.run(install, check=True, cwd=empty, env=kept)
     script = tmp_path / "page.py"
     lines = [f"exec(compile({block!r}, 'README', 'exec'))" for block in programs(README)]
     script.write_text("\n".join(lines), encoding="utf-8")
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([python, "-I", script], cwd=empty, env=kept, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr[-3000:]
     asked = [python, "-c", "import agents; print(agents.__file__)"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -88,6 +90,18 @@ def test_commands_take_plugins_and_write_them_down(environment: dict[str, str], 
     assert table.returncode == 0, table.stderr[-3000:]
     made = json.loads((tmp_path / "tables" / "units.json").read_text())
     assert made["tables"][0]["rows"] == [["h20", 78], ["h200", 132]] and "example (gensor-gym-example 0.1)" in made["code"]
+
+
+def test_the_guide_prints_what_its_command_does(environment: dict[str, str], tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "guides" / "plugin.md").read_text(encoding="utf-8")
+    blocks = ["\n".join(line[4:] for line in block.splitlines()) for block in re.findall(r"(?:^    .*\n)+", page, re.MULTILINE)]
+    (given, said, _) = blocks
+    install, use = map(shlex.split, given.splitlines())
+    assert install == ["pip", "install", "docs/examples/plugin"] and use[:2] == ["gensor", "optimize"]
+    done = run(environment, tmp_path, "-m", "experiments", *use[1:])
+    assert done.returncode == 0 and done.stdout.lstrip().startswith(said), done.stdout + done.stderr[-3000:]
+    without = run(environment, tmp_path, "-m", "experiments", *(word for word in use[1:] if word != "plugins=[example]"))
+    assert without.returncode == 2 and "no strategies ['best_of_many']" in without.stderr
 
 
 def test_a_worker_loads_what_its_run_names(environment: dict[str, str], tmp_path: Path) -> None:

@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from tests.support import browser
+pytest.importorskip("selenium")
+from selenium.webdriver import Chrome  # noqa: E402
+
+from tests.support.driven_browser import driven, resize, served, width_of  # noqa: E402
 
 pytestmark = [pytest.mark.thorough, pytest.mark.fetches]
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,16 +42,39 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_no_page_scrolls_sideways_on_a_phone(site: Path) -> None:
-    pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where it is shown as people see it: a page opened as a file has no search."""
+    with served(site) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    """One of a light system."""
+    with driven() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def dark_browser() -> Iterator[Chrome]:
+    """One of a dark system: a page remembers what its first visit saw."""
+    with driven(dark=True) as driver:
+        yield driver
+
+
+def test_no_page_scrolls_sideways_on_a_phone(browser: Chrome, site: Path) -> None:
+    """As files: with a server every page would make the index of its search, which is a second or more of work."""
+    pages = sorted(site.rglob("*.html"))
     assert len(pages) > 60
-    found = browser.widths(site, pages, PHONE)
-    assert {page: width for page, width in found.items() if width > PHONE} == {}
+    resize(browser, PHONE, HEIGHT)
+    assert {page: width for page in pages if (width := width_of(browser, page)) > PHONE} == {}
 
 
-def test_a_page_that_scrolls_sideways_is_told(tmp_path: Path) -> None:
+def test_a_page_that_scrolls_sideways_is_told(browser: Chrome, tmp_path: Path) -> None:
     (tmp_path / "wide.html").write_text("<!doctype html><div style='width:700px'>wide</div>", encoding="utf-8")
-    assert browser.widths(tmp_path, ["wide.html"], PHONE)["wide.html"] >= 700
+    resize(browser, PHONE, HEIGHT)
+    assert width_of(browser, tmp_path / "wide.html") >= 700
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
@@ -60,14 +88,13 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_pages_are_drawn(site: Path, page: str, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("SITE_PICTURES", tmp_path))
-    brightness = {}
-    for scheme in ("light", "dark"):
-        target = folder / f"{page.removesuffix('.html').replace('/', '_')}_{scheme}.png"
-        browser.picture(site, page, (WIDE, PHONE), HEIGHT, scheme, target)
+def test_pages_are_drawn(browser: Chrome, dark_browser: Chrome, address: str, page: str, tmp_path: Path) -> None:
+    folder, name = Path(os.environ.get("SITE_PICTURES", tmp_path)), page.removesuffix(".html").replace("/", "_")
+    for width, (shade, driver) in itertools.product((WIDE, PHONE), (("light", browser), ("dark", dark_browser))):
+        target = folder / f"{name}_{width}_{shade}.png"
+        resize(driver, width, HEIGHT)
+        driver.get(f"{address}/{page}")
+        driver.save_screenshot(str(target))
         pixels = imread(target)[..., :3]
-        assert pixels.shape[:2] == (HEIGHT, WIDE + PHONE)
-        assert pixels[:, :WIDE].std() > 0.02 and pixels[:, WIDE:].std() > 0.02, target  # something is drawn
-        brightness[scheme] = float(np.median(pixels))
-    assert brightness["light"] > 0.9 and brightness["dark"] < 0.25
+        assert pixels.shape[:2] == (HEIGHT, width) and pixels.std() > 0.02, target  # something is drawn
+        assert np.median(pixels) > 0.9 if shade == "light" else np.median(pixels) < 0.25, target

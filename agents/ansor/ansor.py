@@ -16,6 +16,7 @@ from agents.ansor.sketches import derive_sketches
 from agents.ansor.statement_features import statement_features
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
+from gensor_gym.registry import check_known
 
 TUNINGS = ("evolution", "beam", "none")
 
@@ -75,8 +76,7 @@ class Ansor:
                 f"batch={self.batch}, population={self.population}, epsilon={self.epsilon}, measured={self.measured}: "
                 "expected the first two to be 1 or more, the others within [0, 1]"
             )
-        if self.tuning not in TUNINGS:
-            raise ValueError(f"tuning {self.tuning!r}: expected one of {', '.join(TUNINGS)}")
+        check_known("tuning", self.tuning, TUNINGS)
         return Rounds(self, session, rng, model)
 
 

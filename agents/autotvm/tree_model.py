@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gensor_gym.registry import check_known
+
 OBJECTIVES = {"rank": "rank:pairwise", "regression": "reg:squarederror"}
 PAIRS = 16
 """Random partners of every program in a round of objective `rank`. The authors' XGBoost drew 1; with 16 the same 256 programs
@@ -49,8 +51,7 @@ class TreeModel:
 
     def __post_init__(self) -> None:
         """See the class."""
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective {self.objective!r}: expected one of {sorted(OBJECTIVES)}")
+        check_known("objective", self.objective, OBJECTIVES)
 
     def fit(
         self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None, groups: Sequence[int] = ()

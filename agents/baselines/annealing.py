@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from agents.core.ledger import Ledger
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.search import Asked, Node, SearchGraph
@@ -64,7 +65,7 @@ class Annealing:
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Chain after chain until the budget is spent, every program measured, or nothing new met in a recorded space."""
-        if isinstance(session, Session):
+        if isinstance(session, Session) and isinstance(session.graph, ConstructionGraph):
             ledger = Ledger(session)
             self._anneal(session.graph, ledger, self._programs(ledger, rng), rng)
         else:

@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
@@ -75,5 +75,5 @@ def successors(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     """All that one legal action makes of any of the rows [B, ROW], int32 [N, ROW]."""
     masks = graph.action_masks(rows)
     masks[:, STOP] = False
-    parents, actions = np.divmod(np.flatnonzero(masks), NUM_ACTIONS)
+    parents, actions = np.nonzero(masks)
     return graph.transitions(np.ascontiguousarray(rows[parents]), actions)[0]

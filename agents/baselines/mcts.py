@@ -14,7 +14,6 @@ import numpy as np
 from agents.baselines.beam import successors
 from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 
@@ -139,7 +138,7 @@ class Search:
     def leaf(self, node: Node) -> float:
         """Log of the best latency of a rollout: a random walk, then steps to the best neighbour while that gains."""
         steps = int(self.rng.integers(0, self.settings.walk + 1))
-        now = self.graph.random_schedule(self.rng, steps, Schedule(node.row)).row[None]
+        now = self.graph.random_schedule(self.rng, steps, self.graph.schedule(node.row)).row[None]
         best = float(self._latencies(now)[0])
         for _ in range(self.settings.climb):
             after = successors(self.graph, now)

@@ -11,18 +11,16 @@ width takes the warp's place.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.core.ranking import Constructing, Construction
+from agents.core.ranking import ConstructingByRules
 from agents.gensor.benefits import occupied, traffic, waste
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import grid_blocks
 from gensor_gym.graph import resources, rules
 from gensor_gym.graph.actions import VTHREAD_UP
-from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.tables.tables import ALLOWED, EXTENT, LANES, NUM_LEVELS, SIZE_START, THREADS_BLOCK, UNITS, VECTOR_SLOT
 from gensor_gym.measure.session import Session
@@ -37,7 +35,7 @@ VECTOR_REDUCTION = 64
 
 
 @dataclass(frozen=True)
-class Roller(Constructing):
+class Roller(ConstructingByRules):
     """The tree construction; `top_k` programs are measured in the order found."""
 
     space: str = "tree"
@@ -54,16 +52,6 @@ class Roller(Constructing):
         """Construct and measure the top-k."""
         found = self.construct(session.graph, rng)
         session.measure(list(found.schedules[: self.top_k]))
-
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Search with rules alone. The model ranks nothing; it is called once per result for the record."""
-        begin = time.perf_counter()
-        unique, visited = self.rows(graph)
-        latencies = graph.latencies(np.stack(unique))
-        schedules = tuple(Schedule(row) for row in unique)
-        return Construction(
-            schedules, tuple(latencies.tolist()), visited, len(unique), time.perf_counter() - begin
-        )
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
         """(different programs in the order found, states visited). No model is called."""

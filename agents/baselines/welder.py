@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import heapq
 import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from agents.core.ranking import Constructing, Construction, diverse
+from agents.core.ranking import ConstructingByRules, diverse
 from agents.gensor.benefits import traffic
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import resident_blocks
@@ -39,7 +38,7 @@ Key = tuple[float, int]
 
 
 @dataclass(frozen=True)
-class Welder(Constructing):
+class Welder(ConstructingByRules):
     """The search; knobs and virtual threads stay as the graph's rule sets them. Nothing is random, and no model is asked."""
 
     space: str = "tree"
@@ -62,14 +61,6 @@ class Welder(Constructing):
         rows, _ = self.rows(session.graph)
         for schedule in diverse(tuple(Schedule(row) for row in rows), self.per_register_tile)[: self.top_k]:
             session.measure([schedule])
-
-    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Programs in the order of the key; their latencies are the model's, for the record."""
-        begin = time.perf_counter()
-        found, visited = self.rows(graph)
-        latencies = graph.latencies(np.stack(found))
-        schedules = tuple(Schedule(row) for row in found)
-        return Construction(schedules, tuple(latencies.tolist()), visited, len(found), time.perf_counter() - begin)
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
         """(programs with all levels opened, best key first; states visited)."""

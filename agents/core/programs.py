@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
+from itertools import combinations, product
 
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.column_descent import descend
-from gensor_gym.graph.coordinates import Coordinates, opened
+from gensor_gym.graph.coordinates import Column, Coordinates, opened
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import SPATIAL_SLOTS, TILE
 
 BLOCK = 4096
 """Vectors drawn at a time."""
@@ -107,6 +109,31 @@ class Programs(Coordinates):
         seconds = self.graph.latencies(rows)
         kept = np.isfinite(seconds) & (rows != row).any(axis=1)
         return rows[kept], seconds[kept]
+
+    def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
+        """Rows [N, ROW], legal or not, that differ from `row` in the innermost tiles of two spatial axes, and otherwise least.
+
+        No column alone leads there: on a CPU the way from 8x48 to 6x64 goes by 6x48 or 8x64, of which neither is as fast.
+        """
+        row = self.opened(row)
+        spatial = [column for column in self.columns if column.first < TILE + SPATIAL_SLOTS]
+        axes = [(column, _with_other_innermost(column, row)) for column in spatial]
+        found = []
+        for (one, its), (other, others) in combinations(axes, 2):
+            for chain, beside in product(its, others):
+                made = row.copy()
+                made[one.places], made[other.places] = chain, beside
+                found.append(made)
+        return np.array(found, dtype=np.int32).reshape(-1, len(row))
+
+
+def _with_other_innermost(column: Column, row: np.ndarray) -> list[np.ndarray]:
+    """Of every innermost tile but that of a row, the chain whose other numbers are nearest to the row's."""
+    now, sizes = np.log2(row[column.places]), column.values[:, 0]
+    far = np.abs(np.log2(column.values) - now)[:, 1:].sum(axis=1)
+    return [
+        column.values[np.argmin(np.where(sizes == size, far, np.inf))] for size in np.unique(sizes) if size != row[column.first]
+    ]
 
 
 def nearest(logs: np.ndarray, wanted: np.ndarray) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.gir.schedule import HEADER, GirSchedule
 from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
@@ -49,6 +51,22 @@ class Constructing(ABC):
             yield self.construct(graph, rng)
 
 
+class ConstructingByRules(Constructing):
+    """One whose rules alone construct: the model ranks nothing; it is asked once about the results, for the record."""
+
+    @abstractmethod
+    def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
+        """(different programs, the best by the rules first; states visited). No model is called."""
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """Programs in the order of the rules, with the model's latencies. Nothing is random."""
+        begin = time.perf_counter()
+        found, visited = self.rows(graph)
+        latencies = graph.latencies(np.stack(found))
+        schedules = tuple(Schedule(row) for row in found)
+        return Construction(schedules, tuple(latencies.tolist()), visited, len(found), time.perf_counter() - begin)
+
+
 def measure_rankings(
     construct: Callable[[ConstructionGraph, np.random.Generator], Construction],
     session: Session,
@@ -79,9 +97,9 @@ def until_nothing_new(
             return
 
 
-def tile_of(schedule: Schedule) -> bytes:
-    """The register tile."""
-    return schedule.row[REGISTER_TILE].tobytes()
+def tile_of(schedule: Schedule | GirSchedule) -> bytes:
+    """The register tile; of a fused operator's schedule where its values are placed."""
+    return schedule.row[HEADER:].tobytes() if isinstance(schedule, GirSchedule) else schedule.row[REGISTER_TILE].tobytes()
 
 
 def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -95,10 +113,10 @@ def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
     """Distinct programs by model latency, every level marked as opened (which changes no program)."""
-    rows = opened(rows, graph.tables.ints)
+    rows = opened(rows, graph.tables.ints) if isinstance(graph, ConstructionGraph) else rows
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]
-    return tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
+    return tuple(graph.schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
 
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:

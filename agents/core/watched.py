@@ -42,11 +42,6 @@ class Curve:
         at = np.searchsorted(np.array(self.evaluations), evaluations, side="right")
         return np.array([math.inf, *self.latencies])[at]
 
-    def best_within(self, seconds: np.ndarray | float) -> np.ndarray:
-        """Best latency after so many wall seconds, of the shape asked; infinite before the first program."""
-        at = np.searchsorted(np.maximum.accumulate(np.array(self.elapsed)), seconds, side="right")
-        return np.array([math.inf, *self.latencies])[at]
-
 
 class WatchedGraph(ConstructionGraph):
     """A graph with a curve. The evaluation beyond `limit` is not made: BudgetSpent ends the search.

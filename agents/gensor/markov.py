@@ -27,6 +27,7 @@ from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.tables.tables import ALLOWED
 from gensor_gym.measure.session import Session
+from gensor_gym.registry import check_known
 
 Form = Literal["ratio", "difference"]
 FORMS = get_args(Form)
@@ -73,8 +74,7 @@ class Markov(Constructing):
 
     def __post_init__(self) -> None:
         """ValueError for a form that there is not, and for numbers and temperatures that are too small."""
-        if self.form not in FORMS:
-            raise ValueError(f"form {self.form!r}: expected one of {FORMS}")
+        check_known("form", self.form, FORMS)
         for least, names in _LEAST.items():
             for name in names:
                 if getattr(self, name) < least:

@@ -17,8 +17,9 @@ import numpy as np
 from agents.policies.learned import CARD
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.files import write_whole
 from gensor_gym.fingerprint import common, fingerprints
-from gensor_gym.foreign import meant, read_json, write_whole
+from gensor_gym.foreign import meant, read_json
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB

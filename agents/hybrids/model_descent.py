@@ -10,7 +10,7 @@ import numpy as np
 
 from agents.core.feedback import measure_with_feedback
 from agents.core.programs import Programs
-from agents.core.ranking import STRUCTURE, Construction, best_of_each, ranked
+from agents.core.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, ranked
 from agents.hybrids.model_search import ModelSearch
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.session import Session
@@ -26,6 +26,12 @@ class ModelDescent(ModelSearch):
     structures: int = 0
     """Structures (packed operands, order of loops, ..), those of the best programs, in each of which a descent goes on."""
 
+    register_tiles: int = 0
+    """Other register tiles of the best program, those that the model calls fastest, from each of which a descent goes on.
+
+    On a CPU alone: what it is worth on a GPU was not looked at.
+    """
+
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """One set of descents after another, each from new random programs."""
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
@@ -35,8 +41,19 @@ class ModelDescent(ModelSearch):
             if self.structures:
                 more = _descended(within, best_of_each(STRUCTURE, rows, seconds)[: self.structures])
                 rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
+            if self.register_tiles and graph.hardware.kind == "cpu":
+                more = self._with_other_tiles(programs, rows[np.argmin(seconds)])
+                rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             made = graph.evaluations - before
             yield Construction(*ranked(rows, seconds, graph), len(rows), made, time.perf_counter() - begin)
+
+    def _with_other_tiles(self, programs: Programs, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As `_descended`, from `row` with other register tiles."""
+        rows = programs.other_register_tiles(row)
+        seconds = programs.graph.latencies(rows)
+        legal = np.isfinite(seconds)
+        starts = best_of_each(REGISTER_TILE, rows[legal], seconds[legal])[: self.register_tiles]
+        return _descended(programs, starts) if len(starts) else (rows[:0], seconds[:0])
 
 
 def _descended(programs: Programs, starts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -58,6 +75,7 @@ class ModelDescentExtended(ModelDescent):
     space: str = "extended"
     restarts: int = 24
     structures: int = 12
+    register_tiles: int = 8
     near: float = 1.3
     """Programs predicted to take up to so many times the best are near enough to be measured for their register tile."""
     explored: float = 1.2

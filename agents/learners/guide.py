@@ -10,6 +10,7 @@ from agents.learners.registry import Learner
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env import process
 from gensor_gym.env.observation import NUM_FEATURES
+from gensor_gym.env.scalars import LATENCY, NUM_SCALARS
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import plain
@@ -66,12 +67,12 @@ class Placed:
         self.tasks, self.num_envs, self.rows = tasks, count, rows
         self.task_indices = np.zeros(count, dtype=np.int64)
         self.flat, self._masks = np.zeros((count, NUM_FEATURES), dtype=np.float32), np.zeros((count, NUM_ACTIONS), np.int8)
-        scalars = np.zeros((count, process.NUM_SCALARS))
+        scalars = np.zeros((count, NUM_SCALARS))
         process.begin_range(
             np.arange(count), self.task_indices, rows, scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
             tasks.initial, tasks.starts, tasks.room(), self._masks, self.flat,
         )  # fmt: skip
-        self.seconds = scalars[:, process.LATENCY]
+        self.seconds = scalars[:, LATENCY]
         left = np.broadcast_to(np.asarray(steps, dtype=float), (count,))
         self.flat[:, process.REMAINING_AT] = left / tasks.ints[0, HORIZON]
         self.flat[:, process.REMAINING_AT + 1] = np.log2(left + 1.0) / 8.0

@@ -30,6 +30,7 @@ from gensor_gym.measure.session import Session
 
 CARD = "card.json"
 """Of a checkpoint folder, beside the policy's file."""
+HOLDS = f"with {POLICY} and {CARD} in it"
 POLICIES = ROOT / "agents" / "data" / "policies"
 
 
@@ -139,6 +140,8 @@ def checked_card(folder: Path) -> dict[str, Any]:
     a warning: the rules or the model that it learned are no longer these (`agents.policies.training_tasks`).
     """
     path = folder / POLICY
+    if folder.is_file():
+        raise ValueError(f"checkpoint {folder} is a file: expected the folder that `experiments.train` writes, {HOLDS}")
     if not path.exists() and not (folder / ZIP).exists():
         raise FileNotFoundError(
             f"no policy at {path}; train one with: python -m experiments.train "
@@ -163,5 +166,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a checkpoint: configuration, data, cost and evaluation."""
+    """The card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError where there is none."""
+    if not (folder / CARD).exists():
+        raise FileNotFoundError(f"no {CARD} in {folder}: expected the folder that `experiments.train` writes, {HOLDS}")
     return read_json(folder / CARD, finite=False)

@@ -9,34 +9,37 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from docs.pictures.shades import Shade, both
 from docs.pictures.walk import HARDWARE, TASK, graph, steps, table
+from experiments.common import style
 from gensor_gym.graph.ladder import ladders
 
+BLUE, ORANGE, GREEN = style.PALETTE[:3]
 WAY = ("operator\n+ machine", "graph", "schedule", "program", "source", "kernel", "measure-\nment", "reward")
 SPACES = ("compact", "gensor")
 
 
 def draw(folder: Path) -> None:
-    """Write all of them for both shades."""
-    for name, figure in (("way", _way), ("rewards", _rewards), ("sizes", _sizes), ("regret", _regret), ("samples", _samples)):
-        both(folder / f"{name}.png", figure)
+    """Write all of them for light and for dark pages."""
+    figures = {"way": _way, "rewards": _rewards, "sizes": _sizes, "regret": _regret, "samples": _samples}
+    with plt.rc_context(style.RC):
+        for name, drawn in figures.items():
+            style.save(drawn(), folder / f"{name}.png", "both")
 
 
-def _way(shade: Shade) -> Figure:
+def _way() -> Figure:
     """Boxes from the operator to the reward."""
     figure, axes = plt.subplots(figsize=(9.6, 0.9))
     axes.axis("off")
     axes.set(xlim=(-0.5, len(WAY) - 0.5), ylim=(-1, 1))
     for at, name in enumerate(WAY):
         axes.text(at, 0, name, ha="center", va="center", fontsize=9.5,
-                  bbox={"boxstyle": "round,pad=0.45", "facecolor": shade.box, "edgecolor": shade.faint})  # fmt: skip
+                  bbox={"boxstyle": "round,pad=0.45", "facecolor": style.PALE, "edgecolor": style.GREY})  # fmt: skip
         if at:
-            axes.annotate("", (at - 0.4, 0), (at - 0.6, 0), arrowprops={"arrowstyle": "->", "color": shade.faint})
+            axes.annotate("", (at - 0.4, 0), (at - 0.6, 0), arrowprops={"arrowstyle": "->", "color": style.GREY})
     return figure
 
 
-def _rewards(shade: Shade) -> Figure:
+def _rewards() -> Figure:
     """What every step of the walk pays, and their sum, by the model."""
     task = graph()
     potential = [math.log(steps()[0].predicted / step.predicted) for step in steps()]
@@ -44,9 +47,9 @@ def _rewards(shade: Shade) -> Figure:
     paid = [*np.diff(potential), final - potential[-1]]
     figure, axes = plt.subplots(figsize=(9.0, 3.4), layout="constrained")
     at = np.arange(1, len(paid) + 1)
-    axes.bar(at, paid, width=0.55, color=[shade.blue] * (len(paid) - 1) + [shade.orange], label="reward of the step")
-    axes.plot(at, np.cumsum(paid), "o-", color=shade.green, markersize=4, linewidth=1.4, label="return so far")
-    axes.axhline(0, color=shade.faint, linewidth=0.8)
+    axes.bar(at, paid, width=0.55, color=[BLUE] * (len(paid) - 1) + [ORANGE], label="reward of the step")
+    axes.plot(at, np.cumsum(paid), "o-", color=GREEN, markersize=4, linewidth=1.4, label="return so far")
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
     names = [f"{step.action.split(':')[0]}\n{step.action.split()[-1]}" for step in steps()[1:]]
     axes.set_xticks(at, [name if name.startswith("tile") else "cache" for name in names] + ["stop"], fontsize=8)
     axes.set_ylabel("log of the speed-up")
@@ -55,12 +58,12 @@ def _rewards(shade: Shade) -> Figure:
     return figure
 
 
-def _sizes(shade: Shade) -> Figure:
+def _sizes() -> Figure:
     """Sizes that a tile of an axis of 1024 may have, by space."""
     figure, axes = plt.subplots(figsize=(9.0, 1.7), layout="constrained")
     for row, space in enumerate(reversed(SPACES)):
         sizes = ladders(graph().operator, space, "gpu")[0]
-        axes.plot(sizes, [row] * len(sizes), "o", color=shade.blue, markersize=5)
+        axes.plot(sizes, [row] * len(sizes), "o", color=BLUE, markersize=5)
     axes.set_xscale("log", base=2)
     axes.set_yticks(range(len(SPACES)), list(reversed(SPACES)))
     axes.set_ylim(-0.6, len(SPACES) - 0.4)
@@ -70,15 +73,15 @@ def _sizes(shade: Shade) -> Figure:
     return figure
 
 
-def _regret(shade: Shade) -> Figure:
+def _regret() -> Figure:
     """All recorded programs of the task, fastest first, and what regret the axis says."""
     seconds = table()["median"].to_numpy()
     figure, axes = plt.subplots(figsize=(9.0, 3.2), layout="constrained")
-    axes.plot(np.arange(1, len(seconds) + 1), np.log(seconds / seconds[0]), color=shade.blue, linewidth=1.8)
-    for share, words, above in ((0.5, "half of all programs", -8), (0.05, "the fastest 5 %", 26)):
+    axes.plot(np.arange(1, len(seconds) + 1), np.log(seconds / seconds[0]), color=BLUE, linewidth=1.8)
+    for share, words, above in ((0.5, "half of all programs", -8), (0.05, "the fastest 5 %", 42)):
         at = int(share * len(seconds))
         regret = math.log(seconds[at] / seconds[0])
-        axes.plot(at + 1, regret, "o", color=shade.orange, markersize=6)
+        axes.plot(at + 1, regret, "o", color=ORANGE, markersize=6)
         axes.annotate(f"{words}: regret {regret:.2f},\n{math.exp(regret):.1f} times the optimum", (at + 1, regret), (12, above),
                       textcoords="offset points", fontsize=8.5, va="top")  # fmt: skip
     axes.set(xlabel="programs, fastest first", ylabel="regret, ln(T / T*)")
@@ -86,13 +89,13 @@ def _regret(shade: Shade) -> Figure:
     return figure
 
 
-def _samples(shade: Shade) -> Figure:
+def _samples() -> Figure:
     """Raw samples of the eight fastest programs, with their medians."""
     figure, axes = plt.subplots(figsize=(9.0, 2.8), layout="constrained")
     for row in range(8):
         samples = np.asarray(table()["samples"][row]) * 1e6
-        axes.plot(samples, np.full(len(samples), row), "o", color=shade.blue, alpha=0.45, markersize=5)
-        axes.plot(np.median(samples), row, "|", color=shade.orange, markersize=14, markeredgewidth=2)
+        axes.plot(samples, np.full(len(samples), row), "o", color=BLUE, alpha=0.45, markersize=5)
+        axes.plot(np.median(samples), row, "|", color=ORANGE, markersize=14, markeredgewidth=2)
     axes.invert_yaxis()
     axes.set_yticks(range(8), [f"rank {row + 1}" for row in range(8)])
     axes.set_xlabel("microseconds")

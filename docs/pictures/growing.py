@@ -10,13 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from docs.pictures.shades import DARK, LIGHT, Shade
 from docs.pictures.walk import HARDWARE, TASK, Step, graph, steps
+from experiments.common import style
 from gensor_gym.cost.roofline import peak_rate, resident_bandwidth
 from gensor_gym.env.pictures.facts import in_seconds
 from gensor_gym.env.pictures.render import as_text
 from gensor_gym.hardware import get
 
+BLUE, ORANGE, GREEN = style.PALETTE[:3]
 SIZE, DPI = (9.6, 4.6), 125
 FRAME_MS, LAST_MS = 1300, 5000
 ROOM = 17
@@ -25,34 +26,36 @@ ROOM = 17
 
 def save(folder: Path) -> None:
     """Write growing.webp and growing_dark.webp."""
-    for shade in (LIGHT, DARK):
-        with plt.rc_context(shade.rc):
-            frames = [_pixels(_frame(shade, at)) for at in range(len(steps()))]
+    light = folder / "growing.webp"
+    for path in (light, style.dark_of(light)):
+        with plt.rc_context(style.RC):
+            frames = [_pixels(_frame(at), path != light) for at in range(len(steps()))]
         times = [FRAME_MS] * (len(frames) - 1) + [LAST_MS]
-        path = folder / f"growing{shade.suffix}.webp"
         frames[0].save(path, save_all=True, append_images=frames[1:], duration=times, loop=0, lossless=True, method=2)
 
 
-def _pixels(figure: Figure) -> Image.Image:
+def _pixels(figure: Figure, dark: bool) -> Image.Image:
     """The figure as an image; closes it."""
+    if dark:
+        style.darken(figure)
     figure.canvas.draw()
     image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy())  # type: ignore[attr-defined]
     plt.close(figure)
     return image
 
 
-def _frame(shade: Shade, at: int) -> Figure:
+def _frame(at: int) -> Figure:
     """The picture after `at` steps."""
     figure = plt.figure(figsize=SIZE, dpi=DPI)
     place = {"left": 0.02, "right": 0.98, "top": 0.86, "bottom": 0.11, "hspace": 0.62, "wspace": 0.2}
     grid = figure.add_gridspec(2, 2, width_ratios=(1.15, 1), **place)
     here = steps()[at]
     figure.text(0.02, 0.945, f"{TASK} on an {HARDWARE.upper()}", fontsize=11, fontweight="bold")
-    figure.text(0.02, 0.895, f"step {at}: {here.action}", fontsize=9.5, color=shade.orange, fontweight="bold")
-    figure.text(0.98, 0.925, in_seconds(here.seconds), fontsize=17, fontweight="bold", color=shade.green, ha="right")
-    _loops(figure.add_subplot(grid[:, 0]), shade, at)
-    _roofline(figure.add_subplot(grid[0, 1]), shade, steps()[: at + 1])
-    _times(figure.add_subplot(grid[1, 1]), shade, steps()[: at + 1])
+    figure.text(0.02, 0.895, f"step {at}: {here.action}", fontsize=9.5, color=ORANGE, fontweight="bold")
+    figure.text(0.98, 0.925, in_seconds(here.seconds), fontsize=17, fontweight="bold", color=GREEN, ha="right")
+    _loops(figure.add_subplot(grid[:, 0]), at)
+    _roofline(figure.add_subplot(grid[0, 1]), steps()[: at + 1])
+    _times(figure.add_subplot(grid[1, 1]), steps()[: at + 1])
     return figure
 
 
@@ -62,7 +65,7 @@ def _lines(step: Step) -> list[str]:
     return [line.partition("#")[0].rstrip() for line in body.splitlines()]
 
 
-def _loops(axes: Axes, shade: Shade, at: int) -> None:
+def _loops(axes: Axes, at: int) -> None:
     """Pseudo-code, what is new in colour."""
     axes.axis("off")
     lines = _lines(steps()[at])
@@ -70,21 +73,21 @@ def _loops(axes: Axes, shade: Shade, at: int) -> None:
     for row, line in enumerate(lines):
         new = line.strip() not in before
         axes.text(0.0, 1 - (row + 0.5) / ROOM, line, family="DejaVu Sans Mono", fontsize=10, va="center",
-                  color=shade.orange if new else shade.ink, fontweight="bold" if new else "normal",
+                  color=ORANGE if new else style.INK, fontweight="bold" if new else "normal",
                   transform=axes.transAxes)  # fmt: skip
 
 
-def _roofline(axes: Axes, shade: Shade, walk: tuple[Step, ...]) -> None:
+def _roofline(axes: Axes, walk: tuple[Step, ...]) -> None:
     """Rates of the walk under the bounds of the machine."""
     operator, machine = graph().operator, get(HARDWARE)
     peak, bandwidth = peak_rate(operator, machine), resident_bandwidth(operator, machine)
     intensity = np.geomspace(1, 2000, 50)
-    axes.loglog(intensity, np.minimum(peak, intensity * bandwidth), color=shade.faint, linewidth=1.4)
+    axes.loglog(intensity, np.minimum(peak, intensity * bandwidth), color=style.GREY, linewidth=1.4)
     place = operator.flops / operator.compulsory_bytes
     rates = [operator.flops / step.seconds for step in walk]
-    axes.plot([place] * len(rates), rates, color=shade.grid, linewidth=1.2, zorder=1)
-    axes.scatter([place] * (len(rates) - 1), rates[:-1], s=14, color=shade.blue, zorder=2)
-    axes.scatter([place], rates[-1:], s=60, color=shade.orange, zorder=3)
+    axes.plot([place] * len(rates), rates, color=style.FAINT, linewidth=1.2, zorder=1)
+    axes.scatter([place] * (len(rates) - 1), rates[:-1], s=14, color=BLUE, zorder=2)
+    axes.scatter([place], rates[-1:], s=60, color=ORANGE, zorder=3)
     axes.text(place * 0.8, rates[-1], f"{rates[-1] / 1e12:.3g} Tflop/s", ha="right", va="center", fontsize=8.5)
     axes.set(xlim=(1, 2000), ylim=(1e10, 3e14))
     axes.set_title("Roofline (float32 without tensor cores)", fontsize=9)
@@ -93,14 +96,14 @@ def _roofline(axes: Axes, shade: Shade, walk: tuple[Step, ...]) -> None:
     axes.minorticks_off()
 
 
-def _times(axes: Axes, shade: Shade, walk: tuple[Step, ...]) -> None:
+def _times(axes: Axes, walk: tuple[Step, ...]) -> None:
     """Measured seconds, step by step."""
     seconds = [step.seconds for step in walk]
-    axes.plot(seconds, color=shade.blue, linewidth=1.4, marker="o", markersize=3.5)
-    axes.plot(len(walk) - 1, seconds[-1], "o", color=shade.orange, markersize=8)
+    axes.plot(seconds, color=BLUE, linewidth=1.4, marker="o", markersize=3.5)
+    axes.plot(len(walk) - 1, seconds[-1], "o", color=ORANGE, markersize=8)
     best = min(step.seconds for step in steps())
-    axes.axhline(best, color=shade.green, linewidth=1.1, linestyle=(0, (4, 3)))
-    axes.text(0, best * 1.2, "the fastest of all 1,040 that ran", color=shade.green, fontsize=8)
+    axes.axhline(best, color=GREEN, linewidth=1.1, linestyle=(0, (4, 3)))
+    axes.text(0, best * 1.2, "the fastest of all 1,040 that ran", color=GREEN, fontsize=8)
     axes.set_yscale("log")
     axes.set(xlim=(-0.3, len(steps()) - 0.6), ylim=(3e-5, 1e-1))
     axes.set_yticks([1e-4, 1e-3, 1e-2, 1e-1], ["0.1 ms", "1 ms", "10 ms", "100 ms"])

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from docs.pictures.shades import Shade, both
+from experiments.common import style
 from experiments.common.journal import read_rows
 from experiments.evidence.later_run import OURS
 from gensor_gym import operators
@@ -43,32 +43,33 @@ def on_h100() -> dict[str, float]:
 
 
 def draw(path: Path) -> None:
-    """Write the picture for both shades."""
-    both(path, _figure)
+    """Write the picture for light and for dark pages."""
+    with plt.rc_context(style.RC):
+        style.save(_figure(), path, "both")
 
 
-def _figure(shade: Shade) -> Figure:
+def _figure() -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.3), layout="constrained", sharey=True)
-    _panel(left, shade, on_xeon(), "Intel Xeon, two cores, called from Python")
-    _panel(right, shade, on_h100(), "NVIDIA H100, best of 16 to 48 candidates")
+    _panel(left, on_xeon(), "Intel Xeon, two cores, called from Python")
+    _panel(right, on_h100(), "NVIDIA H100, best of 16 to 48 candidates")
     left.set_ylabel("times torch's speed")
     handles, labels = left.get_legend_handles_labels()
     left.legend(handles, labels, loc="upper left", fontsize=8)
     return figure
 
 
-def _panel(axes: Axes, shade: Shade, ratios: Mapping[str, float], title: str) -> None:
+def _panel(axes: Axes, ratios: Mapping[str, float], title: str) -> None:
     """A dot for each operator, slowest first, beside the line at which both are level."""
     order = sorted(ratios, key=lambda name: ratios[name])
     classes = [operators.parse(name).name for name in order]
-    marks = zip("o^sD", (shade.blue, shade.orange, shade.green, "#CC79A7"), strict=True)
+    marks = zip("o^sD", style.PALETTE[:4], strict=True)
     for (kind, names), (marker, colour) in zip(KINDS.items(), marks, strict=True):
         at = [i for i, name in enumerate(classes) if name in names]
         axes.plot(at, [ratios[order[i]] for i in at], marker, color=colour, label=kind, markersize=5)
-    axes.axhline(1.0, color=shade.ink, linewidth=1.1)
+    axes.axhline(1.0, color=style.INK, linewidth=1.1)
     mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
-    axes.axhline(mean, color=shade.faint, linewidth=1.1, linestyle=(0, (4, 3)))
-    axes.text(len(order) - 0.5, 0.3, f"dashed: geometric mean {mean:.2f}", ha="right", fontsize=8, color=shade.faint)
+    axes.axhline(mean, color=style.GREY, linewidth=1.1, linestyle=(0, (4, 3)))
+    axes.text(len(order) - 0.5, 0.3, f"dashed: geometric mean {mean:.2f}", ha="right", fontsize=8, color=style.GREY)
     axes.set_yscale("log")
     axes.set(ylim=LIMITS, title=title, xlabel=f"{len(order)} operators, slowest first")
     axes.set_yticks([0.25, 0.5, 1, 2, 5, 10, 20, 50], ["0.25", "0.5", "1", "2", "5", "10", "20", "50"])

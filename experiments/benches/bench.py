@@ -1,6 +1,6 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-The suites are env, construct, kernels, call, fused, measure, repeatability, replay, static, model and start;
+The suites are env, construct, kernels, call, fused, fused_model, measure, repeatability, replay, static, model and start;
 `suite=all` runs them all.
 """
 
@@ -18,11 +18,14 @@ from experiments.commands.command import command_line
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.sheets.records import of_records
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known
 
-SUITES = ("env", "construct", "kernels", "call", "fused", "measure", "repeatability", "replay", "static", "model", "start")
+SUITES = (
+    "env", "construct", "kernels", "call", "fused", "fused_model", "measure", "repeatability", "replay", "static", "model",
+    "start",
+)  # fmt: skip
 """Each is a module of `experiments.benches` and a file of conf/bench."""
-_CALLS = ("called", "into_out", "bound", "bound_at_lines")
+_CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 _FUSED = ("into", "called_inner", "into_inner")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_adds" for name in _CALLS)))
 """Entries of their lines that are seconds without saying so in their names."""
@@ -30,8 +33,7 @@ TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_a
 
 def bench(config: DictConfig) -> dict[str, Lines]:
     """Run one suite or all; returns the lines by suite. ValueError for an unknown suite or a bad folder."""
-    if config.suite not in (known := (*SUITES, "all")):
-        raise ValueError(f"suite {config.suite!r}: expected one of {', '.join(known)}{near(config.suite, known)}")
+    check_known("suite", config.suite, (*SUITES, "all"))
     chosen = SUITES if config.suite == "all" else (config.suite,)
     folder, lines = make_folder(config.output), {}
     for suite in chosen:

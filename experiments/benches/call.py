@@ -63,16 +63,17 @@ def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> d
 
 
 def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:
-    """Calls of the same inputs: as README does, into an output of the caller's, bound, and torch's with a fresh output."""
+    """Calls of the same inputs: as README does, into an output of the caller's, bound, with tensors; and torch's of those."""
     inputs, at_lines = ([placed(array, offset) for array in drawn] for offset in (ARRAY_OFFSET, 0))
     import torch
 
     torch.set_num_threads(found.task.hardware.units)
     kernel, own = found.kernel, found.kernel(*inputs).copy()
-    theirs = torch_function(operators.resolve_one(str(found.task.operator)), [torch.from_numpy(array) for array in inputs])
+    tensors = [torch.from_numpy(array) for array in inputs]
     return {
         "called": lambda: kernel(*inputs), "into_out": lambda: kernel(*inputs, out=own), "bound": kernel.bind(*inputs, own),
-        "bound_at_lines": kernel.bind(*at_lines, own), "torch": theirs,
+        "bound_at_lines": kernel.bind(*at_lines, own), "called_with_tensors": lambda: kernel(*tensors),
+        "torch": torch_function(operators.resolve_one(str(found.task.operator)), tensors),
     }  # fmt: skip
 
 

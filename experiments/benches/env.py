@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches import env_parts, learning
+from experiments.benches.environment import learning, parts
 from experiments.benches.lines import Lines, Steal, calibration, machine, spread
 from gensor_gym.graph.actions import STOP
 
@@ -69,9 +69,9 @@ def _vector(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> No
 def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
     """What parts of a step take, at states on the way of episodes."""
     envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=settings.num_envs, **arguments)
-    _play_vector(envs, env_parts.DEEP, seed)
+    _play_vector(envs, parts.DEEP, seed)
     inner: Any = envs.unwrapped
-    env_parts.run(inner.graphs[0], inner.rows.copy(), arguments, settings.repeats, emit)
+    parts.run(inner.graphs[0], inner.rows.copy(), arguments, settings.repeats, emit)
     envs.close()
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.benches.lines import Lines, machine
-from gensor_gym.graph.notice import QUIET
+from gensor_gym.graph.compiling.notice import QUIET
 from gensor_gym.locate import ROOT
 
 PHASES = ("imports", "make", "reset", "step", "episode")
@@ -59,7 +59,7 @@ def _started(arguments: Any, folder: str | None, limit_s: float) -> dict[str, An
     environment = os.environ | own | {QUIET: "1", "PYTHONPATH": str(ROOT)}
     begin = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.benches.start_process", json.dumps(arguments)],
+        [sys.executable, "-m", "experiments.benches.environment.start_process", json.dumps(arguments)],
         env=environment, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, check=False,
     )  # fmt: skip
     wall = time.perf_counter() - begin

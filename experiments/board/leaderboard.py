@@ -20,8 +20,8 @@ from experiments.board.replay_file import Outcome, fingerprint_of, verify_file
 from experiments.board.submit import FOLDER
 from experiments.board.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
 from experiments.board.verify import replay_files
-from experiments.commands.exit_code import exit_code
 from experiments.commands.parser import Parser
+from experiments.commands.refusal import exit_code
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from experiments.common.texts import table

@@ -24,8 +24,8 @@ from agents.optimize import run
 from agents.strategy import Strategy, get_strategy
 from experiments.board.replay_file import VERSION, Recorder, fingerprint_of, record
 from experiments.board.suite import SUITE, SuiteTask, read_suite
-from experiments.commands.exit_code import exit_code
 from experiments.commands.parser import Parser
+from experiments.commands.refusal import exit_code
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from gensor_gym.env import CONSTRUCT

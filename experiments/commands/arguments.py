@@ -79,11 +79,16 @@ def _one(argument: str) -> str:
     key, equals, value = argument.partition("=")
     if key not in ("operator", "operators") or not equals:
         named = re.search(rf"\b({'|'.join((*operators.names(), *FACTORIES))})\(", value)
-        return f"{key}={quoted(value)}" if named else argument
+        return f"{key}={quoted(value) if named else _spelled(value)}" if equals else argument
     groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
     if key == "operator" and all(item.strip() in groups for item in value.split(",")):
         return argument
     return f"operators={quoted(value)}"
+
+
+def _spelled(value: str) -> str:
+    """A value that Hydra reads: one in letters that its grammar does not know, such as a folder's name, in quotes."""
+    return value if value.isascii() or re.search(r"['\"\[\](){},]", value) else f"'{value}'"
 
 
 def quoted(value: str) -> str:

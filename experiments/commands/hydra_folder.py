@@ -8,7 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.common.results import write_text
+from gensor_gym.files import write_whole
 from gensor_gym.plugins import loaded
 
 
@@ -24,7 +24,7 @@ def keep_configuration(folder: Path, config: DictConfig) -> None:
         "hydra": OmegaConf.to_yaml({"hydra": hydra}),
     }
     for name, text in texts.items():
-        write_text(folder / ".hydra" / f"{name}.yaml", text)
+        write_whole(folder / ".hydra" / f"{name}.yaml", text.encode())
 
 
 def task_folder() -> Path | None:

@@ -11,9 +11,11 @@ import sqlite3
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
+
+from experiments.commands.stopping import of_a_stop
 
 DEBUG = "GENSOR_GYM_DEBUG"
 """Environment variable: shows errors whole. Commands that a command starts inherit it."""
@@ -21,8 +23,11 @@ CODE = 2
 _LONGEST = 1200
 """Characters of a line."""
 _USERS = (ValueError, OSError, ImportError, EOFError, MemoryError, sqlite3.Error, zlib.error, zipfile.BadZipFile)
-_LIBRARIES = (("omegaconf.errors", "OmegaConfBaseException"), ("hydra.errors", "HydraException"), ("yaml", "YAMLError"))
-"""Errors of configurations, where their library is loaded: (module, name)."""
+_LIBRARIES = (
+    ("omegaconf.errors", "OmegaConfBaseException"), ("hydra.errors", "HydraException"), ("yaml", "YAMLError"),
+    ("gensor_gym.hardware.compiler", "NoCompilerError"),
+)  # fmt: skip
+"""Errors of configurations, and of a machine that lacks something, where their module is loaded: (module, name)."""
 
 
 def users_errors() -> tuple[type[Exception], ...]:
@@ -58,9 +63,20 @@ def refusals(*more: type[Exception]) -> Iterator[None]:
         _close_output()
         sys.exit(1)
     except Exception as error:
-        if debugging() or not isinstance(error, (*users_errors(), *more)):
+        if debugging() or of_a_stop(error) or not isinstance(error, (*users_errors(), *more)):
             raise
         refuse(error)
+
+
+def exit_code(work: Callable[[], int | None]) -> int:
+    """What the work of a command without Hydra returns, 0 for None; the code of its refusal where it ends in one."""
+    try:
+        with refusals():
+            return work() or 0
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        return ended.code
 
 
 @contextmanager

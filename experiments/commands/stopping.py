@@ -66,10 +66,19 @@ def stoppable(how_to_go_on: str) -> Iterator[None]:
     try:
         with _listening():
             yield
-    except KeyboardInterrupt as stop:
+    except BaseException as stop:
+        if not of_a_stop(stop):
+            raise
         traceback.clear_frames(stop.__traceback__)  # generators that hold processes are closed
         _say(f"Stopped. {how_to_go_on}")
         _leave()
+
+
+def of_a_stop(error: BaseException | None) -> bool:
+    """Whether an error is a stop, or came of one: code that a stop interrupts may fail while it is cleaned up."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _leave() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from agents import get_strategy
 from agents.optimize import run
 from agents.strategy import Strategy
+from experiments.commands.stopping import of_a_stop
 from experiments.common.folders import make_folder
 from experiments.common.journal import locked
 from experiments.common.results import write_text
@@ -125,6 +126,8 @@ def attempt(
     try:
         return _search(job, backend, store, observed), ""
     except Exception as error:  # a strategy of the user's may raise anything, and the others still run
+        if of_a_stop(error):
+            raise
         first = (str(error).strip() or "no message").splitlines()[0]
         expected = not trials and isinstance(error, (ValueError, OSError, ImportError))
         outcome = Outcome(NOT_RUN if expected else FAILED, f"{type(error).__name__}: {first[:300]}", trials)
@@ -141,6 +144,8 @@ def warm_up(job: Job) -> str | None:
         task = Task.of("gemm(m=16, n=16, k=16)", job.hardware, "analytic", strategy.space)
         run(strategy, Session(task, Budget(trials=2)), seed=0)
     except Exception as error:
+        if of_a_stop(error):
+            raise
         return f"{type(error).__name__}: {error}"
     return None
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.folders import make_folder
-from experiments.common.results import whole
-from gensor_gym.foreign import parse_json, read_text
+from gensor_gym.files import named, whole
+from gensor_gym.foreign import meant, parse_json, read_text
 
 Row = dict[str, Any]
 MOST_BYTES = 256 << 20
@@ -40,8 +40,9 @@ class Journal:
         self._file = hold(path)
         _mend(self._file)
         self.rows: dict[Hashable, Row] = {}
-        for row in read_rows(path):
-            self._take(row)
+        with meant(path, "journal"):
+            for row in read_rows(path):
+                self._take(row)
 
     def __enter__(self) -> Journal:
         """Itself."""
@@ -61,7 +62,8 @@ class Journal:
         with self._writing:
             for row in taken:
                 self._name(row)
-            _write(self._file, _text(taken, self._finite))
+            with named(self.path):
+                _write(self._file, _text(taken, self._finite))
             for row in taken:
                 self._take(row)
 
@@ -99,7 +101,7 @@ class Journal:
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
     """A row more in a journal that nobody keeps open, with what is said of those; ValueError where another process does."""
-    with hold(path) as file:
+    with hold(path) as file, named(path):
         _mend(file)
         _write(file, _text([row]))
 

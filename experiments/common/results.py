@@ -1,26 +1,17 @@
-"""Files of results, written as a whole: a reader, or a crash, sees all of one or what was there before."""
+"""Files of results, written whole."""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-
-def whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Have `write` write a file in a folder of its own, from where it takes its place at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        temporary = (Path(folder) / path.name).with_suffix(".tmp")  # torch writes the stem into what it saves
-        write(temporary)
-        os.replace(temporary, path)
+from gensor_gym.files import write_whole
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file as a whole."""
-    whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_whole(path, text.encode())
 
 
 def write_summary(folder: Path, summary: Mapping[str, object], page: str) -> None:

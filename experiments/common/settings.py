@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.strategy import get_strategy
-from experiments.tracking.options import tracking_of
+from experiments.commands.tracking import tracking_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
@@ -25,7 +25,7 @@ from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.session import Budget
 from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import loaded
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known, near
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = Path("outputs")
@@ -179,8 +179,7 @@ def _own_digest() -> str:
 def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> Backend:
     """The backend; `recorded` reads the table `recording`, else those shipped; `measure` says who measures."""
     pool = measure.get("pool", "local")
-    if pool not in POOLS:
-        raise ValueError(f"measure.pool {pool!r}: expected one of {', '.join(POOLS)}{near(pool, POOLS)}")
+    check_known("measure.pool", pool, POOLS)
     if pool == "ray":
         return ray_backend(name, hw, measure.get("workers"))
     return get_backend(f"recorded:{recording}" if name == "recorded" and recording is not None else name, hw)

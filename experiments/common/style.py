@@ -35,7 +35,8 @@ COLOURED: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 """What figures are made of -> its colours."""
 _WRITTEN: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15, "metadata": {"Software": None}}
-INK, FAINT = "#222222", "#DDDDDD"
+INK, GREY, FAINT, PALE = "#222222", "#757575", "#DDDDDD", "#F0F0F0"
+"""Of words, of what stands back, of lines of a grid, of boxes."""
 
 RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9.0, "axes.titlesize": 9.5, "axes.titleweight": "bold",
@@ -101,6 +102,15 @@ def time_axis(axes: Axes, axis: str = "y") -> None:
     within.set_minor_formatter(NullFormatter())
 
 
+def model_lines(axes: Axes, model: np.ndarray, seconds: np.ndarray) -> None:
+    """Beside seconds [N] over the model's [N]: where both agree, and the fastest; both axes are of times."""
+    both = min(model.min(), seconds.min()), max(model.max(), seconds.max())
+    axes.plot(both, both, color=INK, linewidth=0.8, alpha=0.5)
+    axes.axhline(seconds.min(), color=INK, linestyle=(0, (4, 3)), linewidth=0.9)
+    for axis in ("x", "y"):
+        time_axis(axes, axis)
+
+
 def _unit(seconds: float) -> str:
     """A tick of a time axis."""
     for name, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
@@ -109,12 +119,13 @@ def _unit(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def save(figure: Figure, path: Path) -> str:
+def save(figure: Figure, path: Path, grounds: str | None = None) -> str:
     """Write a PNG and close the figure; returns the file's name. The bytes do not name the software or the time.
 
-    Where $GENSOR_GYM_FIGURES is `both`, NAME_dark.png beside it has the figure on a dark ground. ValueError for other values.
+    Where `grounds`, by default $GENSOR_GYM_FIGURES, is `both`, NAME_dark.png beside it has the figure on a dark ground.
+    ValueError for values other than `light` and `both`.
     """
-    asked = os.environ.get(GROUNDS, "light")
+    asked = grounds or os.environ.get(GROUNDS, "light")
     if asked not in ("light", "both"):
         raise ValueError(f"${GROUNDS} is {asked!r}: expected light or both")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.common.journal import Journal
 from experiments.common.settings import Job
+from gensor_gym.foreign import meant
 from gensor_gym.measure.session import TraceRow
 
 FIELDS = (
@@ -31,8 +32,10 @@ class Results:
         self._journal = Journal(path, ("job", "trial"), finite=True)
         self._trials: dict[str, set[int]] = {}
         self._keys: dict[tuple, set[str]] = {}
-        for row in self._journal:
-            self._note(row)
+        with meant(path, "journal of trials"):
+            for row in self._journal:
+                _check(row)
+                self._note(row)
 
     def close(self) -> None:
         """Let others write."""
@@ -95,6 +98,15 @@ class Results:
         if stale := {trial for trial in self._trials.get(key, ()) if trial >= trials}:
             self._journal.drop({(key, trial) for trial in stale})
             self._trials[key] -= stale
+
+
+def _check(row: dict[str, Any]) -> None:
+    """KeyError or TypeError for a row that is no trial: its fields are used long after it is read."""
+    missing = [name for name in FIELDS if name not in row]
+    if missing:
+        raise KeyError(missing[0])
+    if type(row["trial"]) is not int or not isinstance(row["status"], str):
+        raise TypeError(f"a row has trial {row['trial']!r}, status {row['status']!r}")
 
 
 def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:

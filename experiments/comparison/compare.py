@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
@@ -22,43 +23,50 @@ from experiments.commands.command import command_line, say_where
 from experiments.commands.hydra_folder import keep_configuration, task_folder
 from experiments.commands.parent import end_with_launcher
 from experiments.commands.refusal import refusals
+from experiments.commands.tracking import tracking_of
 from experiments.common.jobs import DONE, Jobs, Outcome
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
-from experiments.comparison import sweep, table
+from experiments.comparison import table
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.comparison.summary import label_of, score, summarise
+from experiments.comparison.task import leave_note, own_folder
 from experiments.comparison.torch_times import TorchTimes
-from experiments.tracking.options import tracking_of
-from experiments.tracking.wandb_run import check_login
+from experiments.tracking.wandb_run import check_login, hint
 from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
 
 def compare(
-    settings: Settings, jobs: Jobs, console: Console, known: Mapping[str, Outcome] | None = None
+    settings: Settings, jobs: Jobs, console: Console, known: Mapping[str, Outcome] | None = None, brief: bool = False
 ) -> dict[str, object]:
-    """Run what is not done yet, and write everything; returns the summary. `known` outcomes by job key stand as they are."""
+    """Run what is not done yet, and write everything; returns the summary. `known` outcomes by job key stand as they are.
+
+    A `brief` one says a line of searches that failed alone.
+    """
     outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None} | dict(known or {})
     if len(outcomes) == len(settings.jobs) and (written := _written(settings)) is not None:
-        console.print("Everything was done before; nothing runs.")
+        if not brief:
+            console.print("Everything was done before; nothing runs.")
         return written
-    _search(settings, jobs, outcomes, console)
+    if outcomes and not known and not brief:
+        console.print(f"{len(outcomes)} of {len(settings.jobs)} searches were done before.")
+    _search(settings, jobs, outcomes, console, brief)
     comparisons = _retime(settings, outcomes, console)
     before = TorchTimes(settings).replaced(comparisons)
     statuses = {job.key: [str(row["status"]) for row in jobs.results.rows(job)] for job in settings.jobs}
     summary = summarise(settings, outcomes, statuses, comparisons, before)
     trials = [row for job in settings.jobs for row in jobs.results.rows(job)]
-    _write(settings, summary, trials, console)
+    tracked = _write(settings, summary, trials, console)
+    if tracked is not None and not brief:
+        console.print(hint(tracked), highlight=False, soft_wrap=True)
     return summary
 
 
-def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], console: Console) -> None:
+def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], console: Console, brief: bool) -> None:
     """Run the jobs without an outcome; fills `outcomes`."""
     todo = [job for job in settings.jobs if job.key not in outcomes]
-    if len(todo) < len(settings.jobs):
-        console.print(f"{len(settings.jobs) - len(todo)} of {len(settings.jobs)} searches were done before.")
     columns = (
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
         TimeElapsedColumn(), TextColumn("{task.fields[best]}"),
@@ -71,7 +79,8 @@ def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], consol
         progress.update(whole, description="searches")
         for job in todo:
             outcomes[job.key] = _run(job, jobs, progress)
-            console.print(_line(job, outcomes[job.key]), highlight=False, soft_wrap=True)
+            if not brief or outcomes[job.key].status != DONE:
+                console.print(_line(job, outcomes[job.key]), highlight=False, soft_wrap=True)
             progress.advance(whole)
 
 
@@ -114,10 +123,10 @@ def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) 
     return found
 
 
-def _write(settings: Settings, summary: dict, trials: list[dict], console: Console) -> None:
-    """Summary and figures; then, when nothing can be lost any more, W&B runs."""
+def _write(settings: Settings, summary: dict, trials: list[dict], console: Console) -> Path | None:
+    """Summary and figures; then, when nothing can be lost any more, W&B runs; the folder of the one of the whole."""
     from experiments.comparison import figures
-    from experiments.tracking import comparison, wandb_run
+    from experiments.tracking import comparison
 
     with console.status("writing summary and figures"):
         names = figures.draw(summary, trials, settings.output) if settings.figures else []
@@ -127,9 +136,7 @@ def _write(settings: Settings, summary: dict, trials: list[dict], console: Conso
         write_text(settings.output / "summary.json", json.dumps(summary, indent=1, default=str))
         if settings.config.get("tensorboard"):
             comparison.draw_events(settings, trials)
-        run = comparison.track(settings, summary, trials, names)
-    if run is not None:
-        console.print(wandb_run.hint(run), highlight=False, soft_wrap=True)
+        return comparison.track(settings, summary, trials, names)
 
 
 def _written(settings: Settings) -> dict[str, object] | None:
@@ -147,20 +154,21 @@ def _written(settings: Settings) -> dict[str, object] | None:
 def run(config: DictConfig) -> float:
     """One configuration (of several, with --multirun); its `score`, which a sweeper makes small."""
     end_with_launcher()
-    console = Console()
-    begin = time.perf_counter()
+    console, begin = Console(), time.perf_counter()
+    one_of_several = task_folder() is not None
     with refusals():
-        settings = sweep.own_folder(settings_of(config), config)
+        settings = own_folder(settings_of(config), config)
         check_login(tracking_of(config.wandb))
         jobs = Jobs(settings.backend, settings.store, settings.output)
         keep_configuration(settings.output, config)
-        sweep.leave_note(settings)
-        summary = compare(settings, jobs, console)
-        table.show(console, summary)
+        leave_note(settings)
+        summary = compare(settings, jobs, console, brief=one_of_several)
+        if not one_of_several:  # whose table comes at the end
+            table.show(console, summary)
     say_where(console, begin, settings.output)
     if all(jobs.finished(job) is None for job in settings.jobs):
         console.print("No search was done; the page says why.", style="red")
-        if task_folder() is None:  # other tasks of a multirun may
+        if not one_of_several:
             sys.exit(1)
     jobs.close()
     return score(summary)

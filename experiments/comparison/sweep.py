@@ -8,7 +8,6 @@ the machine that started the multirun, whatever the launcher, and needs the task
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,17 +18,15 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.commands.hydra_folder import sweep_name, task_folder, task_number
 from experiments.commands.refusal import refusals
 from experiments.common.jobs import Jobs, Outcome
 from experiments.common.journal import Row, read_rows
-from experiments.common.results import write_text
-from experiments.common.settings import Job, Settings, settings_of, short_hash
+from experiments.common.settings import Job, Settings, settings_of
 from experiments.comparison import table
+from experiments.comparison.compare import compare
+from experiments.comparison.task import NOTES, TASKS
 from gensor_gym.foreign import read_json
 from gensor_gym.measure.session import TraceRow
-
-NOTES, TASKS = "task-*.json", "tasks"
 
 
 @dataclass(frozen=True)
@@ -39,29 +36,6 @@ class Task:
     settings: Settings
     outcomes: dict[str, Outcome]
     trials: dict[str, list[Row]]
-
-
-def own_folder(settings: Settings, config: DictConfig) -> Settings:
-    """Settings whose folder no other task of a multirun has: below `output`, unless that says itself how it differs (`${..}`).
-
-    A task times its winners in one process: those of all tasks are timed again at the end.
-    """
-    if task_folder() is None:
-        return settings
-    settings = dataclasses.replace(settings, group=sweep_name(), processes=1)
-    written: Any = OmegaConf.to_container(config, resolve=False)
-    if written["output"] is None or "${" in str(written["output"]):
-        return settings
-    name = short_hash([{**job.config, "code": ""} for job in settings.jobs])
-    return dataclasses.replace(settings, output=settings.output / TASKS / name)
-
-
-def leave_note(settings: Settings) -> None:
-    """Say where the results of this task of a multirun are."""
-    if (folder := task_folder()) is not None:
-        places = {"output": str(settings.output.resolve()), "store": str(settings.store.resolve())}
-        note = {"config": settings.config, "group": settings.group, **places}
-        write_text(folder / f"task-{task_number()}.json", json.dumps(note))
 
 
 class OneComparison(Callback):
@@ -103,8 +77,6 @@ def read_task(note: dict[str, Any]) -> Task:
 
 def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str, object]:
     """The comparison of all jobs of the tasks in a folder; its summary."""
-    from experiments.comparison.compare import compare
-
     known: dict[str, Outcome] = {}
     named: dict[str, tuple[Job, list[Row]]] = {}
     for task, suffix in zip(tasks, _suffixes(tasks), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -16,6 +17,10 @@ OVERALL = ("strategy", "timed", *COLUMNS[2:])
 """Of the table over all operators."""
 BUSY = 0.25
 """Share of the processors in use by others above which a note is made."""
+GAP = (
+    "Gap to best: the median of a winner's time over the best one's in the same round, so that a machine that slows down between "
+    "rounds does not count; it may differ from the quotient of the medians shown"
+)
 
 
 def cells(row: dict) -> tuple[Given, ...]:
@@ -46,9 +51,9 @@ def notes(summary: dict, operator: str) -> list[str]:
 
 
 def _over_torch(row: dict) -> Cell:
-    """Speed-up over torch, with the verdict."""
+    """Speed-up over torch, with the verdict; the interval, of which it is one, stays however narrow the screen."""
     found = factor(row["over_torch"])
-    return found if row["verdict"] is None else found.with_word(row["verdict"])
+    return found if row["verdict"] is None else replace(found.with_word(row["verdict"]), short=None)
 
 
 def _gap(value: dict[str, float]) -> Cell:
@@ -75,7 +80,7 @@ def markdown(summary: dict, figures: list[str]) -> str:
         "ratios are medians of paired ratios, with intervals by block bootstrap. Where several processes timed, each begun "
         "anew, a number is the median of theirs, and its interval the hull of theirs. A kernel is the SAME as torch's when the "
         f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
-        "in the same process with as many threads.", "",
+        "in the same process with as many threads. " + GAP + ".", "",
     ]  # fmt: skip
     lines += [*overall(summary).markdown(), *_beside(summary["paired"])]
     for op, facts in summary["operators"].items():
@@ -117,7 +122,8 @@ def overall_cells(line: dict) -> tuple[Given, ...]:
 
 def overall(summary: dict) -> Sheet:
     """A line for each strategy."""
-    return Sheet.of("all operators (geometric means)", OVERALL, map(overall_cells, summary["strategies"]))
+    note = [] if summary["model_only"] else [GAP]
+    return Sheet.of("all operators (geometric means)", OVERALL, map(overall_cells, summary["strategies"]), note)
 
 
 def of_operator(summary: dict, op: str) -> Sheet:

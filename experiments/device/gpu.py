@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.commands.exit_code import exit_code
+from experiments.commands.refusal import exit_code
 from experiments.common.folders import make_folder
 from experiments.common.journal import read_rows
 from experiments.common.results import write_text

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.commands.exit_code import exit_code
+from experiments.commands.refusal import exit_code
 from experiments.common.journal import read_rows
 from experiments.common.results import write_text
 from experiments.common.style import RC, look, plain, save

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.commands.exit_code import exit_code
 from experiments.commands.parser import Parser
+from experiments.commands.refusal import exit_code
 from experiments.common.settings import ROOT
 from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, predictions, searches
 from experiments.evidence.facts import read_facts

@@ -12,8 +12,9 @@ import numpy as np
 from experiments.benches.fitting.ranks import spearman
 from experiments.common import style
 from experiments.common.journal import read_rows
-from experiments.evidence import libraries_figure, profile
+from experiments.evidence import profile
 from experiments.evidence.facts import RAW, Facts
+from experiments.evidence.figures.libraries import Bar, draw
 from experiments.evidence.tables import OPERATORS
 from experiments.studies.search.report import table
 from gensor_gym import hardware, operators
@@ -31,7 +32,7 @@ Row = Mapping[str, Any]
 def write(folder: Path, facts: Facts) -> list[str]:
     """Write the page and its figure; returns their names."""
     rows, stage = read_rows(folder / RAW / FILE), read_rows(folder / RAW / OPERATORS)
-    figure = libraries_figure.draw(bars(rows), folder / FIGURE)
+    figure = draw(bars(rows), folder / FIGURE)
     profiled = profile.section(folder, facts)
     (folder / PAGE).write_text(markdown(rows, stage, facts, figure, profiled), encoding="utf-8")
     return [PAGE, figure]
@@ -66,7 +67,7 @@ def markdown(rows: Sequence[Row], stage: Sequence[Row], facts: Facts, figure: st
     return "\n".join(lines) + "\n"
 
 
-def bars(rows: Sequence[Row]) -> list[libraries_figure.Bar]:
+def bars(rows: Sequence[Row]) -> list[Bar]:
     """Of every operator and library, for the figure."""
     return [
         (

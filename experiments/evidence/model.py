@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from experiments.benches.fitting.ranks import spearman
-from experiments.evidence import model_figure
 from experiments.evidence.facts import Facts
+from experiments.evidence.figures import model as model_figure
 from experiments.evidence.predictions import Told, fit_of, told
 from experiments.evidence.tables import RECORDED
 from experiments.studies.search.report import table

@@ -12,8 +12,8 @@ import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
 
-from experiments.commands.exit_code import exit_code
 from experiments.commands.parser import Parser
+from experiments.commands.refusal import exit_code
 from gensor_gym import hardware, operators
 from gensor_gym.graph.actions import space_actions
 

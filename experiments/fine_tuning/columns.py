@@ -13,13 +13,13 @@ from omegaconf import DictConfig
 
 from agents.columns.policy import load_columns
 from agents.learners.stored import POLICY
-from experiments.common.results import whole
 from experiments.fine_tuning.measured_budget import MeasuredBudget
 from experiments.fine_tuning.measured_columns import Judge, MeasuredLearner
 from experiments.fine_tuning.measured_reward import Timings
 from experiments.resuming.archive import read_state, write_state
 from experiments.training.watch import LAST
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.files import whole
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 

@@ -20,11 +20,18 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.env.measured import reward
 from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.foreign import meant
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task
+
+_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("operator", "schedule", "digest", "status"), str), **dict.fromkeys(("reward", "modelled"), int | float),
+    "seconds": int | float | None,
+}  # fmt: skip
+"""Of a line, with their types."""
 
 
 class Timings:
@@ -35,7 +42,8 @@ class Timings:
         self.path, self.backend, self.store = path, backend, store
         with Journal(path, ()) as journal:
             self.rows = list(journal)
-        self._known = {row["digest"]: row for row in self.rows}
+        with meant(path, "file of measurements"):
+            self._known = {_checked(row)["digest"]: row for row in self.rows}
         self._sessions: dict[str, Session] = {}
 
     @property
@@ -76,6 +84,14 @@ class Timings:
         self.rows.append(line)
         append_row(self.path, line)
         return line
+
+
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    """A line that was read; KeyError or TypeError for one that `Timings.line` does not write."""
+    for name, kinds in _FIELDS.items():
+        if not isinstance(row[name], kinds):
+            raise TypeError(f"a line has {name} {row[name]!r}")
+    return row
 
 
 def _modelled(graph: ConstructionGraph, model_s: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +23,16 @@ from experiments.common.texts import seconds_text
 from experiments.kernels.calls import call_of, called
 from experiments.kernels.search import Search
 from experiments.kernels.tiles import tiles
+from experiments.sheets.screen import width_of, words
 from gensor_gym.codegen.export import check_folder
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.stats.intervals import median_interval
 from gensor_gym.operators.types import Operator
+
+NAME = 9
+"""Places of the names of lines."""
 
 
 def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
@@ -53,6 +57,14 @@ def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
     rate = f"{op.flops / result.seconds / 1e9:.4g} GFLOP/s, " if op.flops else ""
     yield "rate", f"{rate}{100 * floor / result.seconds:.2g} % of what the roofline allows ({seconds_text(floor)})"
     yield "schedule", str(result.schedule)
+
+
+def show(console: Console, lines: Iterable[tuple[str, str]], width: int | None) -> None:
+    """Print each under its name, in whole words that fit so many places; None is no screen."""
+    for what, which in lines:
+        for number, line in enumerate(words(which, None if width is None else width - NAME - 1)):
+            console.print(f"[bold]{'' if number else what:{NAME}}[/] ", end="")
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def _times(samples: Sequence[float]) -> str:
@@ -94,10 +106,9 @@ def main(config: DictConfig, console: Console) -> None:
         lines = [*said(result, search), *taken(result, config)]
     if search.backend.stored:
         lines.append(("kept", f"{search.store}: reuse=true and {search.tuned(op)} answer from it"))
-        lines += [("call it", "import gensor_gym"), ("", f"kernel = {search.tuned(op)}"), ("", call_of(op))]
-    for what, which in lines:
-        console.print(f"[bold]{what:9}[/] ", end="")
-        console.print(which, soft_wrap=True, markup=False, highlight=False)
+    show(console, lines, width_of(console))
+    if search.backend.stored:  # to copy: a line of code is one line however long
+        show(console, [("call it", "import gensor_gym"), ("", f"kernel = {search.tuned(op)}"), ("", call_of(op))], None)
     console.print()
     if isinstance(op, Operator) and isinstance(result.schedule, Schedule):
         tiles(op, result.task.hardware, result.schedule).show(console)

@@ -2,7 +2,8 @@
 
 A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel,
 device and timing protocol; where two stores have the same, the newer one is kept. What comes from others is schedules and times,
-each checked before any is taken; a program is built and verified here before it is first used.
+each checked before any is taken and marked as theirs: a search does not answer from it, and a program is built and verified here
+before it is first used. `--own` says that this machine measured them, for you.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.commands.exit_code import exit_code
 from experiments.commands.parser import Parser
+from experiments.commands.refusal import exit_code
 from experiments.sheets.cells import Given, count, seconds
 from experiments.sheets.sheet import Sheet
 from gensor_gym.measure.records.imported import checked
@@ -49,7 +50,8 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
     """Add the trials of files."""
-    tables = [(path, checked(read_table(path).records, path)) for path in args.file]  # all of them read before the first is added
+    # all of them read before the first is added
+    tables = [(path, checked(read_table(path).records, path, args.own)) for path in args.file]
     for path, records in tables:
         print(f"{path}: {_words(Store(args.store).add(records))}")
 
@@ -57,7 +59,7 @@ def _import(args: argparse.Namespace) -> None:
 def _merge(args: argparse.Namespace) -> None:
     """Add the trials of other stores, of every protocol."""
     stores = [_existing(path) for path in args.other]
-    taken = [(store, checked(store.records(Selection()), str(store.path))) for store in stores]
+    taken = [(store, checked(store.records(Selection()), str(store.path), args.own)) for store in stores]
     for store, records in taken:
         print(f"{store.path}: {_words(Store(args.store).add(records))}")
 
@@ -101,7 +103,7 @@ def _date(seconds: float) -> str:
 
 def _words(added: Added) -> str:
     """What became of records."""
-    return f"{added.new} new, {added.replaced} replaced older ones, {added.kept} left out: as new or newer ones are there"
+    return f"{added.new} new, {added.replaced} replaced older ones, {added.kept} left out: newer or own ones are there"
 
 
 def _parser() -> Parser:
@@ -110,7 +112,8 @@ def _parser() -> Parser:
         prog="python -m experiments.store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    chosen = _options()
+    chosen, whose = _options(), Parser(add_help=False)
+    whose.add_argument("--own", action="store_true", help="this machine measured them, for you: searches may answer from them")
     listing = commands.add_parser("list", parents=[chosen], help="count trials, with the best median of each group")
     listing.set_defaults(run=_list)
     listing.add_argument("store", metavar="STORE")
@@ -119,11 +122,11 @@ def _parser() -> Parser:
     export.set_defaults(run=_export)
     export.add_argument("store", metavar="STORE")
     export.add_argument("file", metavar="FILE")
-    importing = commands.add_parser("import", help="add trials of .jsonl, .parquet or .sqlite files; newer ones win")
+    importing = commands.add_parser("import", parents=[whose], help="add trials of files (.jsonl, .parquet, .sqlite); newer win")
     importing.set_defaults(run=_import)
     importing.add_argument("store", metavar="STORE", help="made if it is not there")
     importing.add_argument("file", metavar="FILE", nargs="+")
-    merge = commands.add_parser("merge", help="add all trials of other stores; newer ones win")
+    merge = commands.add_parser("merge", parents=[whose], help="add all trials of other stores; newer ones win")
     merge.set_defaults(run=_merge)
     merge.add_argument("store", metavar="INTO", help="made if it is not there")
     merge.add_argument("other", metavar="STORE", nargs="+")

@@ -1,4 +1,4 @@
-"""Plots to hover over, by Bokeh: its script is 1.3 MB in a page, a quarter of Plotly's, and needs nothing from elsewhere."""
+"""Plots to hover over, by Bokeh: its script is 1.3 MB in a page and needs nothing from elsewhere."""
 
 from __future__ import annotations
 

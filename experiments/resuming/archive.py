@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.results import whole
 from experiments.resuming.tree import from_tree, to_tree
+from gensor_gym.files import whole
 from gensor_gym.foreign import parse_json, parse_object
 
 BEGUN, STATE, ARRAYS = "begun.json", "state.json", "arrays.safetensors"

@@ -46,7 +46,7 @@ def show_cells(
     styles: Sequence[str], left: Sequence[str],
 ) -> None:  # fmt: skip
     """Print a table with its title and notes."""
-    width = console.width if console.is_terminal or "COLUMNS" in os.environ else None
+    width = width_of(console)
     chosen = layout(head, rows, left, width)
     notes = [*notes, SHORTENED] if chosen.short else notes
     lines: Iterator[Line] = chain(
@@ -58,6 +58,11 @@ def show_cells(
     )
     for text, style in lines:
         console.print(Text(text.rstrip(), style), soft_wrap=True)
+
+
+def width_of(console: Console) -> int | None:
+    """Places of a line; None where there is no screen."""
+    return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
 def layout(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[str], width: int | None) -> Layout:

@@ -16,7 +16,7 @@ from experiments.tables.table import Stamp, Table
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import resident_blocks
-from gensor_gym.cost.gpu.memory import grid_blocks, traffic_of, warp_sectors
+from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of, warp_sectors
 from gensor_gym.graph.resources import threads_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.geometry import power_value, reduce_steps, tensor_bytes

@@ -19,7 +19,7 @@ from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import code_digest
 from experiments.tables.table import MAKERS, Table
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known
 
 
 def known() -> list[str]:
@@ -33,8 +33,7 @@ def reproduce(config: DictConfig) -> list[Table]:
     ValueError for an unknown name, or a folder that cannot be written.
     """
     name, folder = config.table, Path(config.output)
-    if name not in (names := (*known(), *MAKERS)):
-        raise ValueError(f"table {name!r}: expected one of {', '.join(names)}{near(name, names)}")
+    check_known("table", name, (*known(), *MAKERS))
     make_folder(folder)
     make = MAKERS[name] if name in MAKERS else import_module(f"experiments.tables.{name}").make
     tables = make(config, folder)

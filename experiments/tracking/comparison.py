@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.commands.tracking import tracking_of
 from experiments.common.settings import Job, Settings, short_hash
-from experiments.tracking.options import tracking_of
 from experiments.tracking.wandb_run import WandbRun
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

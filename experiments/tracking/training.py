@@ -35,7 +35,7 @@ class _Followed:
         """Those that have come."""
         found = []
         for path, last in self._seen.items():
-            rows = [row for row in read_rows(path) if row["steps"] > last]
+            rows = [row for row in read_rows(path) if isinstance(row.get("steps"), int) and row["steps"] > last]
             self._seen[path] = max([last, *(row["steps"] for row in rows)])
             found += rows
         return sorted(found, key=lambda row: row["steps"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.tracking.options import Tracking
+from experiments.commands.tracking import Tracking
 
 
 def check_login(options: Tracking) -> None:
@@ -139,8 +139,8 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def hint(path: Path | None) -> str:
-    """What to do with an offline run."""
-    if path is None or not path.name.startswith("offline"):
-        return "" if path is None else f"W&B run: {path}"
-    return f"W&B run: {path} (wandb sync {path} uploads it)"
+def hint(path: Path) -> str:
+    """Where a run is; of an offline one the command that uploads it, with those that lie beside it."""
+    if not path.name.startswith("offline"):
+        return f"W&B run: {path}"
+    return f"W&B is offline; to upload: wandb sync {path.parent}/offline-run-*"

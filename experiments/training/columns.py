@@ -21,14 +21,14 @@ from agents.learners.stored import POLICY
 from agents.policies.training_tasks import bound
 from experiments.commands.stopping import Stopped, asked, at_safe_points
 from experiments.common.journal import append_row
-from experiments.common.results import whole
 from experiments.resuming.archive import read_state, write_state
 from experiments.training.checkpoints import check_same
 from experiments.training.validation import over_floor
 from experiments.training.variants import with_variants
-from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, training_bar
+from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, steps_in_all, training_bar
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.files import whole
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
@@ -47,7 +47,9 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     spent = _load(last, learner, config) if resumed else time.perf_counter() - begin
     keep_rows(folder, learner.num_timesteps)
     with training_bar(console) as progress, at_safe_points():
-        bar = progress.add_task("training", total=config["steps"])
+        batch = config["agent"]["tasks"] * config["agent"]["programs"]
+        total = steps_in_all(learner.num_timesteps, config["steps"], batch)
+        bar = progress.add_task("training", total=total, completed=learner.num_timesteps)
         seconds = _train(learner, config, folder, spent, lambda done: progress.update(bar, completed=done))
     whole(folder / POLICY, learner.save)
     return learner, seconds, resumed

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from agents.strategy import get_strategy
+from experiments.common.lines import with_bar
 from experiments.training.trainings import training_of
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -21,7 +23,7 @@ def judged(config: dict[str, Any]) -> list[ConstructionGraph]:
     return [graph for graph in graphs if training.judged_on(graph)]
 
 
-def evaluate(config: dict[str, Any], folder: Path) -> dict[str, float]:
+def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
     """The policy of a folder by the model, over the operators of `eval_operators` (the validation split).
 
     The geometric mean of (policy's best of its episodes) / (traverser's best); and over the tasks whose optimum is certified the
@@ -33,8 +35,9 @@ def evaluate(config: dict[str, Any], folder: Path) -> dict[str, float]:
     ours = {"greedy": 1, "best": config["eval_episodes"]}
     regrets: dict[str, list[float]] = {asked: [] for asked in ours}
     ratios = []
-    kind = training_of(config["agent"]["name"]).strategy
-    for graph in judged(config):
+    kind, graphs = training_of(config["agent"]["name"]).strategy, judged(config)
+    console.print(f"Trained. Its programs are judged now, on eval_operators ({len(graphs)}).", soft_wrap=True)
+    for graph in with_bar(console, "judging", graphs, len(graphs)):
         certificate = certificate_of(graph)
         for asked, episodes in ours.items():
             strategy = kind(space=env["space"], checkpoint=str(folder), episodes=episodes)

@@ -27,12 +27,12 @@ from experiments.commands.command import command_line
 from experiments.commands.hydra_folder import keep_configuration, sweep_name
 from experiments.commands.parent import end_with_launcher, end_with_parent
 from experiments.commands.refusal import refusals
+from experiments.commands.tracking import tracking_of
 from experiments.common.journal import locked
 from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from experiments.sheets.cells import plain
 from experiments.sheets.sheet import Sheet
-from experiments.tracking.options import tracking_of
 from experiments.tracking.tensorboard import TensorBoard
 from experiments.tracking.training import Board, followed
 from experiments.tracking.wandb_run import WandbRun, check_login, hint
@@ -41,6 +41,7 @@ from experiments.training.trainings import training_of
 from experiments.training.watch import CURVE, LAST, VALIDATION, identity
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.foreign import meant
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 EVALUATION = ("eval_operators", "eval_episodes")
@@ -87,7 +88,8 @@ def trained(folder: Path, config: dict[str, Any]) -> bool:
         return False
     card = read_card(folder)
     sees = training_of(config["agent"]["name"]).sees
-    same = identity(card["config"]) == identity(config) and card.get("sees") == sees
+    with meant(folder / CARD, "card of a training"):
+        same = identity(card["config"]) == identity(config) and card.get("sees") == sees
     return same and is_current(card)
 
 
@@ -109,7 +111,7 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
         model, seconds, resumed = training_of(config["agent"]["name"]).learn(config, folder, console)
         cost = seconds, model.num_timesteps, resumed
         write_card(config, folder, *cost)
-    scores = evaluate(config, folder)
+    scores = evaluate(config, folder, console)
     write_card(config, folder, *cost, evaluation=scores)
     (folder / LAST).unlink(missing_ok=True)
     return scores
@@ -138,7 +140,8 @@ def configured(cfg: DictConfig) -> float | None:
         lock.close()
     Sheet.of("evaluation", ("score", "value"), [(name, plain(value)) for name, value in scores.items()]).show(console)
     console.print(f"Policy and card are in {folder}", soft_wrap=True)
-    console.print(hint(tracked), soft_wrap=True)
+    if tracked is not None:
+        console.print(hint(tracked), soft_wrap=True)
     return score(scores)
 
 

@@ -17,13 +17,13 @@ from agents.learners.observer import Observer
 from agents.learners.registry import Learner, get_learner
 from agents.learners.stored import POLICY
 from experiments.commands.stopping import at_safe_points
-from experiments.common.results import whole
 from experiments.training.checkpoints import load_checkpoint
 from experiments.training.validation import Validation
 from experiments.training.variants import with_variants
 from experiments.training.watch import LAST, Watch, identity, training_bar
 from gensor_gym import operators
 from gensor_gym.env.tasks import TaskSet
+from gensor_gym.files import whole
 
 
 def make_env(config: dict[str, Any], observer: type[Observer]) -> ObservedVecEnv:

@@ -16,6 +16,7 @@ from experiments.commands.stopping import Stopped, asked
 from experiments.common.journal import Journal, append_row, read_rows
 from experiments.training.checkpoints import save_checkpoint
 from experiments.training.validation import Validation
+from gensor_gym.foreign import meant
 
 CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
 
@@ -23,6 +24,17 @@ CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
 def training_bar(console: Console) -> Progress:
     """How far a training is."""
     return Progress("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console)
+
+
+def steps_in_all(done: int, asked_for: int, each: int) -> int:
+    """Steps when a training ends that goes on from `done`: it learns from whole rollouts of `each`, so it may take some more."""
+    return done - (done - asked_for) // each * each if done < asked_for else done
+
+
+def _rollout(model: Any) -> int:
+    """Steps of all environments between two times that a model of stable-baselines3 learns."""
+    frequency = getattr(model, "train_freq", None)  # of those that learn from a replay buffer
+    return model.n_envs * (model.n_steps if frequency is None else frequency.frequency)
 
 
 class Every:
@@ -60,7 +72,7 @@ class Watch(BaseCallback):
         super().__init__()
         self._begin = time.perf_counter() - spent
         self.folder, self.learner, self.config, self.validation = folder, learner, config, validation
-        self.progress, self.bar = progress, progress.add_task("training", total=config["steps"])
+        self.progress, self.bar = progress, progress.add_task("training", total=None)
         self._curve, self._eval = Every(config["curve_every"]), Every(config["eval_every"])
         self._save = Every(config["checkpoint_every"])
 
@@ -74,6 +86,8 @@ class Watch(BaseCallback):
         for every in (self._curve, self._eval, self._save):
             every.skip_to(self.model.num_timesteps)
         keep_rows(self.folder, self.model.num_timesteps)
+        total = steps_in_all(self.model.num_timesteps, self.config["steps"], _rollout(self.model))
+        self.progress.update(self.bar, completed=self.model.num_timesteps, total=total)
 
     def _on_step(self) -> bool:
         """Advance the bar."""
@@ -94,7 +108,9 @@ class Watch(BaseCallback):
     def _validate(self, steps: int) -> None:
         """A line of validation.jsonl, where it is time."""
         if self.validation is not None and self._eval(steps):
+            self.progress.update(self.bar, description="validating")
             scores = self.validation.score(self.learner, self.model)
+            self.progress.update(self.bar, description="training")
             append_row(self.folder / VALIDATION, {"steps": steps, **scores})
             for name, value in scores.items():
                 self.logger.record(f"validation/{name}", value)
@@ -131,7 +147,7 @@ def last_episodes(model: Any) -> dict[str, float] | None:
 def keep_rows(folder: Path, steps: int) -> None:
     """Drop what a part of a run wrote after its last checkpoint, which is of so many steps."""
     for name in (CURVE, VALIDATION):
-        with Journal(folder / name, ()) as journal:
+        with Journal(folder / name, ()) as journal, meant(journal.path, "curve of a training"):
             journal.drop({place for place, row in journal.rows.items() if row["steps"] > steps})
 
 

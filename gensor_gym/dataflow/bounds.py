@@ -12,6 +12,8 @@ import numpy as np
 
 UNDERFLOW = float(np.finfo(np.float32).tiny)
 """Results nearer to zero may come out as zero: generated code may flush them."""
+OVERFLOW = float(np.finfo(np.float32).max)
+"""Results farther from zero may come out infinite, and what is computed of them as no number: they have no bound."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,10 @@ def rounded(found: Bounded, unit: float, roundings: float) -> Bounded:
 
 
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """No error beside what is infinite or no number; a bound that is no number is none: infinite."""
-    return np.where(np.isfinite(value), np.where(np.isnan(error), np.inf, error), 0.0)
+    """No error beside what is infinite or no number; infinite where a bound is no number or the value may leave float32."""
+    with np.errstate(all="ignore"):
+        lost = np.isnan(error) | (np.abs(value) + error > OVERFLOW)
+    return np.where(np.isfinite(value), np.where(lost, np.inf, error), 0.0)
 
 
 def gamma(count: int, unit: float) -> float:

@@ -110,7 +110,8 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
         return given[expression.name]
     if isinstance(expression, Constant):
         value = np.asarray(expression.value, np.float64)
-        return rounded(exact(value), unit, 0.0 if np.float32(value) == value else 1.0)
+        with np.errstate(over="ignore"):
+            return rounded(exact(value), unit, 0.0 if np.float32(value) == value else 1.0)
     scalar = SCALARS[expression.function]
     parts = [bounded(part, given, unit) for part in expression.arguments]
     with np.errstate(all="ignore"):

@@ -10,6 +10,7 @@ from gensor_gym.dataflow.text import parse
 from gensor_gym.operators.resolve import resolve_one
 from gensor_gym.operators.text import read_call
 from gensor_gym.operators.types import Operator
+from gensor_gym.registry import near
 
 
 def resolve_computation(spec: Operator | Dataflow | str) -> Operator | Dataflow:
@@ -21,7 +22,13 @@ def resolve_computation(spec: Operator | Dataflow | str) -> Operator | Dataflow:
         return spec
     if isinstance(spec, str) and spec.lstrip().startswith("def "):
         return parse(spec)
-    if isinstance(spec, str) and (name := re.match(r"\s*(\w+)\(", spec)) and name[1] in FACTORIES:
-        values, options = read_call(spec)
+    name = re.match(r"\s*(\w+)\(", spec) if isinstance(spec, str) else None
+    if name is None:
+        return resolve_one(spec)
+    if name[1] in FACTORIES:
+        values, options = read_call(spec)  # type: ignore[arg-type]
         return make(name[1], *values, **options)
-    return resolve_one(spec)
+    try:
+        return resolve_one(spec)
+    except ValueError as error:
+        raise ValueError(f"{error}{near(name[1], FACTORIES)}") from error

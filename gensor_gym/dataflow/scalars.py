@@ -33,11 +33,11 @@ class Scalar:
 
 
 def _between(value: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    """The error of a monotone function of one number: the farther of both ends of the interval."""
+    """The error of a monotone function of one number: the farther of both ends of the interval; of what may be no number none."""
 
     def error(x: Array, e: Array) -> Array:
         here = value(x)
-        return np.maximum(np.abs(value(x + e) - here), np.abs(value(x - e) - here))
+        return np.where(np.isinf(e), np.inf, np.maximum(np.abs(value(x + e) - here), np.abs(value(x - e) - here)))
 
     return error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +25,7 @@ def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
     """The graph of a factory for extents; ValueError for a name or arguments that there are not."""
     if name not in FACTORIES:
         raise ValueError(f"fused operator {name!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
-    try:
-        return FACTORIES[name](*values, **arguments)
-    except TypeError as error:
-        raise ValueError(f"{name}: {error}") from error
+    return FACTORIES[name](*values, **arguments)
 
 
 def arguments_of(graph: Dataflow) -> dict[str, Any]:
@@ -45,12 +43,27 @@ def _factory(made: Callable[..., str]) -> Callable[..., str]:
 
     @functools.wraps(made)
     def build(*values: Any, **options: Any) -> Dataflow:
-        given = inspect.signature(made).bind(*values, **options)
+        signature = inspect.signature(made)
+        try:
+            given = signature.bind(*values, **options)
+        except TypeError as error:
+            accepted = ", ".join(map(str, signature.parameters.values())).replace("'", "")
+            raise ValueError(f"{made.__name__}: {error}; expected {made.__name__}({accepted})") from error
+        for name, value in given.arguments.items():
+            _check(f"{made.__name__}: {name}", value, signature.parameters[name].annotation)
         call = ", ".join(f"{name}={value!r}" for name, value in given.arguments.items())
         return dataclasses.replace(parse(made(*values, **options)), label=f"{made.__name__}({call})")
 
     FACTORIES[made.__name__] = build
     return made
+
+
+def _check(name: str, value: object, kind: str) -> None:
+    """ValueError for an extent that is no whole number of 1 or more, or another argument that is no finite number."""
+    if kind == "int" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise ValueError(f"{name}={value!r}, expected a whole number of 1 or more")
+    if kind == "float" and (not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value)):
+        raise ValueError(f"{name}={value!r}, expected a finite number")
 
 
 @_factory

@@ -9,12 +9,21 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.reward import final_reward
-from gensor_gym.exact.certificate import Certificate
-from gensor_gym.exact.shipped import certificate_of, regret_of
-from gensor_gym.graph.schedule import Schedule
+from gensor_gym.exact.shipped import certificate_of
+from gensor_gym.gir.graph import GirGraph
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_name
 from gensor_gym.measure.measurement import Measurement, Status
+
+Graph = ConstructionGraph | GirGraph
+
+
+def optimum_of(graph: Graph) -> float | None:
+    """Seconds of the best program by the model where that is certain: by a certificate, or as all of the space was looked at."""
+    if isinstance(graph, GirGraph):
+        return graph.least
+    certificate = certificate_of(graph)
+    return None if certificate is None else certificate.optimum
 
 
 class FinalReward:
@@ -30,29 +39,29 @@ class FinalReward:
         self.hardware = hardware
         self.pooled = timing == "pooled"
         self._seen: dict[tuple[str, str], Measurement] = {}
-        self._certified: dict[int, tuple[ConstructionGraph, Certificate | None]] = {}
+        self._certified: dict[int, tuple[Graph, float | None]] = {}
         """By identity of a graph, which stands beside what is known of it so that no other takes its place."""
 
     def of(
-        self, graphs: list[ConstructionGraph], rows: list[np.ndarray], latencies: list[float]
+        self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
         """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already."""
         if self.backend is None:
             return [(0.0, self._modelled(graph, seconds)) for graph, seconds in zip(graphs, latencies, strict=True)]
         found = []
         for graph, row in zip(graphs, rows, strict=True):
-            schedule = Schedule(row)
+            schedule = graph.schedule(row)
             measurement = self._measure(self.backend, graph, schedule)
             regret = self.backend.regret(graph, schedule) if isinstance(self.backend, Replay) else None
             found.append((reward(graph, measurement), facts(measurement, regret)))
         return found
 
-    def _modelled(self, graph: ConstructionGraph, seconds: float) -> dict[str, Any]:
+    def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
         """Facts of a program that takes so long by the model; `regret` where the task's optimum is certified."""
         if id(graph) not in self._certified:
-            self._certified[id(graph)] = graph, certificate_of(graph)
-        certificate = self._certified[id(graph)][1]
-        known = {} if certificate is None else {"regret": regret_of(seconds, certificate)}
+            self._certified[id(graph)] = graph, optimum_of(graph)
+        optimum = self._certified[id(graph)][1]
+        known = {} if optimum is None else {"regret": math.log(seconds / optimum)}
         return {"runtime_s": seconds, "status": "OK", **known}
 
     def restart(self) -> None:
@@ -60,7 +69,7 @@ class FinalReward:
         if isinstance(self.backend, Replay):
             self.backend.restart()
 
-    def _measure(self, backend: Backend, graph: ConstructionGraph, schedule: Schedule) -> Measurement:
+    def _measure(self, backend: Backend, graph: Graph, schedule: Any) -> Measurement:
         """Measure one program, or recall it: schedules of one kernel digest are one program."""
         key = (str(graph.operator), backend.digest(graph.operator, schedule, self.hardware))
         if not (self.pooled and key in self._seen):
@@ -83,7 +92,7 @@ class FinalReward:
             self.backend.close()
 
 
-def reward(graph: ConstructionGraph, measurement: Measurement) -> float:
+def reward(graph: Graph, measurement: Measurement) -> float:
     """R of what was measured (`env.reward`); 0 when the status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0

@@ -14,17 +14,13 @@ from gensor_gym.cost.model import latency
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
 from gensor_gym.env.reward import final_reward, step_reward
+from gensor_gym.env.scalars import LATENCY, MODEL_REWARD, POTENTIAL, REMAINING, START_LATENCY, STEPS
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.rules import apply, fill_mask
 from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.graph.tables.tables import FLOOR, HORIZON
 
-LATENCY, START_LATENCY, REMAINING, STEPS, POTENTIAL = range(5)
-NUM_SCALARS = 5
-"""Float64 state of an episode beside its row: model latency now and at the start (of s0), steps left, steps paid for, Phi."""
-
-MODEL_REWARD = 1
 REMAINING_AT = OFFSETS["remaining"]
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from gensor_gym import hardware as machines
-from gensor_gym.env.process import MODEL_REWARD
+from gensor_gym.dataflow import Dataflow, text_of
+from gensor_gym.env.scalars import MODEL_REWARD
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -66,6 +67,8 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
     def plain(value: object) -> object:
         if isinstance(value, Operator):
             return str(value)
+        if isinstance(value, Dataflow):
+            return value.label or text_of(value)
         if isinstance(value, Hardware):
             known = (*machines.names(), *machines.recorded_names())
             return value.name if value.name in known and machines.get(value.name) == value else value

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env.observation import static_features
+from gensor_gym.env.observation import NUM_FEATURES, static_features
+from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
+
+
+class Tasks(Protocol):
+    """What an environment draws its tasks from, whatever their graphs are."""
+
+    graphs: list[Any]
+    """One for each task."""
+    space: str
+    initial: np.ndarray
+    """The first state of each, rows int32 [K, R]."""
+    num_actions: int
+    num_features: int
+    """Actions of all graphs; features of a state."""
+
+    def add(self, op: Any) -> int:
+        """Number of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""
+
+    def draw(self, stream: Callable[[], np.random.Generator]) -> int:
+        """Number of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
+
 
 OperatorSpec = Operator | str | Sequence["Operator | str"]
 
@@ -35,8 +57,11 @@ class TaskSet:
         self._choices = [self._index[op] for op in self.operators]
         self._stack()
 
-    def add(self, op: Operator) -> int:
-        """Index of the task of an operator, made when it is not there yet."""
+    num_actions, num_features = NUM_ACTIONS, NUM_FEATURES
+
+    def add(self, op: Operator | str) -> int:
+        """Index of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""
+        op = operators.resolve_one(op)
         if op not in self._index:
             self._append(op)
             self._stack()

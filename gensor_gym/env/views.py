@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -16,6 +17,7 @@ from gensor_gym.env.settings import Settings
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.rules import transition
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import LEVEL, ROW
 
 _PRIMITIVES = sorted({action.primitive for action in ACTIONS})
@@ -56,6 +58,12 @@ class ObservationView:
             return self._graphs.of({name: features[s] for name, s in self.slices.items()}, graph.operator)
         return self.batch(features.copy())
 
+    def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
+        """What draws a schedule in a render mode."""
+        from gensor_gym.env.pictures import render
+
+        return render.as_text if mode == "ansi" else render.as_image
+
     def batch(self, features: np.ndarray) -> Any:
         """View of features [..., F] (flat or by group), of all of them flat the very array."""
         if self.kind == "dict":
@@ -67,7 +75,7 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
     """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; only the primitive where illegal."""
     out = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), dtype=np.float32)
     tables = graph.tables
-    _fill_successors(row, mask, tables.ints, tables.floats, tables.sizes, graph.room(), out)
+    _fill_successors(row, mask.view(np.int8), tables.ints, tables.floats, tables.sizes, graph.room(), out)
     out[:, -len(_PRIMITIVES) :] = _ONE_HOT
     return out
 

@@ -17,8 +17,8 @@ from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.exact.floor import floor_seconds, most_padding
 from gensor_gym.graph.actions import VTHREAD_UP
 from gensor_gym.graph.compiled import compiled, lean
-from gensor_gym.graph.limits import fits_gpu
 from gensor_gym.graph.resources import CODE_LIMIT_GPU, registers_of, threads_of
+from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables.geometry import has_windows, power_value, reduce_product, spatial_product
 from gensor_gym.graph.tables.layout import (
     MAX_AXES,
@@ -149,7 +149,7 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
         row[TILE + axis] = 1
     more = True
     while more:
-        if (not longest or reduce_product(row, 0, ints) == inner) and fits_gpu(row, ints):
+        if (not longest or reduce_product(row, 0, ints) == inner) and fits(row, ints):
             turning = True
             while turning:
                 counts[EVALUATED] += 1

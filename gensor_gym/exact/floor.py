@@ -13,8 +13,8 @@ import math
 
 from gensor_gym.cost.gpu.gpu import BARRIER, OVERLAP, blocks_per_unit, second_kernel, tile_bytes_out
 from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along, word_run
-from gensor_gym.cost.gpu.memory import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, sectors, wave_bytes
 from gensor_gym.cost.gpu.simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, stalls
+from gensor_gym.cost.gpu.traffic import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, sectors, wave_bytes
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import widest_copy

@@ -9,7 +9,7 @@ from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.exact.descent import next_inner, next_vthreads
 from gensor_gym.graph.actions import VTHREAD_UP
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.limits import fits_gpu
+from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables.layout import MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.graph.tables.tables import ALLOWED, EXTENT
 
@@ -31,7 +31,7 @@ def count_ties(classes, best, ints, floats, sizes):  # noqa: ANN001, ANN201
             row[TILE + axis] = 1
         more = True
         while more:
-            turning = fits_gpu(row, ints)
+            turning = fits(row, ints)
             while turning:
                 if latency_gpu(row, ints, floats, terms) == best:
                     count += 1

@@ -3,12 +3,12 @@
 Everything of these packages that reads such a file reads it by what is here, so that the limits stand in one place.
 """
 
-from gensor_gym.foreign.files import MOST_BYTES, read_bytes, read_lines, read_text, unfolded, write_whole
+from gensor_gym.foreign.files import MOST_BYTES, read_bytes, read_lines, read_text, unfolded
 from gensor_gym.foreign.jsons import MOST_NESTING, parse_json, parse_object, read_fields, read_json
 from gensor_gym.foreign.meaning import meant
 from gensor_gym.foreign.yamls import read_yaml
 
 __all__ = [
     "MOST_BYTES", "MOST_NESTING", "meant", "parse_json", "parse_object", "read_bytes", "read_fields", "read_json", "read_lines",
-    "read_text", "read_yaml", "unfolded", "write_whole",
+    "read_text", "read_yaml", "unfolded",
 ]  # fmt: skip

@@ -1,10 +1,9 @@
-"""Bytes, text and lines of a file that others may have written, gzipped or not, up to a size; and files written whole."""
+"""Bytes, text and lines of a file that others may have written, gzipped or not, up to a size."""
 
 from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,15 +26,6 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     if len(data) > most:
         raise ValueError(f"{path} is larger than {most:,} bytes, which is the most that is read")
     return data
-
-
-def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file at once: readers find what was there before or all of this, also where the disk is full."""
-    path = Path(path)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        temporary = Path(folder) / path.name
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
 
 
 def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:

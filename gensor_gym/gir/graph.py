@@ -6,9 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP, GirAction, applied
 from gensor_gym.gir.model import TERMS, GirModel
@@ -18,6 +20,8 @@ from gensor_gym.gir.rules import GirRules
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, ROW, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
+LARGEST = 1 << 20
+"""Schedules, legal or not, of a space that is gone through as a whole."""
 SPACES = ("gir", "monotone")
 """`gir`: all primitives. `monotone`: those after which no more bytes move than before (the title of IntelliGen's later paper)."""
 
@@ -28,6 +32,8 @@ class GirGraph:
     actions: tuple[GirAction, ...] = ACTIONS
     meter: Callable[[int], None] | None = None
     """Told of every evaluation of the model before it is made, by a session that pays for them."""
+    kept_table: Any = None
+    """The whole space as a table, once `gir.table.table_of` has made it."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
         """ValueError for a graph that is no row nest, a machine that is no CPU, an unknown space."""
@@ -105,6 +111,12 @@ class GirGraph:
             return schedule
         return GirSchedule(applied(schedule.row[None])[0, action])
 
+    def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
+        after = applied(rows)[np.arange(len(rows)), actions]
+        legal = self.action_masks(rows)[np.arange(len(rows)), actions] & (actions != STOP)
+        return np.where(legal[:, None], after, rows), legal
+
     def successors(self, schedule: GirSchedule) -> dict[int, GirSchedule]:
         """Legal actions except `stop`, each with the schedule it leads to."""
         after = applied(schedule.row[None])[0]
@@ -154,7 +166,7 @@ class GirGraph:
     @cached_property
     def _all(self) -> np.ndarray:
         """All legal rows where there are few, int32 [S, ROW]."""
-        return np.concatenate(list(self.enumerate())) if self.size <= 1 << 20 else np.empty((0, ROW), np.int32)
+        return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Every legal schedule, in batches of rows int32 [<= batch, ROW]."""
@@ -168,6 +180,16 @@ class GirGraph:
             rows = rows[self.fits(rows)]
             for start in range(0, len(rows), batch):
                 yield rows[start : start + batch]
+
+    @cached_property
+    def least(self) -> float | None:
+        """Seconds of the optimum; None where the space is too large to be gone through."""
+        return self.optimum()[1] if self.size <= LARGEST else None
+
+    @cached_property
+    def floor(self) -> float:
+        """Seconds that no program is faster than."""
+        return roofline_floor(self.operator, self.hardware)
 
     def optimum(self) -> tuple[GirSchedule, float]:
         """The fastest schedule by the model, by going through all, and its seconds."""

@@ -23,6 +23,8 @@ class Buffer:
     level: Level
     elements: int
     """In all in DRAM; of a row else, padded to whole vectors."""
+    padded: bool = False
+    """Rows end at whole vectors, so that what lies behind their last element may be read and written."""
 
 
 @dataclass(frozen=True)

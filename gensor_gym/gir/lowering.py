@@ -147,14 +147,14 @@ class _Lowering:
         return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
 
     def _between(self, name: str, level: Level) -> Slice:
-        """Where a cell is between passes: a buffer of its own, in DRAM one of all rows."""
+        """Where a cell is between passes: a buffer of its own, in DRAM one of all rows. No tensor's name has a point."""
         wide = self.nest.cell[name].wide
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:
-            return Slice(Buffer(f"{name}_row", level, pitch), wide)
+            return Slice(Buffer(f"{name}.row", level, pitch, padded=True), wide)
         strides = _row_strides(self.nest.row_extents, pitch)
-        access = Access(f"{name}_all", 0, strides, 1 if wide else 0)
-        return Slice(Buffer(f"{name}_all", Level.DRAM, self.nest.rows * pitch), wide, access)
+        access = Access(f"{name}.all", 0, strides, 1 if wide else 0)
+        return Slice(Buffer(f"{name}.all", Level.DRAM, self.nest.rows * pitch, padded=wide), wide, access)
 
 
 def _row_strides(extents: tuple[int, ...], pitch: int) -> tuple[int, ...]:

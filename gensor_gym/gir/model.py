@@ -17,14 +17,14 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.gir.profile import KINDS, KernelProfile, PassProfile, Profile, profile_of
 from gensor_gym.gir.rules import columns_of
 from gensor_gym.gir.schedule import FIELDS, HEADER
-from gensor_gym.hardware.types import Hardware, MemoryLevel
+from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
 """Parts of the latency in seconds: launches; instructions along columns; waiting for sums; work once a row; registers that do not
 suffice; what is read again from caches; what comes from and goes to where the tensors lie."""
 _WIDTHS = FIELDS[0].values
 _CYCLES = {
-    "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 10, 10, 10),
+    "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 10, 10, 17),
     "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
 }  # fmt: skip
 """Cycles of a scalar function on a vector of each width, one after another."""
@@ -130,21 +130,27 @@ class GirModel:
             rate = level.bandwidth / self.hardware.units
             cache = np.where(here & (level.name != "l1"), rows * again / rate, cache)
             inside = level.capacity
-        home = self._home(footprint)
-        rates = home.bandwidth * threads / self.hardware.units
+        far, pace = self._home(footprint)
+        rates = threads / self.hardware.units / pace
         outer = self.hardware.memory[-1].bandwidth
         read = sum(one.inputs for one in kernel.passes) * row
         written, kept = sum(one.outputs for one in kernel.passes) * row, sum(one.spills for one in kernel.passes) * row
-        far = home.name in ("l3", "dram")
         plain = (1 + far) * written / rates
         streamed = written / (outer * threads / self.hardware.units)
         stored = np.where(header["streaming"] == 1, streamed, plain) + (1 + far) * kept / rates
         return cache, self.nest.rows * (read / rates + stored)
 
-    def _home(self, footprint: int) -> MemoryLevel:
-        """The innermost level that holds all that a call touches."""
-        for level in self.hardware.memory[1:-1]:
-            private = level.name in ("l1", "l2")
-            if footprint <= level.capacity * (self.hardware.units if private else 1):
-                return level
-        return self.hardware.memory[-1]
+    def _home(self, footprint: int) -> tuple[float, float]:
+        """(share of what a call touches that lies beyond the cores' own caches, seconds a byte of all cores together).
+
+        What is a little larger than a level still finds most of itself there; twice its capacity finds nothing.
+        """
+        pace, beyond, far = 0.0, 1.0, 1.0
+        for level in self.hardware.memory[1:]:
+            capacity = level.capacity * (self.hardware.units if level.name in ("l1", "l2") else 1)
+            last = level is self.hardware.memory[-1]
+            missed = 0.0 if last else min(max(footprint / capacity - 1.0, 0.0), 1.0)
+            pace += beyond * (1.0 - missed) / level.bandwidth
+            beyond *= missed
+            far = beyond if level.name == "l2" else far
+        return far, pace

@@ -83,28 +83,25 @@ class RowNest:
         """Cells by name."""
         return {cell.name: cell for cell in self.cells}
 
-    def stage_of_use(self, reader: Cell) -> int | None:
-        """The pass in which a cell reads its sources along the columns; None where it is computed once a row."""
-        if reader.is_reduction:
-            return reader.stage - 1
-        return reader.stage if reader.wide else None
-
     def pass_of_store(self, name: str) -> int:
         """The pass that writes a wide cell to an output: the first that can."""
         return self.cell[name].stage
 
     @cached_property
     def uses(self) -> dict[str, tuple[int, ...]]:
-        """The passes in which every wide cell is read, reduced or written to an output, in order; the first makes it."""
+        """The passes in which every wide cell is read, reduced or written to an output, in order; the first makes it.
+
+        A cell reads its sources where it is made itself, which may be later than it could be.
+        """
         found: dict[str, set[int]] = {cell.name: set() for cell in self.cells if cell.wide}
-        for reader in self.cells:
-            stage = self.stage_of_use(reader)
-            for source in reader.sources:
-                if source in found and stage is not None:
-                    found[source].add(stage)
         for name, _ in self.stores:
             if name in found:
                 found[name].add(self.pass_of_store(name))
+        for reader in reversed(self.cells):
+            reads = {reader.stage - 1} if reader.is_reduction else set(sorted(found.get(reader.name, ()))[:1])
+            for source in reader.sources:
+                if source in found:
+                    found[source] |= reads
         return {name: tuple(sorted(stages)) for name, stages in found.items()}
 
     @cached_property
@@ -125,13 +122,14 @@ class _Builder:
         self.graph, self.nodes = graph, dict(graph.nodes)
         self.classes = AxisClasses(graph)
         self.views = input_views(graph)
-        self.writes = [(self._computed(name), view) for name, view in output_views(graph)]
+        self.writes = output_views(graph)
+        self._check_classes()
         self.columns = self._column_classes()
         self.cells: dict[str, Cell] = {}
 
     def nest(self) -> RowNest:
         """See `row_nest`."""
-        stored = [(self._cell(name).name, name, view) for name, view in self.writes]
+        stored = [(self._stored(name).name, name, view) for name, view in self.writes]
         if len(self.cells) > MOST_CELLS:
             raise ValueError(f"{self.graph.name}: {len(self.cells)} values of one nest, expected at most {MOST_CELLS}")
         rows = self._row_classes()
@@ -159,6 +157,13 @@ class _Builder:
             )
         steps = [[*ours, *(theirs or [0])] for ours, theirs in zip(along_rows, along_columns, strict=True)]
         return [*row_extents, *(columns or [1])], steps
+
+    def _check_classes(self) -> None:
+        """ValueError for a value two axes of which are one, as of a matrix that is added to its transpose."""
+        for name in self.graph.values:
+            places = [place for place in self.classes.of(name) if place]
+            if len(set(places)) < len(places):
+                raise ValueError(f"{self.graph.name}: two axes of {name} are one axis elsewhere, expected loops of their own")
 
     def _computed(self, name: str) -> str:
         """The value that another is only a repetition or another order of."""
@@ -195,30 +200,34 @@ class _Builder:
         if reduced:
             return next(iter(reduced.values()))
         name, view = self.writes[0]
-        steps = list(zip(self.classes.of(name), self._strides(name, view), strict=True))
+        steps = list(zip(self.classes.of(name), view.strides, strict=True))
         beside = [place for place, stride in steps if place and stride == 1]
         return beside[-1:] or [place for place, _ in steps if place][-1:]
-
-    def _strides(self, name: str, view: View) -> tuple[int, ...]:
-        """Strides of a view along the axes of the value that it is of, or that it repeats."""
-        return view.strides[len(view.shape) - len(self.graph.values[name].shape) :]
 
     def _row_classes(self) -> list[Place]:
         """All other classes, as the first output steps through them, farthest first."""
         name, view = self.writes[0]
-        strides = dict(zip(self.classes.of(name), self._strides(name, view), strict=True))
+        strides = dict(zip(self.classes.of(name), view.strides, strict=True))
         found: dict[Place, None] = {}
-        for cell in self.cells.values():
-            found |= dict.fromkeys(place for place in self.classes.of(cell.name) if place and place not in self.columns)
+        for made in (*(name for name in self.cells if name in self.graph.values), *(name for name, _ in self.writes)):
+            found |= dict.fromkeys(place for place in self.classes.of(made) if place and place not in self.columns)
         return sorted(found, key=lambda place: -strides.get(place, 0))
 
     def _steps(self, name: str, view: View, places: list[Place]) -> list[int]:
         """How far a view's elements lie apart along classes."""
         steps: dict[Place, int] = {}
-        for place, stride in zip(self.classes.of(name), self._strides(name, view), strict=True):
+        for place, stride in zip(self.classes.of(name), view.strides, strict=True):
             if place is not None:
                 steps[place] = steps.get(place, 0) + stride
         return [steps.get(place, 0) for place in places]
+
+    def _stored(self, name: str) -> Cell:
+        """The cell that is written as a value; where a number of the row is repeated along the columns, one that does so."""
+        cell = self._cell(name)
+        if cell.wide or not any(place in self.columns for place in self.classes.of(name)):
+            return cell
+        repeated = Cell(f"{cell.name}.repeated", Operand(cell.name), (cell.name,), True, cell.stage)
+        return self.cells.setdefault(repeated.name, repeated)
 
     def _cell(self, name: str) -> Cell:
         """The cell of a value, made with all that it reads."""

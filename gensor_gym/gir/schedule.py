@@ -43,13 +43,14 @@ class GirSchedule:
     row: np.ndarray
 
     def __init__(self, row: np.ndarray) -> None:
-        """Copy `row`, int32 [ROW]; ValueError for another shape or an index that is none."""
-        row = np.array(row, dtype=np.int32)
-        if row.shape != (ROW,):
-            raise ValueError(f"a schedule is a row of {ROW} int32 values, got shape {row.shape}")
+        """Copy `row`, int32 [ROW]; ValueError for another shape, what is no whole number or an index that is none."""
+        row = np.asarray(row)
+        if row.shape != (ROW,) or row.dtype.kind not in "iu":
+            raise ValueError(f"a schedule is a row of {ROW} int32 values, got {row.dtype} of shape {row.shape}")
         tops = [*(len(field.values) for field in FIELDS), *(len(Level) for _ in range(MOST_PLACED))]
         if ((row < 0) | (row >= tops)).any():
             raise ValueError(f"row {row.tolist()}: expected indices from 0 to below {tops}")
+        row = np.array(row, dtype=np.int32)
         row.setflags(write=False)
         object.__setattr__(self, "row", row)
 
@@ -98,10 +99,11 @@ class GirSchedule:
     @classmethod
     def parse(cls, text: str) -> GirSchedule:
         """Read `str(schedule)`; fields not named stand at their first value. ValueError says what did not read."""
-        words = [word.partition("=")[::2] for word in text.split()]
-        if any(not re.fullmatch(r"\d+|[a-z,]+", value) for _, value in words) or len(dict(words)) != len(words):
+        words = [word.partition("=")[::2] for word in text.split()] if isinstance(text, str) else [("", "")]
+        if any(not re.fullmatch(r"[0-9]{1,9}|[a-z,]+", value) for _, value in words) or len(dict(words)) != len(words):
             example = " ".join(f"{field.name}={field.values[0]}" for field in FIELDS)
-            raise ValueError(f"not a schedule: {text!r}; expected each name once, such as '{example} place=sram,reg'")
+            shown = str(text) if len(str(text)) <= 200 else f"{str(text)[:200]}.."
+            raise ValueError(f"not a schedule: {shown!r}; expected each name once, such as '{example} place=sram,reg'")
         given = dict(words)
         levels = given.pop("place", "dram").split(",")
         return make_schedule(given, levels)
@@ -120,7 +122,7 @@ def make_schedule(fields: Mapping[str, int | str], levels: Sequence[str | Level]
     if len(levels) > MOST_PLACED:
         raise ValueError(f"{len(levels)} levels, expected at most {MOST_PLACED}")
     for place, level in enumerate(levels):
-        word = level.name if isinstance(level, Level) else level.upper()
+        word = level.name if isinstance(level, Level) else str(level).upper()
         if word not in Level.__members__:
             raise ValueError(f"level {level!r}: expected one of {', '.join(one.lower() for one in Level.__members__)}")
         row[HEADER + place] = Level[word]

@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 
-from gensor_gym.graph.notice import watch
-from gensor_gym.graph.parts import part
+from gensor_gym.graph.compiling.notice import watch
+from gensor_gym.graph.compiling.parts import entry, is_tried, part
+from gensor_gym.graph.compiling.units import unit
 from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.hardware.owned import made_own
 
@@ -37,17 +38,25 @@ watch()
 
 def compiled(function: F) -> F:
     """Compile a function for Numba's nopython mode, without the GIL, cached over runs for this state of the sources."""
-    return _compile(function)
+    return _compile(function, entry)
+
+
+def outlined(function: F) -> F:
+    """As `lean`, but compiled once and called where it is, in place of a copy in every function above it.
+
+    See `graph.compiling.units`. For what is long and asked by many: the model, the mask.
+    """
+    return _compile(function, unit, _nrt=False, error_model="numpy")
 
 
 def lean(function: F) -> F:
-    """A function that compiled ones call (`graph.parts`), which makes no array: nothing counts references to those it is given.
+    """A function that compiled ones call (`graph.compiling.parts`), which makes no array: none of those it is given is counted.
 
-    That counting (atomic additions at every call) took most of the time of the CPU model, and half of that of a mask.
+    Counting references (atomic additions at every call) took most of the time of the CPU model, and half of that of a mask.
     Nor is a division by zero looked for, and it may raise nothing.
     """
     options = {"_nrt": False, "error_model": "numpy"}
-    made: F = part(function, lambda text: _compile(text, **options), nogil=True, **options)
+    made: F = part(function, lambda text: _compile(text, entry, **options), nogil=True, **options)
     return made
 
 
@@ -78,17 +87,21 @@ def plain(rows: np.ndarray) -> np.ndarray:
     return rows if rows.flags.carray else rows.copy()
 
 
-def _compile(function: F, **options: Any) -> F:
-    folder = _folder(_package_of(function))
-    if folder is None:
-        return numba.njit(nogil=True, **options)(function)
+def _compile(function: F, kind: Callable[..., Any], **options: Any) -> F:
+    """A function of a kind, kept on disk. Plain where Numba is off; of Numba's own kind with a release that was not tried."""
     settings: Any = numba.config
-    before = settings.CACHE_DIR
-    settings.CACHE_DIR = str(folder)
-    try:
-        return numba.njit(cache=True, nogil=True, **options)(function)
-    finally:
-        settings.CACHE_DIR = before
+    if settings.DISABLE_JIT:
+        return function
+    made = (kind if is_tried(numba.__version__) else numba.njit)(function, nogil=True, **options)
+    folder = _folder(_package_of(function))
+    if folder is not None:
+        before = settings.CACHE_DIR
+        settings.CACHE_DIR = str(folder)
+        try:
+            made.enable_caching()
+        finally:
+            settings.CACHE_DIR = before
+    return cast(F, made)
 
 
 def _package_of(function: Callable[..., Any]) -> Path:

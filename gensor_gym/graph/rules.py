@@ -22,7 +22,7 @@ from gensor_gym.graph.actions import (
     VTHREAD_DOWN,
     VTHREAD_UP,
 )
-from gensor_gym.graph.compiled import compiled, lean
+from gensor_gym.graph.compiled import compiled, lean, outlined
 from gensor_gym.graph.knobs.knob import EVERY
 from gensor_gym.graph.knobs.tensor_cores import fragment_length
 from gensor_gym.graph.limits import fits_cpu, fits_gpu
@@ -183,11 +183,17 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
 
 
 @lean
-def fits(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Whether the program's resources are within the hardware's limits, or within a set of them."""
+def within(row, ints, limits):  # noqa: ANN001, ANN201
+    """Whether the program's resources are within a set of the hardware's limits (`graph.knobs.knob`)."""
     if ints[IS_CPU] == 1:
         return fits_cpu(row, ints, limits)
     return fits_gpu(row, ints, limits)
+
+
+@outlined
+def fits(row, ints):  # noqa: ANN001, ANN201
+    """Whether the program's resources are within all of the hardware's limits."""
+    return within(row, ints, EVERY)
 
 
 @lean
@@ -217,7 +223,7 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
     return True
 
 
-@lean
+@outlined
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit.
 
@@ -255,7 +261,7 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
         size = next_size(sizes, start, stop, current, base)
         if size != current:
             set_tile(scratch, axis, size)
-            mask[TILE_UP + axis] = fits(scratch, ints, growth_risks(row, axis, ints))
+            mask[TILE_UP + axis] = within(scratch, ints, growth_risks(row, axis, ints))
             set_tile(scratch, axis, current)
     if ints[ALLOWED + TILE_DOWN + axis] == 1 and current > base:
         risks = shrinking_risks(row, axis, ints)
@@ -265,7 +271,7 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
         size = previous_size(sizes, start, stop, current, base)
         if size != current:
             set_tile(scratch, axis, size)
-            mask[TILE_DOWN + axis] = fits(scratch, ints, risks)
+            mask[TILE_DOWN + axis] = within(scratch, ints, risks)
             set_tile(scratch, axis, current)
 
 
@@ -300,7 +306,7 @@ def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
     if risks == 0:
         return True
     move_knob(scratch, knob, upwards, ints)
-    fitting = fits(scratch, ints, risks)
+    fitting = within(scratch, ints, risks)
     scratch[KNOB + knob] = row[KNOB + knob]
     return fitting
 

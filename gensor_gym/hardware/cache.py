@@ -17,20 +17,34 @@ from pathlib import Path
 from typing import Any
 
 from gensor_gym import foreign
+from gensor_gym.files import write_whole
 from gensor_gym.hardware.owned import PRIVATE, is_own_folder, is_private
 
 VARIABLE = "GENSOR_GYM_CACHE"
 
 
 def cache_dir() -> Path:
-    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym. It may not exist yet; ValueError where the variable names a file."""
+    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym; for a user without a home a folder of the temporary one.
+
+    It may not exist yet; ValueError where the variable names a file.
+    """
     forced = os.environ.get(VARIABLE, "").strip()
     if not forced:
-        return Path.home() / ".cache" / "gensor_gym"
+        home = home_folder()
+        return home / ".cache" / "gensor_gym" if home else Path(tempfile.gettempdir()) / f"gensor_gym-{os.geteuid()}"
     folder = Path(forced).expanduser()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"${VARIABLE}={forced} is a file: expected a folder, which is made where there is none")
     return folder
+
+
+def home_folder() -> Path | None:
+    """The user's home; None where neither $HOME nor the system's list of users names one, as in some containers."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return home if home.is_absolute() else None
 
 
 def make_cache_dir(name: str) -> Path:
@@ -93,9 +107,6 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON file so that a reader sees all of it or none; warns when the folder cannot be written."""
     try:
         path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2)
-        os.replace(name, path)
+        write_whole(path, json.dumps(value, indent=2).encode(), 0o600)
     except OSError as error:
         warnings.warn(f"cannot keep {path}: {error}; set ${VARIABLE} to a folder that can be written", stacklevel=2)

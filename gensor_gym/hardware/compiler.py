@@ -64,11 +64,15 @@ class Compiler:
         return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), *last]
 
 
+class NoCompilerError(RuntimeError):
+    """There is no C compiler, or the one that was named does not run."""
+
+
 def find_compiler() -> Compiler:
     """The compiler to use: $GENSOR_GYM_CC, gcc, clang, cc, then `zig cc` of the `ziglang` wheel.
 
     Raises:
-        RuntimeError: if there is none, naming what to install, or if the one in $GENSOR_GYM_CC does not run.
+        NoCompilerError: if there is none, naming what to install, or if the one in $GENSOR_GYM_CC does not run.
     """
     return _find(os.environ.get(VARIABLE, ""), os.environ.get("PATH", ""))
 
@@ -78,7 +82,7 @@ def _find(forced: str, path: str) -> Compiler:
     if forced.strip():
         compiler = _ask(tuple(shlex.split(forced)))
         if compiler is None:
-            raise RuntimeError(f"${VARIABLE}={forced!r} does not answer --version; {_HELP}")
+            raise NoCompilerError(f"${VARIABLE}={forced!r} does not answer --version; {_HELP}")
         return compiler
     for name in _CANDIDATES:
         compiler = _ask((name,)) if shutil.which(name, path=path) else None
@@ -88,7 +92,7 @@ def _find(forced: str, path: str) -> Compiler:
         compiler = _ask((sys.executable, "-m", "ziglang", "cc"))
         if compiler is not None:
             return compiler
-    raise RuntimeError(f"no C compiler found: {_HELP}")
+    raise NoCompilerError(f"no C compiler found: {_HELP}")
 
 
 def _ask(command: tuple[str, ...]) -> Compiler | None:

@@ -52,13 +52,18 @@ def usable_cpus() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def forced_threads() -> int | None:
+    """What $GENSOR_GYM_THREADS says, None where it says nothing; ValueError where that is no whole number of at least 1."""
+    forced = os.environ.get(THREADS, "").strip()
+    if forced and (not forced.isdecimal() or int(forced) < 1):
+        raise ValueError(f"${THREADS}={forced!r} must be a whole number of at least 1")
+    return int(forced) if forced else None
+
+
 def usable_cores() -> int:
     """Cores a kernel may use: $GENSOR_GYM_THREADS, else physical cores of the affinity mask within the quota."""
-    forced = os.environ.get(THREADS, "").strip()
-    if forced:
-        if not forced.isdecimal() or int(forced) < 1:
-            raise ValueError(f"${THREADS}={forced!r} must be a whole number of at least 1")
-        return int(forced)
+    if forced := forced_threads():
+        return forced
     topology = Path("/sys/devices/system/cpu")
     # Two hardware threads of one core share its arithmetic units; a kernel gains nothing from the second.
     cores = {_read(topology / f"cpu{n}" / "topology" / "thread_siblings_list") or str(n) for n in usable_cpus()}

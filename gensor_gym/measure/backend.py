@@ -10,7 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from gensor_gym.codegen.build import check_kind
 from gensor_gym.codegen.targets import target_of
-from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.gir.schedule import GirSchedule
@@ -50,7 +49,7 @@ class Backend(Protocol):
 class Replay(Protocol):
     """What a backend of earlier timings has beside a Backend's."""
 
-    def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
+    def regret(self, graph: Any, schedule: Any) -> float | None:
         """log(T / T of the best program), and zero if they cannot be distinguished; None if unknown."""
 
     def restart(self) -> None:

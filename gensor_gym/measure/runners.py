@@ -1,6 +1,7 @@
-"""Who times kernels of a target: the name of the backend, the device that its workers open, and why it is not here.
+"""Who times kernels of a target: the backend and its name, and why it is not here.
 
-A table beside `codegen.targets`, by the same names. A target without a runner has its kernels generated and emulated only.
+A table beside `codegen.targets`, by the same names; what the backend's workers open says `devices/opened.py` under its name. A
+target without a runner has its kernels generated and emulated only.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from gensor_gym.hardware.types import Hardware
 if TYPE_CHECKING:
     from gensor_gym.measure.native import NativeBackend
     from gensor_gym.measure.workers.pool import Pool
-    from gensor_gym.measure.workers.trial import Device
 
 INSTEAD = "choose backend analytic, recorded or emulated"
 
@@ -24,11 +24,6 @@ class Runner(ABC):
 
     name: str
     """Of the backend, and of the device in its worker processes."""
-    gpus = 0
-    """GPUs that a worker on a cluster takes."""
-    shut_in = True
-    """Whether its workers are shut in (`isolation/`): they run machine code of kernels in their own process. Not where kernels
-    are code of a device, which makes no system calls, and drivers need sockets and files of their own."""
 
     def absence(self, hw: Hardware | None = None) -> str:
         """Why kernels for `hw` (of any machine of the target) cannot run here; empty when they can."""
@@ -37,14 +32,6 @@ class Runner(ABC):
     @abstractmethod
     def backend(self, pool: Pool | None = None) -> NativeBackend:
         """The backend, of this machine or of a pool."""
-
-    @abstractmethod
-    def device(self) -> Device:
-        """The device, in a worker process."""
-
-    def texts(self) -> tuple[tuple[str, str], ...]:
-        """C sources that the device loads beside kernels, each with its `-march`: a worker that is shut in compiles none."""
-        return ()
 
     def start(self) -> NativeBackend:
         """The backend of this machine; ValueError says what is missing."""
@@ -64,24 +51,11 @@ class CpuRunner(Runner):
 
         return cpu_backend(pool=pool)
 
-    def texts(self) -> tuple[tuple[str, str], ...]:
-        """The pool of threads and the anchor."""
-        from gensor_gym.codegen.runtime.threads import ARCH, runtime_text
-        from gensor_gym.measure.devices.anchor import anchor_text
-
-        return (runtime_text(), ARCH), (anchor_text(), ARCH)
-
-    def device(self) -> Device:
-        """See `devices/cpu.py`."""
-        from gensor_gym.measure.devices.cpu import CpuDevice
-
-        return CpuDevice()
-
 
 class CudaRunner(Runner):
     """CUDA kernels on the first GPU, through CuPy."""
 
-    name, gpus, shut_in = "cuda", 1, False
+    name = "cuda"
 
     def absence(self, hw: Hardware | None = None) -> str:
         """No GPU, another GPU, no CuPy."""
@@ -94,12 +68,6 @@ class CudaRunner(Runner):
         from gensor_gym.measure.native import cuda_backend
 
         return cuda_backend(pool=pool)
-
-    def device(self) -> Device:
-        """See `devices/cuda.py`."""
-        from gensor_gym.measure.devices.cuda import CudaDevice
-
-        return CudaDevice()
 
 
 RUNNERS: dict[str, Runner] = {"c": CpuRunner(), "cuda": CudaRunner()}
@@ -115,8 +83,5 @@ def runner_of(hw: Hardware) -> Runner:
 
 
 def runner_named(name: str) -> Runner:
-    """The runner of a backend; ValueError names those there are."""
-    found = next((runner for runner in RUNNERS.values() if runner.name == name), None)
-    if found is None:
-        raise ValueError(f"no device {name!r}; accepted: {', '.join(runner.name for runner in RUNNERS.values())}")
-    return found
+    """The runner of a backend."""
+    return next(runner for runner in RUNNERS.values() if runner.name == name)

@@ -20,7 +20,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.records.store import FINAL, Store
+from gensor_gym.measure.records.store import FINAL, IMPORTED, Store
 from gensor_gym.measure.search import Node, SearchBackend, SearchGraph, SearchTask
 from gensor_gym.operators.types import Operator
 
@@ -218,11 +218,11 @@ class SearchSession(Generic[Node]):
         return done
 
     def _stored(self, digest: str) -> Measurement | None:
-        """The store's answer; MOODS are not taken from it but tried again."""
+        """The store's answer; MOODS are not taken from it but tried again, and what another measured is measured here."""
         if self._store is None or not self.backend.stored:
             return None
         found = self._store.get(digest, self._device)
-        return None if found is None or found.status in MOODS else found
+        return None if found is None or found.status in MOODS or found.conditions.get(IMPORTED) else found
 
     def _put(self, schedule: Node, measurement: Measurement, seconds: float) -> None:
         """Keep a new measurement, with the seconds that the trial took."""

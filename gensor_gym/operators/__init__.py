@@ -14,8 +14,8 @@ from gensor_gym.operators.kinds.pooling import avg_pool2d, max_pool2d
 from gensor_gym.operators.reference import evaluate
 from gensor_gym.operators.registry import FACTORIES, register_operator
 from gensor_gym.operators.resolve import resolve, resolve_one
-from gensor_gym.operators.splits import part_of, split
-from gensor_gym.operators.tables import named_shapes
+from gensor_gym.operators.shapes.splits import part_of, split
+from gensor_gym.operators.shapes.tables import named_shapes
 from gensor_gym.operators.text import names, parse
 from gensor_gym.operators.types import Access, Axis, Operator, Stage, Tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gensor_gym.operators.types import Tensor
+from gensor_gym.operators.loops import Tensor
 
 
 class Computation(Protocol):

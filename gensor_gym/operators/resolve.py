@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from gensor_gym.operators.registry import FACTORIES
-from gensor_gym.operators.splits import PARTS, VERSIONS, split
-from gensor_gym.operators.tables import TABLES, named_shapes, table
+from gensor_gym.operators.shapes.splits import PARTS, VERSIONS, split
+from gensor_gym.operators.shapes.tables import TABLES, named_shapes, table
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near

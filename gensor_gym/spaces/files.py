@@ -9,7 +9,8 @@ import warnings
 from functools import lru_cache
 from typing import Any
 
-from gensor_gym.foreign import meant, parse_json, read_text, write_whole
+from gensor_gym.files import write_whole
+from gensor_gym.foreign import meant, parse_json, read_text
 from gensor_gym.locate import located
 from gensor_gym.measure.records.tables import read_table
 from gensor_gym.spaces import kernel_tuner, t4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,22 @@ def test_every_shipped_policy_is_of_the_present_tasks(name: str) -> None:
 def test_a_missing_policy_is_named() -> None:
     with pytest.raises(FileNotFoundError, match="experiments.train"):
         optimize(OPERATORS[0], "h200", "ppo", trials=1, backend="analytic", checkpoint="/nowhere/at/all")
+
+
+@pytest.mark.parametrize("given, message", [("half", "no card.json in .*half: expected"), ("half/policy.zip", "is a file")])
+def test_what_is_no_folder_of_a_policy_is_named(given: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    for name in ("policy.safetensors", "policy.zip"):
+        (tmp_path / "half" / name).write_bytes(b"")
+    for strategy in ("ppo", "columns"):
+        with pytest.raises((ValueError, FileNotFoundError), match=f"{message}.*policy.safetensors and card.json"):
+            optimize(OPERATORS[0], "h200", strategy, trials=1, backend="analytic", checkpoint=str(tmp_path / given))
+
+
+def test_a_result_is_a_line() -> None:
+    result = optimize("gemm(m=64, n=64, k=64)", "h200", "random_walk", trials=3, backend="analytic")
+    speed = f"{result.seconds * 1e6:.4g} us, {2 * 64**3 / result.seconds / 1e9:.4g} GFLOP/s"
+    assert str(result) == repr(result) == f"<Result of gemm(m=64, n=64, k=64) on h200: {speed}, 3 trials>"
 
 
 def test_every_front_door_takes_an_operator_its_text_or_an_id() -> None:

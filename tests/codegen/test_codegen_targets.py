@@ -14,8 +14,9 @@ from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.backend import BACKENDS, get_backend
+from gensor_gym.measure.devices.opened import DEVICES, opened_by
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
-from gensor_gym.measure.runners import RUNNERS, runner_named, runner_of
+from gensor_gym.measure.runners import RUNNERS, runner_of
 from tests.support.cuda_schedules import make_schedule
 
 OP = operators.gemm(4, 4, 4)
@@ -54,7 +55,7 @@ def test_an_unknown_target_is_a_clear_error() -> None:
     with pytest.raises(ValueError, match="no target 'metal'"):
         BuiltKernel(OP, "metal", "none", "", (Launch("entry"),), 0)()
     with pytest.raises(ValueError, match="no device 'tpu'; accepted: cpu, cuda"):
-        runner_named("tpu")
+        opened_by("tpu")
 
 
 def test_kernels_of_other_languages_are_refused() -> None:
@@ -105,3 +106,4 @@ def test_what_is_built_is_plain_data_that_can_be_called() -> None:
 def test_every_runner_is_a_backend_by_its_name() -> None:
     assert set(RUNNERS) <= set(targets.TARGETS)
     assert all(runner.name in BACKENDS for runner in RUNNERS.values())
+    assert {runner.name for runner in RUNNERS.values()} == set(DEVICES)

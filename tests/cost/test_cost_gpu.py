@@ -13,9 +13,9 @@ from experiments.tables.gpu_published import MMA, PUBLISHED, SIMT, WGMMA, WITHIN
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.cost.gpu.gpu import latency_gpu, second_kernel
 from gensor_gym.cost.gpu.lanes import shared_wavefronts
-from gensor_gym.cost.gpu.memory import grid_blocks
 from gensor_gym.cost.gpu.simt import simt_step
 from gensor_gym.cost.gpu.tensor import narrow_share
+from gensor_gym.cost.gpu.traffic import grid_blocks
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import LAUNCH_TERM, NUM_TERMS
 from gensor_gym.graph.compiled import plain

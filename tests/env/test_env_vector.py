@@ -45,15 +45,32 @@ def check_final(info: dict[str, Any], index: int, single: dict[str, Any]) -> Non
         assert info[f"_{key}"][index] and info[key][index] == single[key]
 
 
+def check_end_and_reset(info: dict[str, Any], index: int, observation: Any, single: dict[str, Any]) -> None:
+    """Where an episode ends and the next begins in one step, what it ended with stands beside."""
+    assert info["_final_obs"][index] and info["_final_info"][index]
+    assert equal(info["final_obs"][index], observation)
+    check_final(info["final_info"], index, single)
+    assert equal(info["final_info"]["action_mask"][index], single["action_mask"])
+
+
+def check_resets(envs: ConstructVectorEnv, singles: list[ConstructEnv], over: np.ndarray) -> None:
+    """Those that are over are reset, and no others."""
+    observations, info = envs.reset(options={"reset_mask": over})
+    assert (info["_action_mask"] == over).all()
+    for i in np.flatnonzero(over):
+        assert equal(row_of(observations, i), singles[i].reset()[0])
+
+
 @pytest.mark.parametrize("operator", [GEMM, SEVERAL], ids=["one", "several"])
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
 @pytest.mark.parametrize("arguments", [{}, {"backend": "made up"}, {"observation": "dict", "discount": 0.9}], ids=str)
 def test_each_environment_is_a_single_one(operator: Any, mode: AutoresetMode, arguments: dict[str, Any]) -> None:
     """Observations, rewards, ends, masks, runtimes; environment i is seeded with seed + i."""
-    count, common = 5, {"operator": operator, "hardware": "h200", "space": "extended"}
+    count = 5
 
-    def made(arguments: dict[str, Any] = arguments) -> dict[str, Any]:
-        return common | arguments | ({"backend": MadeUpBackend()} if "backend" in arguments else {})
+    def made() -> dict[str, Any]:
+        given = {"operator": operator, "hardware": "h200", "space": "extended"} | arguments
+        return given | ({"backend": MadeUpBackend()} if "backend" in arguments else {})
 
     envs = ConstructVectorEnv(count, autoreset_mode=mode, **made())
     singles = [ConstructEnv(**made()) for _ in range(count)]
@@ -65,10 +82,7 @@ def test_each_environment_is_a_single_one(operator: Any, mode: AutoresetMode, ar
     rng, over, ended_in_all = np.random.default_rng(4), np.zeros(count, dtype=bool), 0
     for _ in range(70):
         if mode is AutoresetMode.DISABLED and over.any():
-            observations, info = envs.reset(options={"reset_mask": over})
-            assert (info["_action_mask"] == over).all()
-            for i in np.flatnonzero(over):
-                assert equal(row_of(observations, i), singles[i].reset()[0])
+            check_resets(envs, singles, over)
             over[:] = False
         assert (envs.action_masks() == np.stack([env.action_masks() for env in singles])).all()
         actions = choose(envs.action_masks(), rng)
@@ -82,10 +96,7 @@ def test_each_environment_is_a_single_one(operator: Any, mode: AutoresetMode, ar
             if terminated and mode is not AutoresetMode.SAME_STEP:
                 check_final(info, i, own)
             elif terminated:
-                assert info["_final_obs"][i] and info["_final_info"][i]
-                assert equal(info["final_obs"][i], observation)
-                check_final(info["final_info"], i, own)
-                assert equal(info["final_info"]["action_mask"][i], own["action_mask"])
+                check_end_and_reset(info, i, observation, own)
                 observation = env.reset()[0]
             assert equal(row_of(observations, i), observation)
             assert rewards[i] == reward and ended[i] == terminated

@@ -1,4 +1,4 @@
-"""The traverser as a Markov chain, against 10^5 sampled walks and against closed forms."""
+"""The traverser as a Markov chain, against sampled walks and against closed forms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gensor_gym.graph.tables.layout import ROW
 from tests.support.graph_walks import graph_of
 
 SHORT = Markov(steps=14)
-WALKS = 40_000
+WALKS = 15_000
 
 
 def task():  # noqa: ANN201

@@ -17,8 +17,9 @@ import gensor_gym  # noqa: F401  registers the environment
 from agents import optimize
 from experiments.common.journal import read_rows
 from experiments.evidence import __main__ as command
-from experiments.evidence import libraries_figure, predictions, searches
+from experiments.evidence import predictions, searches
 from experiments.evidence.facts import RAW, read_facts
+from experiments.evidence.figures import libraries as libraries_figure
 from experiments.evidence.libraries import FILE as LIBRARIES
 from experiments.evidence.libraries import bars, best
 from experiments.evidence.pack import main as pack

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_kernels(tmp_path: Path) -> None:
 def test_call(tmp_path: Path) -> None:
     (row,) = _run("call", tmp_path)
     assert row["operator"] == "gemv(m=32, k=24)" and row["measured"]["median"] > 0
-    for way in ("called", "into_out", "bound", "bound_at_lines"):
+    for way in ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors"):
         added = row[f"{way}_adds"]
         assert added["low"] <= added["median"] <= added["high"]
         assert added["median"] == pytest.approx(row[way]["median"] - row["measured"]["median"], abs=1e-3)
@@ -179,18 +180,25 @@ def test_repeatability(tmp_path: Path) -> None:
     assert whole["same"]["target"] == 3 and sum(whole["same"]["all"]["quiet"].values()) == 3
 
 
-def test_model_and_its_fit(tmp_path: Path) -> None:
-    rows = _run("model", tmp_path)
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict]]:
+    """The folder of a fit of coefficients, and its lines."""
+    folder = tmp_path_factory.mktemp("fitted")
+    return folder, _run("model", folder)
+
+
+def test_model_and_its_fit(fitted: tuple[Path, list[dict]]) -> None:
+    folder, rows = fitted
     each = [(kind, model) for model in ("model", "fitted") for _ in range(2) for kind in ("operator", "all")]
     assert [(row["kind"], row.get("model")) for row in rows] == [*each, ("fit", None)]
     assert [row["group"] for row in rows if row["kind"] == "all"] == ["fitted on", "held out"] * 2
-    written = json.loads((tmp_path / "fits.json").read_text())["host"]
+    written = json.loads((folder / "fits.json").read_text())["host"]
     assert len(written["coefficients"]) == NUM_TERMS and written["terms"] == list(TERMS)
     assert written["loss_after"] <= written["loss_before"]
 
 
-def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path) -> None:
-    _run("model", tmp_path)
+def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path, fitted: tuple[Path, list[dict]]) -> None:
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
     timings = tmp_path / "model_timings.jsonl"
     before = timings.read_text()
     _run("model", tmp_path, "fit=constants")

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.benches import env_parts
 from experiments.benches.env import table, table_of_parts
+from experiments.benches.environment import parts
 from experiments.benches.lines import Lines
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
@@ -27,17 +27,17 @@ def test_parts_are_those_of_the_graph() -> None:
     graph, rows = states(16)
     ints, floats, sizes = graph.tables.ints, graph.tables.floats, graph.tables.sizes
     terms, latencies = np.zeros((16, NUM_TERMS)), np.zeros(16)
-    env_parts._model(rows, ints, floats, graph.room(), terms, latencies)
+    parts._model(rows, ints, floats, graph.room(), terms, latencies)
     np.testing.assert_array_equal(latencies, graph.latencies(rows))
     assert dict(zip(TERMS, terms[3], strict=True)) == graph.terms(Schedule(rows[3]))
     masks = np.zeros((16, NUM_ACTIONS), dtype=np.int8)
-    env_parts._mask(rows, ints, sizes, masks)
+    parts._mask(rows, ints, sizes, masks)
     np.testing.assert_array_equal(masks.astype(bool), graph.action_masks(rows))
 
 
 def test_a_line_has_all_parts(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     emit = Lines(tmp_path / "env.jsonl", "env")
-    env_parts.run(*states(8), TASK, 3, emit)
+    parts.run(*states(8), TASK, 3, emit)
     (row,) = emit.rows
     for part in ("model_us", "mask_us", "observation_us"):
         times: dict = row[part]  # type: ignore[assignment]

@@ -21,6 +21,7 @@ from experiments.commands.arguments import CONF, compose
 from experiments.common.jobs import Jobs
 from experiments.common.settings import Settings, settings_of
 from experiments.common.trials import FIELDS, Results
+from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.comparison.table import show
 from experiments.statistics.paired import against
@@ -129,6 +130,26 @@ def test_summary_and_figures_are_written(model_run: tuple[Settings, dict]) -> No
     assert "random_walk/1" in console.export_text()
 
 
+def test_a_verdict_keeps_its_interval_on_a_narrow_screen() -> None:
+    """And what the gap to the best is stands below."""
+    times, ratio = {"median": 1.2e-3, "low": 1.1e-3, "high": 1.3e-3}, {"median": 1.25, "low": 1.21, "high": 1.32}
+    row = {
+        "operator": "op", "label": "model_descent_ext", "strategy": "model_descent_ext", "retimed": times, "over_torch": ratio,
+        "verdict": "FASTER", "gap_to_best": dict.fromkeys(("median", "low", "high"), 1.0), "construction_s": 1.5,
+        "evaluations": 1234, "statuses": {"OK": 14, "WRONG_ANSWER": 2}, "training_s": None, "error": "", "status": "DONE",
+    }  # fmt: skip
+    line = {
+        **row, "jobs": 1, "timed": 1, "over_torch": 1.25, "verdicts": {"FASTER": 1}, "gap_to_best": 1.0, "trials": 16,
+    }  # fmt: skip
+    facts = {"torch": times, "torch_before": None, "dropped": {}, "processes": 3, "busy": 0.0}
+    summary = {"rows": [row], "strategies": [line], "operators": {"op": facts}, "model_only": False}
+    console = Console(record=True, width=80, force_terminal=True, file=io.StringIO())
+    show(console, summary)
+    said = console.export_text()
+    assert "1.25x [1.21, 1.32] FASTER" in said and max(map(len, said.splitlines())) <= 80
+    assert "Gap to best: the median of a winner" in said.partition("all operators")[2]
+
+
 def test_the_same_command_does_nothing_once_it_is_done(tmp_path: Path) -> None:
     settings = settings_of(compose([*TINY, f"output={tmp_path}"]))
     summary = _compare(settings)
@@ -202,16 +223,21 @@ REAL = [
 ]  # fmt: skip
 
 
-def _command(tmp_path: Path) -> list[str]:
-    places = [f"output={tmp_path / 'out'}", f"store={tmp_path / 'db'}"]
-    return [sys.executable, "-m", "experiments.compare", *REAL, *places]
+def _words(tmp_path: Path) -> list[str]:
+    return [*REAL, f"output={tmp_path / 'out'}", f"store={tmp_path / 'db'}"]
 
 
-def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
+def given(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    """The command, in this process."""
+    monkeypatch.setattr(sys, "argv", ["compare", *words])
+    command.main()
+
+
+def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No acknowledged trial is timed again and none is lost; then real kernels are compared with torch."""
     results = tmp_path / "out" / "results.jsonl"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(_command(tmp_path), cwd=CONF.parent, **quiet)
+    process = subprocess.Popen([sys.executable, "-m", "experiments.compare", *_words(tmp_path)], cwd=CONF.parent, **quiet)
     deadline = time.monotonic() + 100
     while (not results.exists() or results.read_text().count("\n") < 2) and time.monotonic() < deadline:
         assert process.poll() is None, "it ended before it could be killed"
@@ -223,7 +249,7 @@ def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
     assert 2 <= len(before) < 6
     assert {row["schedule"] for row in before} <= set(stored)
 
-    subprocess.run(_command(tmp_path), cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    given(monkeypatch, *_words(tmp_path))
     after = _rows(tmp_path / "out")
     assert after[: len(before)] == before
     assert [row["trial"] for row in after] == list(range(6))
@@ -237,10 +263,9 @@ def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
     assert {name: len(values) for name, values in samples.items()} == {"random_walk": 3, "torch": 3}
 
 
-def test_a_sweep_over_seeds(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.compare", "--multirun", *TINY, "seed=0,1"]
+def test_a_sweep_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = [f"output={tmp_path}/${{seed}}", f"hydra.sweep.dir={tmp_path}/sweep", "figures=false"]
-    subprocess.run([*command, *more], cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    given(monkeypatch, "--multirun", *TINY, "seed=0,1", *more)
     assert len(_rows(tmp_path / "0")) == len(_rows(tmp_path / "1")) == 10
 
 
@@ -251,7 +276,10 @@ def test_a_bad_argument_ends_with_a_message(tmp_path: Path) -> None:
     assert "nothing/X" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_a_comparison_without_any_search_does_not_succeed(tmp_path: Path) -> None:
+def test_a_comparison_without_any_search_does_not_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [*TINY[1:], "strategy=ppo", "strategies.ppo.checkpoint=/nowhere", "figures=false", f"output={tmp_path}"]
-    done = subprocess.run([sys.executable, "-m", "experiments.compare", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "No search was done" in done.stdout and (tmp_path / "summary.md").exists()
+    with pytest.raises(SystemExit) as ended:
+        given(monkeypatch, *words)
+    assert ended.value.code == 1 and "No search was done" in capsys.readouterr().out and (tmp_path / "summary.md").exists()

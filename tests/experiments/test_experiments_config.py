@@ -143,6 +143,11 @@ def test_sweeps_over_operators_stay_sweeps() -> None:
         quoted("gemm(m=1")
 
 
+def test_folders_may_be_named_in_any_letters() -> None:
+    assert compose(["output=/home/józsef/мой run"]).output == "/home/józsef/мой run"
+    assert readable(["x=1", "output='józsef'", "a=[é]", "b=c"]) == ["x=1", "output='józsef'", "a=[é]", "b=c"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [

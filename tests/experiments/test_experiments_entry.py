@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import shlex
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def test_a_command_has_a_target_a_module_and_two_examples(name: str) -> None:
 
 def test_every_module_beside_the_rooms_is_a_way_in() -> None:
     """A line of a docstring, an import and a call: nothing lives outside a room."""
-    found = {path.stem for path in (ROOT / "experiments").glob("*.py")} - {"__init__", "entry"}
+    found = {path.stem for path in (ROOT / "experiments").glob("*.py")} - {"__init__", "__main__", "entry"}
     rooms = {path.parent.name for path in (ROOT / "experiments").glob("*/__main__.py")}
     assert found | rooms == set(entry.COMMANDS) and not found & rooms
     for name in found:
@@ -69,9 +70,12 @@ def test_both_ways_lead_to_the_command(words: list[str]) -> None:
     assert "gensor certify: certify optima" in done.stdout and "--space" in done.stdout
 
 
-def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["gensor", "--help"])
-    entry.main()
+@pytest.mark.parametrize("words", [["--help"], []])
+def test_help_lists_every_command(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["experiments", *words])
+    runpy.run_module("experiments", run_name="__main__")
     said = capsys.readouterr().out
     assert all(f"  {name} " in said for name in entry.COMMANDS)
     assert "usage: gensor COMMAND" in said

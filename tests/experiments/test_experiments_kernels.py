@@ -61,6 +61,15 @@ def test_a_model_keeps_nothing(command) -> None:
     assert lines_of(said)["status"] == "OK; nothing was run"
 
 
+def test_a_result_fits_the_screen_whole(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every word of the wide form is there, and no line is wider than the screen."""
+    wide = command("optimize", "smoke/conv2d", *MODEL)[1]
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = command("optimize", "smoke/conv2d", *MODEL)[1]
+    assert max(map(len, wide.splitlines())) > 100 > 80 >= max(map(len, narrow.splitlines()))
+    assert narrow.partition("\n\n")[0].split() == wide.partition("\n\n")[0].split()
+
+
 @pytest.mark.parametrize(
     "words, message",
     [

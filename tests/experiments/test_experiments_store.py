@@ -13,7 +13,7 @@ import pytest
 from experiments.recording.store import main
 from gensor_gym import ConstructionGraph
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.records.store import Added, Record, Selection, Store
+from gensor_gym.measure.records.store import IMPORTED, Added, Record, Selection, Store
 from gensor_gym.measure.records.tables import read_table
 from gensor_gym.measure.stats.timing import PROTOCOL
 
@@ -59,8 +59,10 @@ def test_list_counts_and_shows_the_best(path: Path, capsys: pytest.CaptureFixtur
 def test_what_is_exported_comes_back_whole(path: Path, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"t.{ending}"
     assert main(["export", str(path), str(file)]) == 0
-    assert main(["import", str(tmp_path / "b.sqlite"), str(file)]) == 0
+    assert main(["import", "--own", str(tmp_path / "b.sqlite"), str(file)]) == 0
     assert everything(tmp_path / "b.sqlite") == everything(path)
+    assert main(["import", str(tmp_path / "c.sqlite"), str(file)]) == 0
+    assert all(one.measurement.conditions[IMPORTED] is True for one in everything(tmp_path / "c.sqlite"))
     assert main(["export", str(path), str(file), "--device", "old cpu"]) == 0
     assert [r.measurement.digest for r in read_table(file).records] == ["c"]
 
@@ -86,13 +88,13 @@ def test_bad_files_change_nothing(path: Path, tmp_path: Path, capsys: pytest.Cap
 def test_the_newer_of_two_trials_wins(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     other = Store(tmp_path / "other.sqlite")
     other.add([record("a", Status.TIMEOUT, age=9), record("b", age=1), record("d")])
-    assert main(["merge", str(path), str(other.path)]) == 0
+    assert main(["merge", "--own", str(path), str(other.path)]) == 0
     assert "1 new, 1 replaced older ones, 1 left out" in capsys.readouterr().out
     found = {r.measurement.digest: r.measurement.status for r in everything(path)}
     assert found == {"a": Status.OK, "b": Status.OK, "c": Status.OK, "d": Status.OK}
-    assert main(["merge", str(path), str(other.path)]) == 0
+    assert main(["merge", "--own", str(path), str(other.path)]) == 0
     assert "0 new, 0 replaced older ones, 3 left out" in capsys.readouterr().out
-    assert main(["merge", str(tmp_path / "new.sqlite"), str(path), str(other.path)]) == 0
+    assert main(["merge", "--own", str(tmp_path / "new.sqlite"), str(path), str(other.path)]) == 0
     assert everything(tmp_path / "new.sqlite") == everything(path)
 
 

@@ -11,8 +11,12 @@ import pytest
 
 pytest.importorskip("sb3_contrib")
 
+from gensor_gym.graph.notice import QUIET  # noqa: E402
+
 from experiments import entry  # noqa: E402
+from experiments.commands.refusal import refusals  # noqa: E402
 from experiments.common.settings import ROOT  # noqa: E402
+from gensor_gym.hardware.compiler import find_compiler  # noqa: E402
 from tests.support import malformed  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
@@ -20,6 +24,7 @@ from tests.support.thorough import thorough_but  # noqa: E402
 def refusal(words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
     """The line on which a command ends, in this process."""
     monkeypatch.setattr(sys, "argv", ["gensor", *words])
+    monkeypatch.setenv(QUIET, "1")  # nothing but the refusal, also where functions are compiled first
     with pytest.raises(SystemExit) as ended:
         entry.main()
     said = capfd.readouterr().err
@@ -86,7 +91,7 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path: Path) -> No
     card = {"config": {"seed": 1}, "training_seconds": 1.0, "evaluation": {"validation_latency_over_markov": 1.0}}
     malformed.put(tmp_path, {"a/card.json": malformed.text(card), "summary.md": b"before"})
     code, said, _ = process(["sweep_table", str(tmp_path)], "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))")
-    assert code == 2 and said.splitlines() == ["[Errno 27] File too large"], said
+    assert code == 2 and said.splitlines() == [f"[Errno 27] File too large: '{tmp_path / 'summary.md'}'"], said
     assert (tmp_path / "summary.md").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "summary.md"]
 
@@ -97,6 +102,22 @@ def test_output_that_cannot_be_written_is_one_line() -> None:
     assert code == 2 and said.splitlines() == ["[Errno 28] No space left on device"]
 
 
+def test_a_compiler_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GENSOR_GYM_CC", "/bin/nothing")
+    with pytest.raises(SystemExit) as ended, refusals():
+        find_compiler()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert ended.value.code == 2 and line.startswith("$GENSOR_GYM_CC='/bin/nothing' does not answer --version; install gcc")
+
+
+def test_a_terminal_without_a_letter_ends_nothing(tmp_path: Path) -> None:
+    """`µ` and the lines of a table, which are no ASCII."""
+    malformed.put(tmp_path, {"ops.txt": "gemm(m=4) µ".encode()})
+    told = "sys.stderr.reconfigure(encoding='ascii', errors='strict')"
+    code, said, _ = process(["export", str(tmp_path / "ops.txt"), f"folder={tmp_path / 'out'}", "--", "µ"], told)
+    assert code == 2 and len(said.splitlines()) == 1 and "?" in said, said
+
+
 def test_debug_shows_the_whole_error(tmp_path: Path) -> None:
     code, said, _ = process(["store", "list", str(tmp_path / "none"), "--debug"])
     assert code == 1 and "Traceback" in said and said.rstrip().endswith(f"ValueError: no store at {tmp_path / 'none'}")
@@ -104,15 +125,18 @@ def test_debug_shows_the_whole_error(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:policy .* was trained on tasks of other rules")
 def test_no_pickle_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """Files in which 4394c3f ran what they hold: the policy's, the training's checkpoint, PyTorch's of both kinds."""
+    """Files in which 4394c3f ran what they hold: the policy's, the checkpoints of training and fine-tuning, PyTorch's."""
     seen = tmp_path / "seen"
     evil = malformed.canary(seen)
     policy = malformed.archive({"data": evil, "policy.pth": evil, "archive/data.pkl": evil})
     last = malformed.archive({"state.pkl": evil, "model.zip": policy, "archive/data.pkl": evil})
+    tuned_ppo = [word.replace("columns", "ppo") for word in malformed.TUNED]
     cases = {
         "walk": (malformed.PPO, {"card.json": malformed.text(malformed.PPO_CARD), "policy.zip": policy}, "trust=true"),
         "columns": (malformed.COLUMNS, {"card.json": malformed.text(malformed.CARD), "policy.zip": policy}, "trust=true"),
         "training": (malformed.TRAIN, {"out/last.zip": last}, "begin anew with resume=false"),
+        "fine-tuning": (malformed.TUNED, {"out/last.zip": last}, "begin anew with another output"),
+        "fine-tuning ppo": (tuned_ppo, {"out/last.zip": last}, "begin anew with another output"),
         "training columns": ([*malformed.TRAIN[:1], "agent=columns", *malformed.TRAIN[3:]], {"out/last.zip": last}, "begin anew"),
     }
     for name, (words, files, advice) in cases.items():

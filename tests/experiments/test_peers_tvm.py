@@ -132,6 +132,7 @@ def test_the_study_is_the_one_that_was_set_out() -> None:
     assert len({plan.key for op in study.tasks for plan in study.plans(op)}) == 4 * 3 * 3
 
 
+@pytest.mark.thorough
 def test_an_environment_that_cannot_be_made_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = tmp_path / "requirements.txt"
     wanted.write_text("apache-tvm==0.0.0\n")

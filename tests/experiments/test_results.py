@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.results import whole
+from gensor_gym.files import whole
 
 
 def test_a_file_is_whole_or_what_it_was(tmp_path: Path) -> None:

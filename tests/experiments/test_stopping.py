@@ -11,12 +11,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numba
 import numpy as np
 import pytest
 
+from agents.core.workers import shared_out
+from experiments.commands.refusal import refusals
 from experiments.commands.stopping import CODE, asked, at_safe_points, stoppable
+from experiments.common import jobs
 from experiments.common.pool import side_by_side
 from experiments.entry import COMMANDS, how_to_go_on
 
@@ -68,6 +73,28 @@ def test_at_safe_points_nothing_is_raised_and_afterwards_it_is() -> None:
     assert seen == [True]
 
 
+def cleaned_up(*_: object) -> None:
+    """What libraries do that are interrupted where they make something: they fail where they clean up."""
+    try:
+        time.sleep(20)
+    finally:
+        raise ValueError("half made")
+
+
+@pytest.mark.parametrize("within", ["command", "search", "warm-up"])
+def test_an_error_that_a_stop_causes_is_the_stop(
+    within: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jobs, "_search", cleaned_up)
+    monkeypatch.setattr(jobs, "get_strategy", cleaned_up)
+    job: Any = SimpleNamespace(of="markov", hyperparameters={})
+    begun = {"command": cleaned_up, "search": lambda: jobs.attempt(job, job, None, print), "warm-up": lambda: jobs.warm_up(job)}
+    with pytest.raises(SystemExit) as ended, stoppable("again"), refusals(), signalled(0.1):
+        begun[within]()
+    said = capfd.readouterr().err
+    assert ended.value.code == CODE and said.endswith("Stopped. again\n") and "half made" not in said
+
+
 def squares(n: int) -> int:
     total = 0
     for i in range(n):
@@ -79,6 +106,7 @@ def squares(n: int) -> int:
 def test_numba_compiles_and_no_frame_of_llvm_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
     """At ten moments of it."""
     rng = np.random.default_rng(0)
+    numba.njit(squares)(3)  # what Numba imports on the way cannot be imported again in a process that was stopped there
     for _ in range(10):
         end = time.monotonic() + 30
         with pytest.raises(SystemExit) as ended, stoppable(""), signalled(rng.uniform(0.02, 0.2)):
@@ -87,6 +115,26 @@ def test_numba_compiles_and_no_frame_of_llvm_is_seen(capfd: pytest.CaptureFixtur
         assert ended.value.code == CODE
     said = capfd.readouterr().err
     assert said.count("Stopped.") == 10 and not any(word in said for word in NOISE)
+
+
+def test_work_that_is_shared_out_is_compiled_where_signals_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "3")
+    main, pause = threading.main_thread(), 20.0
+
+    def work(_part: slice) -> bool:
+        time.sleep(pause)
+        return threading.current_thread() is main
+
+    begin = time.monotonic()
+    with pytest.raises(SystemExit), stoppable(""), signalled(0.1):
+        shared_out(work, 6)
+    assert time.monotonic() - begin < 5
+    pause = 0.0
+    assert shared_out(work, 6) == [True, False, False], "it was not done before"
+    assert shared_out(work, 6) == [False] * 3 and shared_out(work, 1) == [False]
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "-1")
+    with pytest.raises(ValueError, match="THREADS='-1' must be"):
+        shared_out(work, 6)
 
 
 def test_finalizers_do_not_swallow_it() -> None:

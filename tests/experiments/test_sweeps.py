@@ -69,7 +69,10 @@ def test_a_multirun_ends_in_the_table_of_one_command(
 ) -> None:
     sweep = [*COMMON, *SWEPT, f"output={tmp_path / 'out'}", f"hydra.sweep.dir={tmp_path / 'sweep'}"]
     multirun(monkeypatch, *sweep)
-    assert "6 tasks together:" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    tasks, _, whole = said.partition("6 tasks together:")
+    assert tasks.count("Results are in") == 6 and "construction" not in tasks and " after " not in tasks
+    assert whole.count("construction") == 3 and "done before" not in said, "a table for each operator, and one for both"
     assert without_timings(summary_of(tmp_path / "out")) == without_timings(summary_of(single))
     assert rows_of(tmp_path / "out") == rows_of(single), "with a common output, too"
     for folder in (tmp_path / "out" / "tasks").iterdir():

@@ -16,12 +16,12 @@ import pytest
 from rich.console import Console
 
 from experiments.commands.arguments import compose
+from experiments.commands.tracking import Tracking, tracking_of
 from experiments.common.jobs import Jobs
 from experiments.common.journal import append_row
 from experiments.common.settings import Settings, settings_of
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
-from experiments.tracking.options import Tracking, tracking_of
 from experiments.tracking.tensorboard import TensorBoard
 from experiments.tracking.training import followed
 from experiments.tracking.wandb_run import WandbRun, check_login

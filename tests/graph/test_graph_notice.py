@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numba
 import pytest
 
-from gensor_gym.graph.notice import PATIENCE_S, QUIET, Notice
+from gensor_gym.graph.compiling.notice import PATIENCE_S, QUIET, Notice
 
 LINE = "gensor_gym: compiling, once; it is kept for the next time\n"
 
@@ -55,7 +55,7 @@ def test_on_a_terminal_it_says_how_far_it_is_and_leaves_one_line() -> None:
 
 COMPILE = """
 import time, multiprocessing, sys
-from gensor_gym.graph import notice
+from gensor_gym.graph.compiling import notice
 from gensor_gym.graph.compiled import lean
 notice.PATIENCE_S = 0.0
 def work():

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gensor_gym.cost import model
-from gensor_gym.graph import parts
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.parts import Part, is_tried
+from gensor_gym.graph.compiling import parts
+from gensor_gym.graph.compiling.parts import Part, is_tried
 from tests.support.graph_walks import graph_of
 
 if numba.config.DISABLE_JIT:
@@ -58,6 +58,15 @@ def test_python_may_call_a_part() -> None:
     asked = []
     above._compile_for_args = lambda *arguments: asked.append(arguments)
     assert above(values + 1) == 9.0 and not asked, "the second call of the same types finds the function by itself"
+
+
+def test_python_may_call_a_part_with_several_types() -> None:
+    """What was given for one type is not given again for the next: every call would be taken for one of types not met."""
+    several = [np.array([5, 2], dtype) for dtype in (np.int64, np.float64, np.int32)]
+    assert [least(values) for values in several] == [2, 2, 2]
+    asked = []
+    least._compile_for_args = lambda *arguments: asked.append(arguments)
+    assert [least(values) for values in several] == [2, 2, 2] and not asked
 
 
 @lean

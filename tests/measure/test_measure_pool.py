@@ -25,7 +25,7 @@ from tests.support.measure_kernels import BODIES, build, kernel
 from tests.support.thorough import thorough_but
 
 QUICK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
-SHORT = {"verify": 5.0, "time": 6.0, "check": 6.0}  # a busy machine has stalls of a second or two
+SHORT = {"verify": 3.0, "time": 6.0, "check": 6.0}  # a busy machine has stalls of a second or two
 STATUS = {
     "right": {Status.OK},
     "invalid address": {Status.CRASHED},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from gensor_gym.measure.backend import BACKENDS, get_backend
 from gensor_gym.measure.devices import presence as cuda_presence
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.backend import RecordedBackend
-from gensor_gym.measure.records.store import Record, Store
+from gensor_gym.measure.records.imported import checked
+from gensor_gym.measure.records.store import Added, Record, Selection, Store
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
 
 OP = operators.gemm(m=64, n=48, k=32)
@@ -122,6 +124,25 @@ def test_store_answers_but_charges(tmp_path: Path) -> None:
         second.measure(batch[3:])
     assert second.elapsed >= 0.06  # the seconds of the trials count as if they had been run
     assert [row.schedule for row in second.trace] == [row.schedule for row in first.trace]
+
+
+def test_another_s_times_answer_nothing(tmp_path: Path) -> None:
+    store, batch, device = Store(tmp_path / "s.db"), schedules(2), Counting().device(HW)
+    session(Counting(), store).measure(batch)
+    theirs = [replace(one, device=device, created=one.created + 9.0) for one in store.records()]
+    theirs = checked([replace(one, measurement=faster(one.measurement)) for one in theirs], "another's")
+    assert store.add(theirs[:1]) == Added(kept=1)  # what was measured here stays
+    store.prune(Selection(device=device))
+    store.add(theirs)
+    again = Counting()
+    answers = session(again, store).measure(batch)
+    assert again.measured == batch and all(1e-9 not in m.samples for m in answers)
+    assert session(Counting(), store).measure(batch)[0].samples == answers[0].samples
+    assert store.add(theirs) == Added(kept=2)
+
+
+def faster(measurement: Measurement) -> Measurement:
+    return replace(measurement, samples=(1e-9,))
 
 
 def test_a_search_counts_the_time_before_it_asks_for_anything() -> None:

@@ -14,11 +14,13 @@ import pytest
 import gensor_gym
 from agents import optimize
 from gensor_gym import ConstructionGraph, Schedule, operators
+from gensor_gym.codegen import generate
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records import verified
 from gensor_gym.measure.records.imported import checked
 from gensor_gym.measure.records.store import FINAL, Record, Store
@@ -102,7 +104,8 @@ def test_a_program_of_another_is_checked_once_before_it_is_used(cache: Path, mon
     plain = verified.fault_of
     monkeypatch.setattr(verified, "fault_of", lambda kernel: (asked.append(kernel.digest), plain(kernel))[1])
     first = gensor_gym.tuned(OP)
-    assert optimize(OP, trials=1, reuse=True).seconds == 1e-3 and asked == [first.digest]
+    gensor_gym.tuned(OP)
+    assert asked == [first.digest]
     (cache / "verified.json").chmod(0o666)  # which anybody could have written
     gensor_gym.tuned(OP)
     assert asked == [first.digest] * 2
@@ -110,6 +113,31 @@ def test_a_program_of_another_is_checked_once_before_it_is_used(cache: Path, mon
     monkeypatch.setattr(verified, "fault_of", lambda kernel: "of no use" if kernel.digest == first.digest else plain(kernel))
     with pytest.warns(RuntimeWarning, match="left out, its kernel is wrong: of no use"):
         assert gensor_gym.tuned(OP).digest != first.digest
+
+
+def test_what_another_timed_is_timed_here_before_it_is_the_result(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = ConstructionGraph(OP, "host", "extended")
+    store, device = Store(cache / "trials.sqlite"), get_backend("cpu", graph.hardware).device(graph.hardware)
+    conditions, said = {"compiler": find_compiler().version, FINAL: True}, 1.0
+    theirs = graph.random_schedule(np.random.default_rng(0))
+    record = Record(device, str(OP), str(theirs), Measurement(Status.OK, (said,), conditions, "", "theirs"), 1.0)
+    store.add(checked([record], "another's"))
+    monkeypatch.setattr(sys.modules["agents.optimize"], "run", None)  # a search would fail
+    first = optimize(OP, trials=1, reuse=True)
+    assert first.schedule.key == theirs.key and first.seconds < said and len(first.trace) == 1
+    again = optimize(OP, trials=1, reuse=True)
+    assert again.seconds == first.seconds and again.trace == ()
+    other = graph.random_schedule(np.random.default_rng(1))  # said to be faster, and found not to be
+    boast = Measurement(Status.OK, (0.5 * first.seconds,), conditions, "", generate(OP, other, graph.hardware).digest)
+    own = replace(first.measurement, samples=(0.9 * first.seconds,), conditions={**first.measurement.conditions, FINAL: True})
+    store.put(device, str(OP), str(theirs), own)
+    store.add(checked([Record(device, str(OP), str(other), boast, 1.0)], "another's"))
+    with monkeypatch.context() as patched:
+        slow = replace(own, samples=(2.0,))
+        patched.setattr(NativeBackend, "stream", lambda self, op, schedules, hw: (slow for _ in schedules))
+        assert gensor_gym.tuned(OP).digest == first.kernel.digest
+        second = optimize(OP, trials=1, reuse=True)
+    assert second.schedule.key == theirs.key and second.seconds == own.seconds and len(second.trace) == 1
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gensor_gym import operators
-from gensor_gym.operators import splits, tables
+from gensor_gym.operators.shapes import splits, tables
 
 ROOT = Path(__file__).parents[2]
 CLASSES = {operators.parse(text).name for text in operators.named_shapes().values()}

@@ -20,8 +20,8 @@ from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMOR
 from experiments.studies.transfer_recorded.scores import Scores, roles
 from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets
 from experiments.studies.transfer_recorded.transfer_recorded import RecordedTransfer
-from experiments.training.recorded_spaces import RecordedTraining, RecordedVecEnv, known_card, learn
-from experiments.training.train_recorded import training_of
+from experiments.training.recorded.spaces import RecordedTraining, RecordedVecEnv, known_card, learn
+from experiments.training.recorded.train_recorded import training_of
 from gensor_gym import load_space, save_space
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, compacted
@@ -293,8 +293,10 @@ def test_shipped_recordings_are_complete(path: Path) -> None:
     assert space.kernel and len(space) > 4000
 
 
-def test_nothing_of_the_tested_device_is_learned_from_elsewhere() -> None:
+@pytest.mark.parametrize("kernel", thorough_but(["convolution", "dedispersion", "gemm"], "gemm"))
+def test_nothing_of_the_tested_device_is_learned_from_elsewhere(kernel: str) -> None:
     plan = plan_of(compose(["seeds=[0]"], name="transfer_recorded"))
+    plan = dataclasses.replace(plan, kernels={kernel: plan.kernels[kernel]})
     by_folder = {folder: training.spaces for training, folder in plan.trainings()}
     searches = list(plan.searches())
     for task in plan.tasks:

@@ -12,7 +12,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose, Value
 
 F = np.float32
-_NUMPY = {
+NUMPY = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "negative": np.negative,
     "absolute": np.abs, "maximum": np.maximum, "minimum": np.minimum, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
     "rsqrt": lambda x: F(1) / np.sqrt(x), "tanh": np.tanh, "less": lambda a, b: (a < b).astype(F),
@@ -82,7 +82,7 @@ def _scalar(expression: Expression, known: dict[str, np.ndarray]) -> np.ndarray:
         return known[expression.name]
     if isinstance(expression, Constant):
         return F(expression.value)
-    return np.asarray(_NUMPY[expression.function](*(_scalar(part, known) for part in expression.arguments)), F)
+    return np.asarray(NUMPY[expression.function](*(_scalar(part, known) for part in expression.arguments)), F)
 
 
 def _added(array: np.ndarray, axes: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -15,6 +19,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PACKAGES = ("chromium", "chromium-driver")
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars",
            "--disable-background-networking", "--disable-component-update")  # fmt: skip
+
+MOST_SECONDS = 60
+"""Of loading a page: a browser that still loads does not end when it is told to."""
 
 
 def found() -> tuple[str, str] | None:
@@ -45,6 +52,7 @@ def driven(width: int = 1280, height: int = 900, dark: bool = False, *options: s
     for option in (*OPTIONS, *options):
         chosen.add_argument(option)
     made = webdriver.Chrome(options=chosen, service=Service(driver))
+    made.set_page_load_timeout(MOST_SECONDS)
     try:
         resize(made, width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -58,3 +66,23 @@ def resize(driver: webdriver.Chrome, width: int, height: int) -> None:
     """Make the page that large; a window cannot be as narrow as a phone."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a server of a folder, on this machine alone."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def width_of(driver: webdriver.Chrome, page: Path) -> int:
+    """How wide the document of a file is, in pixels."""
+    driver.get(page.as_uri())
+    return int(driver.execute_script("return Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"))

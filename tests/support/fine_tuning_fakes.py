@@ -99,12 +99,21 @@ def devices(*rules: TimingRules) -> list[FakeGpu]:
     return [FakeGpu(one) for one in rules]
 
 
+def killed_once(context: Context) -> dict[str, object]:
+    """The stage in a process that is killed at its 13th trial, where no kernel is on file."""
+    return _killed(context, 1)
+
+
 def killed_twice(context: Context) -> dict[str, object]:
-    """The stage in a process that is killed at its 13th trial, as long as fewer than 26 kernels are on file."""
+    """The stage in a process that is killed at its 13th trial, as long as fewer than 20 kernels are on file."""
+    return _killed(context, 20)
+
+
+def _killed(context: Context, few: int) -> dict[str, object]:
     fine_tuning.device_backends = contests.device_backends = devices  # type: ignore[assignment]
     fine_tuning.device_name = lambda hw: "NVIDIA H100"  # type: ignore[assignment]
     settings = {**SETTINGS, "checkpoint": str(context.path("p0"))}
     fine_tuning.read_settings = lambda: settings  # type: ignore[assignment]
     measured = len(read_rows(context.path("fine_tuning/measured.jsonl")))
-    FakeGpu.dies_at = 13 if measured < 20 else 0
+    FakeGpu.dies_at = 13 if measured < few else 0
     return fine_tuning.run(context)

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.common.trials import FIELDS
+
 BRACKETS = b"[" * 200_000
 GEMM = "gemm(m=4, n=16, k=4)"
 SCHEDULE = "tile[1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1] vthread[1x1x1x1x1x1x1x1] level=0"
@@ -91,11 +93,19 @@ TRAIN = [
     "env.hardware=h200", "env.space=gensor", "eval_operators=['gemm(m=4, n=16, k=4)']", "wandb.mode=disabled",
     "output={here}/out",
 ]  # fmt: skip
+TUNED = [
+    "fine_tune", "checkpoint=agents/data/policies/columns_cpu", "operators=['gemm(m=256, n=128, k=128)']",
+    "env.hardware=cascade_lake", "env.backend=analytic", "measurements=1", "store={here}/s.sqlite", "output={here}/out",
+]  # fmt: skip
 COLUMNS = [
     "optimize", GEMM, "hardware=h200", "backend=analytic", "trials=1", "strategy=columns",
     "strategies.columns.checkpoint={here}",
 ]  # fmt: skip
 PPO = [*COLUMNS[:-2], "strategy=ppo", "strategies.ppo.checkpoint={here}", "strategies.ppo.episodes=2"]
+COMPARE = [
+    "compare", f"operator={GEMM}", "strategy=random_walk", "backend=analytic", "hardware=h200", "wandb.mode=disabled",
+    "output={here}/out",
+]  # fmt: skip
 CHECK, VERIFY = ["check_certificates", "{here}/a.jsonl"], ["verify", "{here}/a.jsonl"]
 LEARN = ["train_recorded", "output={here}/out"]
 IMPORT = ["store", "import", "{here}/s.sqlite"]
@@ -186,6 +196,17 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "a checkpoint: of another configuration": (
         TRAIN, {"out/last.zip": archive(dict.fromkeys(("begun.json", "state.json", "arrays.safetensors"), b"{}"))}),
     "a card of a training: brackets": (TRAIN, {"out/card.json": BRACKETS, "out/policy.safetensors": b""}),
+    "a fine-tuning: its checkpoint cut off": (TUNED, {"out/last.zip": archive({"begun.json": b"{}" * 99})[:-30]}),
+    "a fine-tuning: its checkpoint of brackets": (
+        TUNED, {"out/last.zip": archive({"begun.json": b"{}", "state.json": BRACKETS, "arrays.safetensors": tensors()})}),
+    "a fine-tuning: begun with brackets": (TUNED, {"out/begun.json": BRACKETS, "out/measured.jsonl": b"{}\n"}),
+    "a fine-tuning: a measurement without a kernel": (TUNED, {"out/measured.jsonl": b'{"operator": "gemm(m=4, n=4, k=4)"}\n'}),
+    "a curve of a training: no steps": (TRAIN, {"out/curve.jsonl": b'{"mean_return": 1.0}\n'}),
+    "a card of a training: no configuration": (TRAIN, {"out/card.json": text(CARD, config=3), "out/policy.safetensors": b""}),
+    "trials: a row of something else": (COMPARE, {"out/results.jsonl": b'{"job": "1", "trial": 0}\n'}),
+    "trials: a number that is text": (
+        COMPARE, {"out/results.jsonl": text(dict.fromkeys(FIELDS, "x"))}),
+    "trials: a name that is a list": (COMPARE, {"out/results.jsonl": text(dict.fromkeys(FIELDS, []))}),
     "measurements: brackets": (CORRECT, {"m.jsonl": BRACKETS}),
     "measurements: a field missing": (CORRECT, {"m.jsonl": b'{"operator": "gemm(m=4, n=4, k=4)"}'}),
     "measurements: a field of another type": (CORRECT, {"m.jsonl": b'{"operator": 7, "seconds": 1.0}'}),

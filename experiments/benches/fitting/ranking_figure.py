@@ -52,11 +52,7 @@ def _panel(axes: Axes, record: Record, graph: ConstructionGraph, top: int) -> No
         axes.plot(model[mine], seconds[mine], marker, color=colour, markersize=4, alpha=0.7, markeredgewidth=0, linestyle="")
     first = np.argsort(model, kind="stable")[:top]
     axes.plot(model[first], seconds[first], "o", color=style.PALETTE[1], fillstyle="none", markersize=7, linestyle="")
-    both = min(model.min(), seconds.min()), max(model.max(), seconds.max())
-    axes.plot(both, both, color=style.INK, linewidth=0.8, alpha=0.5)
-    axes.axhline(seconds.min(), color=style.INK, linestyle=(0, (4, 3)), linewidth=0.9)
-    for axis in ("x", "y"):
-        style.time_axis(axes, axis)
+    style.model_lines(axes, model, seconds)
     axes.set_title(style.short_operator(str(record.op)), fontsize=7.5)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.commands.exit_code import exit_code
+from experiments.commands.refusal import exit_code
 from experiments.common.journal import read_rows
 from experiments.device import gpu
 from experiments.device.arguments import read_words

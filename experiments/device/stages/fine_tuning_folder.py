@@ -21,10 +21,11 @@ import numpy as np
 from agents.learners.stored import POLICY
 from agents.policies.learned import CARD
 from experiments.common.journal import read_rows
-from experiments.common.results import whole, write_text
+from experiments.common.results import write_text
 from experiments.device.context import StageJournal
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked
 from experiments.resuming.archive import read_state, write_state
+from gensor_gym.files import whole
 from gensor_gym.foreign import read_json
 from gensor_gym.measure.measurement import Measurement, Status
 

@@ -16,7 +16,7 @@ from experiments.studies.generalise.scores import Regrets, Task
 from experiments.studies.intervals import interval, iqm, iqm_difference, mean
 from gensor_gym import operators
 from gensor_gym.fingerprint import common, fingerprints
-from gensor_gym.operators.splits import HELD_OUT
+from gensor_gym.operators.shapes.splits import HELD_OUT
 
 NEAR = 0.05
 """Regret within which a program is called near the optimum."""

@@ -22,6 +22,7 @@ from gensor_gym.fingerprint import common
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.operators.types import Operator
+from gensor_gym.registry import check_known
 
 SIGNIFICANT = 0.05
 Truths = list[Truth] | list[BestKnown]
@@ -195,8 +196,7 @@ def _verdicts(line: dict[str, Any], reference: str, direction: str) -> list[str]
 
     Where `same` was expected, `worse` or `better` if it was told apart. ValueError for an unknown direction.
     """
-    if direction not in DIRECTIONS:
-        raise ValueError(f"hypothesis {direction!r}: expected one of {', '.join(DIRECTIONS)}")
+    check_known("hypothesis", direction, DIRECTIONS)
     found = []
     for value in line["over"][reference]:
         apart = value["p_holm"] <= SIGNIFICANT

@@ -14,7 +14,7 @@ from agents.recorded.tune import get_strategy_of_spaces
 from agents.strategy import RECORDED, strategies_for
 from experiments.commands.checks import check_list, check_whole
 from experiments.studies.transfer_recorded.searches import RecordedSearch
-from experiments.training.recorded_spaces import RecordedTraining, check_alike
+from experiments.training.recorded.spaces import RecordedTraining, check_alike
 from gensor_gym.spaces import load_space
 
 OTHERS = "all others"

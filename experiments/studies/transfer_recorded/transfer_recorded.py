@@ -19,7 +19,7 @@ from experiments.studies.transfer_recorded import report
 from experiments.studies.transfer_recorded.plan import RecordedPlan, plan_of
 from experiments.studies.transfer_recorded.scores import summarise
 from experiments.studies.transfer_recorded.searches import search_recorded
-from experiments.training.recorded_spaces import known_card, learn_at
+from experiments.training.recorded.spaces import known_card, learn_at
 
 Rows = list[dict[str, Any]]
 

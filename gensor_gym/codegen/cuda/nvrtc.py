@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from types import ModuleType
 
 from gensor_gym.codegen.cuda.bytes import raw_words
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.files import write_whole
 from gensor_gym.hardware.cache import cache_dir, make_cache_dir
 from gensor_gym.hardware.owned import is_own_folder, read_own
 
@@ -133,7 +132,7 @@ def _compile(source: str, options: tuple[str, ...]) -> CompiledKernel:
         if int(status):
             raise NvrtcError(f"{status!r} with {' '.join(options)}\n{text}")
         if wrong := raw_words(_output(nvrtc, program, "PTX").decode(errors="replace")):
-            raise NvrtcError(f"miscompiled: {wrong[0]} takes bytes of memory for 16-bit numbers (codegen/cuda_bytes.py)")
+            raise NvrtcError(f"miscompiled: {wrong[0]} takes bytes of memory for 16-bit numbers (codegen/cuda/bytes.py)")
         cubin = _output(nvrtc, program, "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -181,8 +180,6 @@ def _write(key: str, compiled: CompiledKernel) -> None:
         if not is_own_folder(folder, cache_dir()):
             return
         for suffix, data in ((".cubin", cubin), (".json", json.dumps(about).encode())):
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-                file.write(data)
-            os.replace(file.name, folder / f"{key}{suffix}")
+            write_whole(folder / f"{key}{suffix}", data, 0o600)
     except (OSError, ValueError):
         return

@@ -47,9 +47,11 @@ class Kind:
 
 
 def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
-    """Kernels by kind, both in the order given."""
+    """Kernels by kind, both in the order given. Fused ones are of none: each is called by its name."""
     found: dict[str, list[Exports]] = {}
     for one in exports:
+        if not isinstance(one.kernel.operator, Operator):
+            continue
         found.setdefault(kind_name(one.kernel.loop_nest), []).append(one)
     return [Kind(tuple(same)) for same in found.values()]
 

@@ -13,6 +13,20 @@ from gensor_gym.operators.types import Tensor
 C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
 """Element of each data type; 16-bit floating numbers, which GPUs alone compute with, are their bits."""
 
+_TAKEN = frozenset(
+    "auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
+    "for friend goto if inline int long mutable namespace new operator private protected public register restrict return short "
+    "signed sizeof static struct switch template this throw true try typedef typename union unsigned using virtual void "
+    "volatile while inputs outputs workspace NULL API ENOMEM ENOTSUP EINVAL errno once kept".split()
+)
+"""What no parameter may be called: words of C and C++, and what the functions use themselves."""
+
+
+def _parameter(name: str) -> str:
+    """A tensor's name as a parameter."""
+    plain = re.sub(r"\W", "_", name)
+    return f"{plain}_" if plain in _TAKEN else plain
+
 
 def function_name(op: Computation) -> str:
     """The operator's text as an identifier: `gemm_m64_n64_k64_relu`."""
@@ -28,20 +42,29 @@ class Exports:
     @cached_property
     def name(self) -> str:
         """The function."""
-        return function_name(self.kernel.loop_nest)
+        return function_name(self.kernel.operator)
 
     @cached_property
     def tensors(self) -> tuple[tuple[str, Tensor], ...]:
-        """(identifier, tensor) of every input, then of the output."""
-        op = self.kernel.loop_nest
-        return tuple((re.sub(r"\W", "_", tensor.name), tensor) for tensor in (*op.inputs, op.output))
+        """(identifier, tensor) of every input, then of every output."""
+        op = self.kernel.operator
+        return tuple((_parameter(tensor.name), tensor) for tensor in (*op.inputs, *op.outputs))
+
+    @property
+    def inputs(self) -> tuple[tuple[str, Tensor], ...]:
+        """Those that are read."""
+        return self.tensors[: len(self.kernel.operator.inputs)]
+
+    @property
+    def outputs(self) -> tuple[tuple[str, Tensor], ...]:
+        """Those that are written."""
+        return self.tensors[len(self.kernel.operator.inputs) :]
 
     @property
     def parameters(self) -> str:
         """Parameters of the function, in C."""
-        *inputs, (output, written) = self.tensors
-        given = [f"const {C_TYPES[tensor.dtype]} *{name}" for name, tensor in inputs]
-        return ", ".join([*given, f"{C_TYPES[written.dtype]} *{output}"])
+        given = [f"const {C_TYPES[tensor.dtype]} *{name}" for name, tensor in self.inputs]
+        return ", ".join([*given, *(f"{C_TYPES[tensor.dtype]} *{name}" for name, tensor in self.outputs)])
 
     @property
     def arguments(self) -> str:

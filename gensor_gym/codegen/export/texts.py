@@ -160,8 +160,9 @@ API void {library}_set_threads(int threads) {{ gg_runtime_init(&team, threads); 
 
 def _defined(one: Exports) -> str:
     """Definitions of one kernel's functions."""
-    *inputs, (output, _) = one.tensors
-    given = ", ".join(name for name, _ in inputs)
+    given, written = (", ".join(name for name, _ in part) for part in (one.inputs, one.outputs))
+    several = len(one.outputs) > 1
+    outputs = f"    void *const outputs[] = {{{written}}};\n" if several else ""
     return f"""gg_entry {one.name}_kernel;
 int {one.name}_runs_here(void);
 
@@ -169,7 +170,7 @@ API int {one.name}_with({one.parameters}, void *workspace) {{
     if (!{one.name}_runs_here()) return ENOTSUP;
     pthread_once(&once, start);
     const void *const inputs[] = {{{given}}};
-    {one.name}_kernel(inputs, {output}, workspace, &team);
+{outputs}    {one.name}_kernel(inputs, {"(void *)outputs" if several else written}, workspace, &team);
     return 0;
 }}
 
@@ -183,7 +184,8 @@ API int {one.name}({one.parameters}) {{
 def example(exports: Sequence[Exports], library: str) -> str:
     """A program that calls every kernel on arrays of small whole numbers, and prints sums and times; 0 where all are right."""
     kinds = kinds_of(exports)
-    calls = "\n".join([*(_called(one, kind) for kind in kinds for one in kind.exports), *map(_missed, kinds)])
+    of_kind = {id(one): kind for kind in kinds for one in kind.exports}
+    calls = "\n".join([*(_called(one, of_kind.get(id(one))) for one in exports), *map(_missed, kinds)])
     return f"""/* cc example.c -o example -L. -l{library} -Wl,-rpath,'$ORIGIN' && ./example */
 #include <errno.h>
 #include <stdio.h>
@@ -209,24 +211,23 @@ def _missed(kind: Kind) -> str:
     return f'    if ({kind.missed()} != EINVAL) {{ fprintf(stderr, "{kind.name}: no EINVAL\\n"); return 1; }}\n'
 
 
-def _called(one: Exports, kind: Kind) -> str:
-    """The block of the example that calls one kernel by its sizes, then by its name."""
-    *inputs, (output, written) = one.tensors
+def _called(one: Exports, kind: Kind | None) -> str:
+    """The block of the example that calls one kernel by its sizes, where it is of a kind, then by its name."""
     lines = []
     for name, tensor in one.tensors:
         element = C_TYPES[tensor.dtype]
         lines.append(f"{element} *{name} = malloc({tensor.size} * sizeof({element}));")
-    for place, (name, tensor) in enumerate(inputs):
+    for place, (name, tensor) in enumerate(one.inputs):
         value = f"({C_TYPES[tensor.dtype]})((i * {2 * place + 3}) % 7 - 3)"
         lines.append(f"for (long i = 0; i < {tensor.size}; i++) {name}[i] = {value};")
     lines += [
-        f"int status = {kind.call(one)};",
+        f"int status = {kind.call(one) if kind else f'{one.name}({one.arguments})'};",
         f'if (status != 0) {{ fprintf(stderr, "{one.name}: status %d\\n", status); return 1; }}',
         "const double begin = now();",
         f"{one.name}({one.arguments});",
         "const double seconds = now() - begin;",
         "double sum = 0;",
-        f"for (long i = 0; i < {written.size}; i++) sum += (double){output}[i] * (double)(i % 5 + 1);",
+        *(f"for (long i = 0; i < {t.size}; i++) sum += (double){name}[i] * (double)(i % 5 + 1);" for name, t in one.outputs),
         f'printf("{one.name} %.17g %.3e s\\n", sum, seconds);',
         *(f"free({name});" for name, _ in one.tensors),
     ]

@@ -54,5 +54,7 @@ def number(value: float) -> str:
 
 
 def _as_vector(part: Expression, text: str, width: int) -> str:
-    """An argument of a helper: what reads no operand is a number in all lanes."""
-    return text if any(isinstance(one, Operand) for one in walk(part)) else f"splat_{width}({text})" if width > 1 else text
+    """An argument of a helper: what is a number in C, of constants and signs alone, is put in all lanes."""
+    signs = (*_SIGNS, "negative")
+    is_number = all(isinstance(one, Constant) or (isinstance(one, Call) and one.function in signs) for one in walk(part))
+    return f"splat_{width}({text})" if is_number and width > 1 else text

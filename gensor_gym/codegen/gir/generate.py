@@ -9,7 +9,7 @@ from pathlib import Path
 from gensor_gym.codegen.c.codegen import ENTRY, LINE, headers
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, round_up
-from gensor_gym.codegen.gir.rows import RowPrinter, RowShape
+from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.gir.lowering import Lowered, lower
 from gensor_gym.gir.nest import RowNest
@@ -117,8 +117,8 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
     """`struct call`: what all tasks share."""
     graph, lines = program.nest.graph, Lines()
     with lines.block("struct call"):
-        lines.add(*(f"const float *t_{value.name};" for value in graph.inputs))
-        lines.add(*(f"float *t_{name};" for name in (*graph.returns, *layout.tensors)))
+        lines.add(*(f"const float *{c_name(value.name)};" for value in graph.inputs))
+        lines.add(*(f"float *{c_name(name)};" for name in (*graph.returns, *layout.tensors)))
         lines.add("float *scratch;")
     return str(lines).rstrip("\n") + ";\n"
 
@@ -153,12 +153,12 @@ def _entry(program: GirProgram, layout: _Layout) -> str:
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     several = len(graph.returns) > 1
     with lines.block(f"void {ENTRY}({arguments})"):
-        fields = [f".t_{value.name} = inputs[{place}]" for place, value in enumerate(graph.inputs)]
+        fields = [f".{c_name(value.name)} = inputs[{place}]" for place, value in enumerate(graph.inputs)]
         given = [f"((void *const *)output)[{place}]" if several else "output" for place in range(len(graph.returns))]
-        fields += [f".t_{name} = {text}" for name, text in zip(graph.returns, given, strict=True)]
+        fields += [f".{c_name(name)} = {text}" for name, text in zip(graph.returns, given, strict=True)]
         lines.add(f"struct call call = {{{', '.join(fields)}}};")
         lines.add(f"float *const aligned = (float *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
-        lines.add(*(f"call.t_{name} = aligned + {place};" for name, place in layout.tensors.items()))
+        lines.add(*(f"call.{c_name(name)} = aligned + {place};" for name, place in layout.tensors.items()))
         lines.add(f"call.scratch = aligned + {layout.spilled};", "struct gg_runtime team = *runtime;")
         lines.add(f"team.threads = (int)least(team.threads, {program.hardware.units});")
         for number in range(len(program.lowered.kernels)):

@@ -59,9 +59,9 @@ class RowPrinter:
     lines: Lines = field(default_factory=Lines)
 
     def __post_init__(self) -> None:
-        """Names of C for cells, and which buffers are whole rows in registers."""
+        """Names of C for cells, unlike those of helpers, tensors and sums, and which buffers are whole rows in registers."""
         names = [cell.name for cell in self.nest.cells]
-        self.names = dict(zip(names, identifiers(names, _TAKEN), strict=True))
+        self.names = dict(zip(names, identifiers(f"v_{name}" for name in names), strict=True))
         self.whole = {buffer.name for buffer in self.kernel.buffers(Level.REG) if buffer.elements}
         self.splats: set[str] = set()
 
@@ -83,7 +83,7 @@ class RowPrinter:
     def _pointers(self) -> None:
         """Of every slice in DRAM a pointer to each row."""
         accesses = dict.fromkeys(s.access for s in self._slices() if s.access is not None)
-        self.accesses = {access: f"{_c_name(access.tensor)}_{place}" for place, access in enumerate(accesses)}
+        self.accesses = {access: f"{c_name(access.tensor)}_{place}" for place, access in enumerate(accesses)}
         written = {i.target.access for i in self.kernel.instructions()}
         extents = self.nest.row_extents
         for r in self._rows() if accesses else ():
@@ -92,7 +92,7 @@ class RowPrinter:
                 const = "" if access in written else "const "
                 place = linear(zip(access.rows, digits, strict=True), access.offset)
                 at = f" + {place}" if place != "0" else ""
-                self.lines.add(f"{const}float *const {name}_at{r} = call->{_c_name(access.tensor)}{at};")
+                self.lines.add(f"{const}float *const {name}_at{r} = call->{c_name(access.tensor)}{at};")
 
     def _digits(self, r: int, extents: tuple[int, ...]) -> list[str]:
         """The numbers of a row along the axes of rows."""
@@ -120,10 +120,10 @@ class RowPrinter:
         for buffer in self.kernel.buffers(Level.SRAM):
             for r in self._rows():
                 place = linear([], self.scratch[buffer.name] + r * buffer.elements)
-                self.lines.add(f"float *const {_c_name(buffer.name)}_at{r} = scratch + {place};")
+                self.lines.add(f"float *const {c_name(buffer.name)}_at{r} = scratch + {place};")
         for name in sorted(self.whole):
             for r in self._rows():
-                self.lines.add(f"vec{self.shape.vector} {_c_name(name)}_in{r}[{vectors}];")
+                self.lines.add(f"vec{self.shape.vector} {c_name(name)}_in{r}[{vectors}];")
         if not self.kernel.buffers(Level.SRAM):
             self.lines.add("(void)scratch;")
         if not self.accesses:
@@ -146,7 +146,7 @@ class RowPrinter:
 
     def _at(self, part: Slice, r: int) -> str:
         """The pointer to a slice's row."""
-        name = _c_name(part.buffer.name) if part.access is None else self.accesses[part.access]
+        name = c_name(part.buffer.name) if part.access is None else self.accesses[part.access]
         return f"{name}_at{r}"
 
     # Along the columns
@@ -194,22 +194,21 @@ class RowPrinter:
         width = self.shape.vector
         start = f"splat_{width}({identity})" if width > 1 else identity
         for r in self._rows():
-            names = [f"{self.names[reduction.cell]}_sum{r}_{u} = {start}" for u in range(sums)]
+            names = [f"{_sum(reduction, r, u)} = {start}" for u in range(sums)]
             self.lines.add(f"vec{width} {', '.join(names)};")
 
     def _fold(self, reduction: Instruction, sums: int) -> None:
         """Accumulators to one number a row, halves first."""
         joining, width = _joining(reduction), self.shape.vector
         for r in self._rows():
-            name = self.names[reduction.cell]
-            parts = [f"{name}_sum{r}_{u}" for u in range(sums)]
+            parts = [_sum(reduction, r, u) for u in range(sums)]
             while len(parts) > 1:
                 half = len(parts) // 2
                 for low, high in zip(parts[:half], parts[half:], strict=True):
                     self.lines.add(f"{low} = {joining.joined(low, high, width)};")
                 parts = parts[:half]
             folded = f"fold_{joining.name}_{width}({parts[0]})" if width > 1 else parts[0]
-            self.lines.add(f"const float {name}_{r} = {folded};")
+            self.lines.add(f"const float {self.names[reduction.cell]}_{r} = {folded};")
 
     def _loop(self, one: Pass, step: Step) -> None:
         """Some steps along the columns: written out where rows are in registers, a loop else."""
@@ -239,7 +238,7 @@ class RowPrinter:
             inverses = {n: f"{self._splat(n + '/')}{r}" for n in divisors(one.body) if n + "/" in self.splats}
             return f"const vec{width} {name} = {c_text(one.body, names, inverses, width)};"
         if one.kind == "reduce":
-            joining, total = _joining(one), f"{self.names[one.cell]}_sum{r}_{u}"
+            joining, total = _joining(one), _sum(one, r, u)
             value = f"{self.names[one.sources[0][0]]}_{r}_{u}"
             if step.lanes is not None:
                 value = f"keep_{width}({value}, {step.lanes}, {number(joining.identity)})"
@@ -252,13 +251,12 @@ class RowPrinter:
         """The vector of a slice at a column."""
         width = self.shape.vector
         if part.buffer.level is Level.REG:
-            return f"{_c_name(part.buffer.name)}_in{r}[{int(here) // width}]"
+            return f"{c_name(part.buffer.name)}_in{r}[{int(here) // width}]"
         stride = 1 if part.access is None else part.access.column
         at = f"{self._at(part, r)} + {_scaled(here, stride)}"
         if width == 1:
             return f"*({at})"
-        own = part.access is not None and not part.buffer.name.endswith("_all")
-        if step.lanes is not None and own:
+        if step.lanes is not None and not part.buffer.padded:
             if stride == 1:
                 return f"load_masked_{width}({at}, 0, {step.lanes}, 0.0f)"
             return f"gather_masked_{width}({at}, {stride}, 0, {(step.lanes - 1) * stride + 1}, 0.0f)"
@@ -268,25 +266,26 @@ class RowPrinter:
         """A vector to a slice at a column."""
         width = self.shape.vector
         if part.buffer.level is Level.REG:
-            return f"{_c_name(part.buffer.name)}_in{r}[{int(here) // width}] = {name};"
+            return f"{c_name(part.buffer.name)}_in{r}[{int(here) // width}] = {name};"
         stride = 1 if part.access is None else part.access.column
         at = f"{self._at(part, r)} + {_scaled(here, stride)}"
         if width == 1:
             return f"*({at}) = {name};"
-        own = part.access is not None and not part.buffer.name.endswith("_all")
         if stride != 1:
             return f"scatter_{width}({at}, {stride}, {step.lanes or width}, {name});"
-        if step.lanes is not None and own:
+        if step.lanes is not None and not part.buffer.padded:
             return f"store_masked_{width}({at}, 0, {step.lanes}, {name});"
-        return f"{'stream' if self.shape.streaming and own else 'store'}_{width}({at}, {name});"
+        return f"{'stream' if self.shape.streaming and not part.buffer.padded else 'store'}_{width}({at}, {name});"
 
 
-_TAKEN = ("row", "scratch", "c", "call")
+def c_name(name: str) -> str:
+    """A tensor's name in C, or that of a buffer between passes, which has a point: nothing that anything else is called."""
+    return f"b_{name.replace('.', '_')}" if "." in name else f"t_{name}"
 
 
-def _c_name(name: str) -> str:
-    """A tensor's or a buffer's name in C: no word of C, and nothing that a cell is called."""
-    return f"t_{name}"
+def _sum(reduction: Instruction, r: int, u: int) -> str:
+    """The accumulator of one vector of one row."""
+    return f"sum_{reduction.cell}_{r}_{u}"
 
 
 def _joining(reduction: Instruction) -> Joining:

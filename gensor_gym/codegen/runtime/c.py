@@ -14,6 +14,7 @@ from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.codegen.runtime.function import BuiltinKernel
 from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
 from gensor_gym.codegen.runtime.several import NativeOutputs
+from gensor_gym.codegen.runtime.tensors import is_of_torch, know_torch
 from gensor_gym.codegen.runtime.threads import GgCall, GgRuntime, caller, pointers, runtime
 from gensor_gym.hardware.cpuinfo import usable_cores
 
@@ -55,7 +56,7 @@ class NativeKernel:
         self.signature = Signature(kernel.operator)
         self._entry, self._team = load_entry(kernel), runtime(threads)
         self._builtin = BuiltinKernel(self._entry, self._team, kernel.workspace_bytes, self.signature.arrays)
-        self._compute = self._builtin.call
+        self._compute, self._knows_torch = self._builtin.call, False
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """The output for the operator's inputs, in the library that the first of them is of.
@@ -71,6 +72,10 @@ class NativeKernel:
 
     def _of_others(self, inputs: tuple[Any, ...], out: Any) -> Any:
         """The same for arrays of other libraries, those to be copied, and those to be refused."""
+        if not self._knows_torch and any(map(is_of_torch, inputs)):
+            self._knows_torch = True
+            if know_torch():
+                return self(*inputs, out=out)
         done = self._compute(*self.signature.read(inputs)) if out is None else None
         if done is not None:
             return in_library_of(inputs[0], done)

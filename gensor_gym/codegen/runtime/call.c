@@ -1,6 +1,7 @@
-/* A kernel as a builtin function of CPython: the way from arrays of NumPy to the loop and back, without interpreted code.
+/* A kernel as a builtin function of CPython: the way from arrays of NumPy, or tensors of torch, to the loop and back, without
+ * interpreted code.
  *
- * Arguments that are not dense arrays of NumPy with the right shape and type are left to Python: the answer is then None. The
+ * Arguments that are not dense arrays with the right shape and type are left to Python: the answer is then None. The
  * lock of the interpreter guards all that is kept here, and is given away while the kernel runs. Nothing is linked: what is
  * needed of Python comes as pointers, and the heads of its objects and of NumPy's arrays are those that extensions compiled
  * against them rely on (`function.py` holds them to it).
@@ -9,44 +10,8 @@
  * megabytes takes as long as a third of its product. NumPy makes the array that owns memory the end of every chain of bases,
  * and views, memoryviews, DLPack capsules and tensors hold their array; so the owner's reference count says whether anything
  * of it lives, and where nothing does the memory is handed out again. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { KEPT = 4 /* outputs whose memory is kept; more that live at a time are the caller's alone */ };
 enum { C_CONTIGUOUS = 0x1, ALIGNED = 0x100, WRITEABLE = 0x400 }; /* flags of NumPy's C interface */
-
-typedef struct object {
-    uint32_t references; /* the lower half, of 64 bits before Python 3.12 */
-    uint32_t more;
-    const void *type;
-} object;
-
-typedef struct {
-    object head;
-    char *data;
-    int axes;
-    const intptr_t *shape, *strides;
-    object *base;
-    const void *dtype;
-    int flags;
-} array;
-
-/* What is used of Python's stable interface. */
-struct gg_python {
-    object *none;
-    void (*hold)(object *), (*release)(object *);
-    object *(*call)(object *), *(*attribute)(object *, const char *);
-    void *(*pointer_of)(object *), *(*unlock)(void);
-    void (*lock)(void *);
-};
-static struct gg_python py;
-
-struct gg_kind { /* of an array: what it must be */
-    const void *dtype;
-    const intptr_t *shape;
-    intptr_t axes, bytes;
-};
 
 struct gg_output {
     object *owner, *view; /* the array that owns the memory; the method that makes one more array on it */
@@ -68,9 +33,13 @@ struct gg_function {
     intptr_t kept, idle, workspaces;
 };
 
-static int is_plain(const struct gg_function *f, const array *given, const struct gg_kind *kind, int flags) {
-    return given->head.type == f->ndarray && given->dtype == kind->dtype && given->axes == kind->axes &&
-           (given->flags & flags) == flags && memcmp(given->shape, kind->shape, (size_t)kind->axes * sizeof(intptr_t)) == 0;
+/* Where the elements of an array or tensor lie, or 0 where it is not dense, aligned and of this kind, or lacks one of `flags`. */
+static char *data_of(const struct gg_function *f, object *given, const struct gg_kind *kind, int flags) {
+    if (is_tensor(given)) return data_of_tensor(given, kind);
+    const array *one = (const array *)given;
+    const int plain = given->type == f->ndarray && one->dtype == kind->dtype && one->axes == kind->axes &&
+                      (one->flags & flags) == flags && !memcmp(one->shape, kind->shape, (size_t)kind->axes * sizeof(intptr_t));
+    return plain ? one->data : 0;
 }
 
 /* An array to which nothing else refers, or 0 with Python's error set. */
@@ -124,35 +93,32 @@ static int overlap(const char *one, intptr_t bytes, const char *other, intptr_t 
     return one < other + other_bytes && other < one + bytes;
 }
 
-/* 1 where `output` is one that the kernel may write beside these inputs. */
-static int is_apart(const struct gg_function *f, const array *output, const void *const *inputs) {
+/* Where the caller's output lies, or 0 where the kernel may not write it beside these inputs. */
+static char *data_apart(const struct gg_function *f, object *output, const void *const *inputs) {
     const struct gg_kind *kind = f->kinds + f->inputs;
-    if (!is_plain(f, output, kind, C_CONTIGUOUS | ALIGNED | WRITEABLE)) return 0;
-    for (intptr_t i = 0; i < f->inputs; i++)
-        if (overlap(output->data, kind->bytes, inputs[i], f->kinds[i].bytes)) return 0;
-    return 1;
+    char *data = data_of(f, output, kind, C_CONTIGUOUS | ALIGNED | WRITEABLE);
+    for (intptr_t i = 0; data && i < f->inputs; i++)
+        if (overlap(data, kind->bytes, inputs[i], f->kinds[i].bytes)) return 0;
+    return data;
 }
 
-/* The output for the inputs, and for the caller's own output where one array more is given; None where Python is to look at
- * them. `self` is the address of a gg_function as a Python integer. */
+/* The output for the inputs, in the library of the first, and for the caller's own output where one array more is given; None
+ * where Python is to look at them. `self` is the address of a gg_function as a Python integer. */
 object *gg_python_call(object *self, object *const *given, intptr_t count) {
     struct gg_function *f = py.pointer_of(self);
     const void *inputs[f->inputs + 1]; /* an operator may have none */
     object *output = py.none;
     void *address = 0, *workspace = 0;
     int ours = count == f->inputs || count == f->inputs + 1;
-    for (intptr_t i = 0; ours && i < f->inputs; i++) {
-        const array *one = (const array *)given[i];
-        ours = is_plain(f, one, f->kinds + i, C_CONTIGUOUS | ALIGNED);
-        inputs[i] = ours ? one->data : 0;
-    }
+    for (intptr_t i = 0; ours && i < f->inputs; i++)
+        ours = (inputs[i] = data_of(f, given[i], f->kinds + i, C_CONTIGUOUS | ALIGNED)) != 0;
     if (ours && count > f->inputs) {
-        array *own = (array *)given[f->inputs];
-        ours = is_apart(f, own, inputs);
-        if (ours) output = &own->head, address = own->data;
+        ours = (address = data_apart(f, given[f->inputs], inputs)) != 0;
+        if (ours) output = given[f->inputs];
     }
     if (!ours || address) py.hold(output);
     if (!ours) return output;
+    const int makes_tensor = !address && count > 0 && is_tensor(given[0]);
     if (!address && !(output = take_output(f, &address))) return 0;
     if (!(workspace = take_workspace(f))) {
         py.release(output);
@@ -162,7 +128,7 @@ object *gg_python_call(object *self, object *const *given, intptr_t count) {
     f->entry(inputs, address, workspace, f->runtime);
     py.lock(state);
     f->idle_workspaces[f->idle++] = workspace;
-    return output;
+    return makes_tensor ? tensor_of((array *)output, f->kinds + f->inputs) : output;
 }
 
 void gg_python_init(const struct gg_python *python) { py = *python; }

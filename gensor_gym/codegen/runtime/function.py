@@ -17,6 +17,10 @@ from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
 from gensor_gym.codegen.runtime.threads import ARCH, GgRuntime
 
 _METH_FASTCALL = 0x0080
+_DLPACK_CODES = {"i": 0, "u": 1, "f": 2}
+"""Of NumPy's kinds of numbers (`DLDataTypeCode` in the header of DLPack)."""
+_TEXTS = ("objects.h", "tensors.c", "call.c")
+"""One after the other they are what is compiled."""
 
 
 class _Python(ctypes.Structure):
@@ -24,8 +28,11 @@ class _Python(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_void_p)
-        for name in ("none", "hold", "release", "call", "attribute", "pointer_of", "unlock", "lock")
-    ]
+        for name in (
+            "none", "no", "hold", "release", "call", "call_with", "attribute", "named", "pointer_of", "forgive", "unlock", "lock",
+            "runs", "enter", "leave",
+        )
+    ]  # fmt: skip
 
 
 class _Kind(ctypes.Structure):
@@ -33,6 +40,7 @@ class _Kind(ctypes.Structure):
 
     _fields_ = [
         ("dtype", ctypes.c_void_p), ("shape", ctypes.c_void_p), ("axes", ctypes.c_ssize_t), ("bytes", ctypes.c_ssize_t),
+        ("code", ctypes.c_int), ("bits", ctypes.c_int),
     ]  # fmt: skip
 
 
@@ -58,16 +66,17 @@ class BuiltinKernel:
     call: Callable[..., Any]
     """A builtin function of the inputs, and of the caller's own output where one array more is given.
 
-    It returns the output, or None, having done nothing, unless all are NumPy arrays of these shapes and types, dense and
-    aligned, and the output is writable and overlaps no input. Safe from several threads: each call has workspace and output of
-    its own. An output that the caller did not give is handed out again when nothing refers to its memory any more.
+    It returns the output, or None, having done nothing, unless all are NumPy arrays, or tensors of torch (`tensors.know_torch`),
+    of these shapes and types, dense and aligned, and the output is writable and overlaps no input. Safe from several threads:
+    each call has workspace and output of its own. An output that the caller did not give is of the first input's library, and is
+    handed out again when nothing refers to its memory any more.
     """
 
     def __init__(
         self, entry: Any, team: GgRuntime, workspace_bytes: int, arrays: Sequence[tuple[tuple[int, ...], np.dtype]]
     ) -> None:
         """Shape and type of every input, then of the output; RuntimeError for a Python or NumPy that `call.c` does not know."""
-        library, sizes = _library(), [_kind(*array) for array in arrays]
+        library, sizes = builtins(), [_kind(*array) for array in arrays]
         kinds = (_Kind * len(arrays))(*(kind for kind, _ in sizes))
         self.workspaces: list[np.ndarray] = []
         """One for every call that ran at the same time as others."""
@@ -91,7 +100,8 @@ def _kind(shape: tuple[int, ...], dtype: np.dtype) -> tuple[_Kind, Any]:
     """What `call.c` compares an array with, and the memory that this refers to."""
     kept = (ctypes.c_ssize_t * max(1, len(shape)))(*shape)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return _Kind(id(dtype), ctypes.addressof(kept), len(shape), size), kept
+    element = _DLPACK_CODES[dtype.kind], 8 * dtype.itemsize
+    return _Kind(id(dtype), ctypes.addressof(kept), len(shape), size, *element), kept
 
 
 @functools.cache
@@ -103,16 +113,20 @@ def _builtin() -> Any:
 
 
 @functools.cache
-def _library() -> ctypes.PyDLL:
+def builtins() -> ctypes.PyDLL:
     """`call.c`, compiled at the first call on a machine. A PyDLL: it keeps the lock of the interpreter."""
     _check_layout()
-    library = ctypes.PyDLL(str(compile_text(Path(__file__).with_name("call.c").read_text("utf-8"), ARCH)))
+    text = "".join(Path(__file__).with_name(name).read_text("utf-8") for name in _TEXTS)
+    library = ctypes.PyDLL(str(compile_text(text, ARCH)))
     of_python = ctypes.pythonapi
     functions = (
-        of_python.Py_IncRef, of_python.Py_DecRef, of_python.PyObject_CallNoArgs, of_python.PyObject_GetAttrString,
-        of_python.PyLong_AsVoidPtr, of_python.PyEval_SaveThread, of_python.PyEval_RestoreThread,
+        of_python.Py_IncRef, of_python.Py_DecRef, of_python.PyObject_CallNoArgs, of_python.PyObject_Vectorcall,
+        of_python.PyObject_GetAttrString, of_python.PyObject_GetAttr, of_python.PyLong_AsVoidPtr, of_python.PyErr_Clear,
+        of_python.PyEval_SaveThread, of_python.PyEval_RestoreThread, of_python.Py_IsInitialized, of_python.PyGILState_Ensure,
+        of_python.PyGILState_Release,
     )  # fmt: skip
-    library.gg_python_init(ctypes.byref(_Python(id(None), *(ctypes.cast(f, ctypes.c_void_p).value for f in functions))))
+    addresses = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+    library.gg_python_init(ctypes.byref(_Python(id(None), id(False), *addresses)))
     return library
 
 

@@ -27,7 +27,7 @@ from gensor_gym.cost.cpu.copies import pack_cycles, shares
 from gensor_gym.cost.cpu.micro import chain_cycles, fold_cycles, group_of, mean_vectors, point_cycles
 from gensor_gym.cost.cpu.tiles import COLUMNS, ROWS, TASK, fill_effective, pixel_pitch, tiles_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
-from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.compiled import lean, outlined
 from gensor_gym.graph.resources import rows_of
 from gensor_gym.graph.tables.geometry import power_value, reduce_steps, tensor_bytes
 from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, SPATIAL_SLOTS, THREAD_SPLIT, TILE
@@ -87,7 +87,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     return tiles * points * fma, tiles * points * issue, tiles * (stalls + calls)
 
 
-@lean
+@outlined
 def latency_cpu(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`.
 

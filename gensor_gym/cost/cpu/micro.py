@@ -219,15 +219,7 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
             guards += edges * lines * floats[GUARDED] + masks * got * floats[MASKED]
     if row[PREFETCH] > 0 and ints[END_REDUCE] > SPATIAL_SLOTS and window < 0:
         loads += floats[PREFETCHES] * _prefetched(row, slot, vectors, ints)
-    budget = max(1, int(MAX_UNROLLED / max(1.0, rows * vectors)))
-    unrolled = 1.0
-    for back in range(ints[END_REDUCE] - SPATIAL_SLOTS):
-        axis = ints[END_REDUCE] - 1 - back
-        factor = unroll_of(row, axis, slot, budget, ints)
-        unrolled *= factor
-        if factor < ints[EXTENT + axis]:
-            break
-        budget = max(1, budget // factor)
+    unrolled = _unrolled(row, slot, rows * vectors, ints)
     fma = combined / per_cycle
     if ints[ITEM] == 1 and ints[BODY] == 0:
         if group == slot:  # every vector of rows is made unsigned; the other operand's are summed up
@@ -242,6 +234,20 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     width = floats[DECODE_GROUPS] if group >= 0 else floats[DECODE]
     issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead + guards) / width)
     return fma, issue
+
+
+@lean
+def _unrolled(row, slot, combined, ints):  # noqa: ANN001, ANN201
+    """Reduction points between two jumps back, with so many multiply-adds or additions each."""
+    budget, unrolled = max(1, int(MAX_UNROLLED / max(1.0, combined))), 1.0
+    for back in range(ints[END_REDUCE] - SPATIAL_SLOTS):
+        axis = ints[END_REDUCE] - 1 - back
+        factor = unroll_of(row, axis, slot, budget, ints)
+        unrolled *= factor
+        if factor < ints[EXTENT + axis]:
+            break
+        budget = max(1, budget // factor)
+    return unrolled
 
 
 @lean

@@ -1,1 +1,1 @@
-"""The analytic model of a GPU: lanes, memory, one step on CUDA cores or tensor cores."""
+"""The analytic model of a GPU: lanes and shared memory, traffic of L2 and DRAM, one step on CUDA cores or tensor cores."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.memory import grid_blocks, traffic_of
 from gensor_gym.cost.gpu.simt import simt_step
 from gensor_gym.cost.gpu.tensor import tensor_step
+from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
-from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.compiled import lean, outlined
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
 from gensor_gym.graph.tables.geometry import power_value, reduce_steps, spatial_product, tensor_bytes
 from gensor_gym.graph.tables.layout import PERSISTENT, REGISTER_BUFFER, SPLIT_K, STAGES, TENSOR_CORE
@@ -64,7 +64,7 @@ def resident_blocks(row, ints):  # noqa: ANN001, ANN201
     )  # fmt: skip
 
 
-@lean
+@outlined
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`. Infinite if no block can be resident."""
     resident = resident_blocks(row, ints)

@@ -16,15 +16,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gensor_gym.measure.answers.expectation import (
-    SAMPLES,
-    Draw,
-    changed_words,
-    drawn_inputs,
-    sampled_draw,
-    unwritten_words,
-    wrong_words,
-)
+from gensor_gym.measure.answers.draw import Draw, changed_words, drawn_inputs, unwritten_words, wrong_words
+from gensor_gym.measure.answers.expectation import SAMPLES, sampled_draw
 from gensor_gym.measure.answers.reference_kernels import Array, ReferenceKernels
 from gensor_gym.measure.answers.reference_plan import KNOWN, plan_of
 from gensor_gym.measure.workers.trial import DeviceLost

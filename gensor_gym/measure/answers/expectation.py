@@ -28,30 +28,28 @@ computes the same on the device (`device_draws.py`) and is checked against it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.measure.answers.draw import Draw, Expected, drawn_inputs
+from gensor_gym.measure.answers.fused import fused_draws
 from gensor_gym.measure.answers.sampled import Transform, evaluate_at, output_index, same, sample_points
 from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.computation import Computation
-from gensor_gym.operators.inputs import decode, random_inputs
+from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 INPUT_ROUNDOFF = {"tf32": 2.0**-11}
 """Unit roundoff of the numbers that a product's inputs are rounded to, by the operator's data type."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
-_DRAWS = 3
 FULL_FLOPS = 4e9
 """A fraction of a second in float64, six times over for draws and bounds: more is not computed whole."""
 SAMPLES = 2048
-_THREADED = 1 << 20
-"""Elements from which the draws are made by a thread each: the generator lets others run, and takes 10 ns an element."""
 
 
 @dataclass(frozen=True)
@@ -103,103 +101,9 @@ def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndar
     return bound_of(op, reference, lambda linear, transform: linear.reference(*map(transform, values)))
 
 
-class Expected(Protocol):
-    """What an operator should give for one set of inputs, wherever the arrays are."""
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """The arrays that a kernel gets."""
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held."""
-
-    def changed(self, arrays: Sequence[Any]) -> str:
-        """Which of the arrays that were such inputs is none any more, in words; empty when all are."""
-
-    def fault(self, output: Any) -> str:
-        """Empty when every element of the output is within its bound, else which is not, in words."""
-
-    def distance(self, output: Any) -> tuple[float, float]:
-        """||output - reference|| and ||reference||, where the reference is known."""
-
-
-def changed_words(number: int) -> str:
-    """What is said of an input that a kernel wrote to."""
-    return f"input {number} was modified"
-
-
-def unwritten_words(missing: int, size: int) -> str:
-    """What is said of an output that is known at some elements, when NaN is left anywhere."""
-    return f"{missing} of {size} elements are NaN"
-
-
-def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
-    """What is said of wrong elements, of which the first is at a place."""
-    values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
-    return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
-
-
-@dataclass(frozen=True)
-class Draw:
-    """One set of random inputs with the reference output and the accepted error, both float64, on the host.
-
-    Shaped as the output where `index` is None, else [S], for the flat output positions `index` [S]. See `Expected`.
-    """
-
-    inputs: tuple[np.ndarray, ...]
-    reference: np.ndarray
-    bound: np.ndarray
-    index: np.ndarray | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held."""
-        return sum(a.nbytes for a in (*self.inputs, self.reference, self.bound))
-
-    def changed(self, arrays: Sequence[np.ndarray]) -> str:
-        """See `Expected`."""
-        for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
-            if not np.array_equal(array, sent):
-                return changed_words(i)
-        return ""
-
-    def fault(self, output: np.ndarray) -> str:
-        """See `Expected`. `output` is decoded."""
-        if self.index is not None:
-            if missing := int(np.count_nonzero(np.isnan(output))):
-                return unwritten_words(missing, output.size)
-            output_shape, output = output.shape, output.reshape(-1)[self.index]
-        with np.errstate(invalid="ignore", over="ignore"):
-            wrong = ~(np.abs(output.astype(np.float64) - self.reference) <= self.bound)
-        count = int(np.count_nonzero(wrong))
-        if count == 0:
-            return ""
-        first = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-        where = first if self.index is None else np.unravel_index(int(self.index[first]), output_shape)
-        return wrong_words(count, wrong.size, where, output[first], self.reference[first], self.bound[first])
-
-    def distance(self, output: np.ndarray) -> tuple[float, float]:
-        """See `Expected`. `output` is decoded."""
-        values = output.reshape(-1)[self.index] if self.index is not None else output
-        error = np.linalg.norm((values.astype(np.float64) - self.reference).ravel())
-        return float(error), float(np.linalg.norm(self.reference.ravel()))
-
-
-def drawn_inputs(op: Computation, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """The inputs of three independent draws, each with its generator as it stands after them."""
-    children = np.random.default_rng(seed).spawn(_DRAWS)
-    if sum(tensor.size for tensor in op.inputs) < _THREADED:
-        return [(random_inputs(op, child), child) for child in children]
-    with ThreadPoolExecutor(_DRAWS) as threads:
-        return list(zip(threads.map(lambda child: random_inputs(op, child), children), children, strict=True))
-
-
 def make_draws(op: Computation, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Expected, ...]:
     """Three independent draws: two are checked before timing (the first is timed), the third after."""
     if isinstance(op, Dataflow):
-        from gensor_gym.measure.answers.fused import fused_draws
-
         return fused_draws(op, seed)
     assert isinstance(op, Operator)
     return operator_draws(op, seed, full_flops)

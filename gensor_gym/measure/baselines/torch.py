@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.measure.answers.expectation import Expected
+from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.baselines.torch_prepacked import prepacked_function
 from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.inputs import decode, to_bfloat16

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.measure.answers.expectation import Expected
+from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.baselines.torch import tensors_of, torch_function
 from gensor_gym.measure.workers.trial import BaselineKind
 from gensor_gym.operators.types import Operator

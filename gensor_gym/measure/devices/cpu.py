@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from gensor_gym.codegen.runtime.threads import load_runtime, runtime
-from gensor_gym.measure.answers.expectation import Expected, make_draws
+from gensor_gym.measure.answers.draw import Expected
+from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.devices.anchor import Anchor, cpu_anchor
 from gensor_gym.measure.devices.buffers import GuardedBuffer, written_outside
 from gensor_gym.measure.workers.affinity import pinned

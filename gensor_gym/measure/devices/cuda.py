@@ -17,7 +17,8 @@ import numpy as np
 from gensor_gym.codegen.cuda.nvrtc import NvrtcError
 from gensor_gym.codegen.cuda.tensor_map import TensorMapError, with_maps
 from gensor_gym.measure.answers.device_draws import SETTING, DownloadedDraw, ReferenceFault, chosen_place, device_draws
-from gensor_gym.measure.answers.expectation import Expected, operator_draws
+from gensor_gym.measure.answers.draw import Expected
+from gensor_gym.measure.answers.expectation import operator_draws
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
 from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.buffers import written_outside

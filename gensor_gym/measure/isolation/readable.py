@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gensor_gym.hardware.cache import home_folder
+
 SYSTEM = (
     "/usr", "/lib", "/lib64", "/lib32", "/bin", "/opt", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime",
     "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/loadavg", "/proc/stat", "/proc/version", "/proc/sys/vm",
@@ -21,7 +23,8 @@ def readable() -> list[str]:
     searched = [path for path in sys.path if path and os.path.isabs(path)]  # not where the process happens to run
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    return [*SYSTEM, *beneath_home([*python, *_installed(searched), *_packages(), *libraries, *loaded()], Path.home())]
+    found = [*python, *_installed(searched), *_packages(), *libraries, *loaded()]
+    return [*SYSTEM, *beneath_home(found, home_folder() or Path("/"))]
 
 
 def beneath_home(paths: Iterable[str], home: Path) -> list[str]:

@@ -10,6 +10,7 @@ import json
 import math
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from gensor_gym import hardware
@@ -19,7 +20,8 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Status
-from gensor_gym.measure.records.store import Record
+from gensor_gym.measure.records.store import IMPORTED, Record
+from gensor_gym.operators.types import Operator
 
 LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
 """Characters of each text."""
@@ -30,18 +32,31 @@ AHEAD = 86_400.0
 """Seconds by which another's clock may be fast. A date of the future would win against every trial to come."""
 
 
-def checked(records: Iterable[Record], source: str) -> list[Record]:
-    """The records; ValueError says which of a source is not to be taken, and why."""
+def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
+    """The records, marked as another's unless this user measured them on this machine (`own`): no search answers from them.
+
+    ValueError says which of a source is not to be taken, and why.
+    """
     taken = list(records)
     for number, record in enumerate(taken, 1):
         if found := fault(record):
             raise ValueError(f"{source}, record {number}: {found}")
-    return taken
+    return [_marked(record, own) for record in taken]
 
 
-def fault(record: Record, legality: bool = True) -> str:
-    """Why a record is not to be believed; empty where nothing speaks against it. Without `legality` that is left to be asked."""
-    return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality)
+def _marked(record: Record, own: bool) -> Record:
+    """A record that says whose it is."""
+    conditions = {name: value for name, value in record.measurement.conditions.items() if name != IMPORTED}
+    conditions |= {} if own else {IMPORTED: True}
+    return replace(record, measurement=replace(record.measurement, conditions=conditions))
+
+
+def fault(record: Record, legality: bool = True, known: Operator | Dataflow | None = None) -> str:
+    """Why a record is not to be believed; empty where nothing speaks against it. Without `legality` that is left to be asked.
+
+    `known` is the operator where it is at hand: a graph of one's own is not found by its name.
+    """
+    return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality, known)
 
 
 def _fault_of_texts(record: Record) -> str:
@@ -74,10 +89,10 @@ def fault_of_numbers(record: Record) -> str:
     return ""
 
 
-def _fault_of_program(record: Record, legality: bool) -> str:
+def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow | None) -> str:
     """Operator and schedule are of this version; the schedule is legal on this machine where it was timed on such a one."""
     try:
-        op = resolve_computation(record.operator)
+        op = known or resolve_computation(record.operator)
         schedule = GirSchedule.parse(record.schedule) if isinstance(op, Dataflow) else Schedule.parse(record.schedule)
     except (OverflowError, ValueError) as error:
         return str(error)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gensor_gym.files import whole
 from gensor_gym.foreign import parse_object
 
 KEY = b"gensor_gym"
@@ -25,16 +24,15 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any
     """Write rows (see `tables.to_row`); readers find the old file or the whole new one. ImportError without pyarrow."""
     arrow, parquet = _arrow()
     table = arrow.Table.from_pylist([_flat(row) for row in rows], schema=_schema(arrow))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    os.close(descriptor)
     options = {"compression": "zstd", "compression_level": 19, "use_dictionary": _REPEATED, "write_statistics": False}
     split = {"samples.list.element": "BYTE_STREAM_SPLIT"}
-    with parquet.ParquetWriter(name, table.schema, store_schema=False, column_encoding=split, **options) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({KEY: json.dumps(about, default=str).encode()})
-    os.chmod(name, 0o644)
-    os.replace(name, path)
+
+    def into(temporary: Path) -> None:
+        with parquet.ParquetWriter(temporary, table.schema, store_schema=False, column_encoding=split, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata({KEY: json.dumps(about, default=str).encode()})
+
+    whole(path, into, 0o644)
 
 
 def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:

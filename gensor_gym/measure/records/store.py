@@ -24,7 +24,7 @@ from pathlib import Path
 from gensor_gym.foreign import parse_json, parse_object
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import PROTOCOL
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known
 
 SCHEMA_VERSION = 2
 """2 has the median in a column of its own, so that a file can be listed without reading every sample."""
@@ -48,6 +48,8 @@ _SCHEMA = (
 )
 FINAL = "final"
 """In the conditions of a trial: a search ended with its program."""
+IMPORTED = "imported"
+"""In the conditions of a trial: another made it. What its time is here nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ class Selection:
 
     def __post_init__(self) -> None:
         """ValueError for a status that there is not."""
-        if self.status is not None and self.status not in list(Status):
-            raise ValueError(f"status {self.status!r}: expected one of {', '.join(Status)}{near(self.status, Status)}")
+        if self.status is not None:
+            check_known("status", self.status, Status)
 
     def where(self) -> tuple[str, list[object]]:
         """A condition of SQL and the values in it."""
@@ -126,7 +128,7 @@ class Store:
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
-        """Write records with the times they carry, all or none; of two trials of one key the newer stays.
+        """Write records with the times they carry, all or none. Of two of one key the newer stays, an own before another's.
 
         ValueError for a record without a digest; then nothing is written.
         """
@@ -138,9 +140,9 @@ class Store:
                     if not record.measurement.digest:
                         raise ValueError(f"no digest: {record.operator} {record.schedule} cannot be stored")
                     row = _row(record)
-                    query = "SELECT created FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
+                    query = "SELECT created, conditions FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
                     found = connection.execute(query, row[:3]).fetchone()
-                    if found is not None and found[0] >= record.created:
+                    if found is not None and not _replaces(record, *found):
                         kept += 1
                         continue
                     connection.execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
@@ -285,6 +287,12 @@ def _row(record: Record) -> tuple:
         m.digest, record.device, record.protocol, record.operator, record.schedule, m.status.value, samples,
         json.dumps(m.conditions, default=str), m.error, record.created, _median_of(m.status, samples),
     )  # fmt: skip
+
+
+def _replaces(record: Record, created: float, conditions: str) -> bool:
+    """Whether a record takes the place of one of the same key."""
+    old, new = (bool(one.get(IMPORTED)) for one in (parse_object(conditions, finite=False), record.measurement.conditions))
+    return record.created > created if old == new else old
 
 
 def _marks(row: tuple) -> str:

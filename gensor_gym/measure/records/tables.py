@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gensor_gym.foreign import parse_object, read_lines, write_whole
+from gensor_gym.files import write_whole
+from gensor_gym.foreign import parse_object, read_lines
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import Record, Selection, Store
 from gensor_gym.measure.stats.timing import PROTOCOL

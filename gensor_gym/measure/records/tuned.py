@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.legality import graph_of
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.imported import fault, fault_of_numbers
-from gensor_gym.measure.records.store import FINAL, Selection, Store
+from gensor_gym.measure.records.store import FINAL, IMPORTED, Selection, Store
 from gensor_gym.measure.records.verified import verified
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import PROTOCOL
@@ -29,9 +30,17 @@ def tuned_path() -> Path:
 
 
 def fastest(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Any, Measurement] | None:
-    """The fastest program of an operator that the store holds for this device; None where it holds none.
+    """The first of the own `programs` of an operator, else the first of others; None where the store holds neither."""
+    return next((found for whose in (False, True) for found in programs(op, hw, backend, store, whose)), None)
 
-    Programs that searches ended with come first: nearly as fast ones were timed with them in turns.
+
+def programs(
+    op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path, imported: bool = False,
+    below: float = float("inf"),
+) -> Iterator[tuple[Any, Measurement]]:  # fmt: skip
+    """Programs of an operator that were measured here, or `imported` ones of others, the fastest first, in less than `below` s.
+
+    Programs that searches ended with come before: nearly as fast ones were timed with them in turns.
 
     What another compiler, protocol or machine timed does not count, nor a time that no kernel can have, nor a program that is
     legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before.
@@ -43,12 +52,13 @@ def fastest(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Stor
     timed = [record for record in kept.records(selection) if not fault_of_numbers(record)]
     for record in sorted(timed, key=lambda record: (not record.measurement.conditions.get(FINAL), record.measurement.seconds)):
         conditions, seconds = record.measurement.conditions, record.measurement.seconds
-        if conditions.get("compiler") != compiler or conditions.get("prepacked") or not seconds >= least or fault(record, False):
+        if conditions.get("compiler") != compiler or conditions.get("prepacked") or not least <= seconds < below:
+            continue
+        if bool(conditions.get(IMPORTED)) != imported or fault(record, False, op):
             continue
         schedule = graph_of(op, hw).parse(record.schedule)
         if graph_of(op, hw).is_legal_once(schedule) and verified(op, schedule, hw):
-            return schedule, record.measurement
-    return None
+            yield schedule, record.measurement
 
 
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from pathlib import Path
 
 from gensor_gym.codegen import targets
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.files import write_whole
 from gensor_gym.hardware.cache import private_dir
 from gensor_gym.hardware.owned import read_own
 from gensor_gym.measure.workers.requests import Built
@@ -46,9 +45,7 @@ def build_cubin(kernel: Kernel) -> Built | str:
         return f"pruned before timing: {compiled.loss}"
     path = private_dir(nvrtc.cache_folder().name) / f"{kernel.digest}.{kernel.arch}.bin"
     if not _holds(path, compiled.cubin):
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(compiled.cubin)
-        os.replace(file.name, path)
+        write_whole(path, compiled.cubin, 0o600)
     return Built(kernel, str(path), targets.get(kernel.language).compiler(), time.perf_counter() - start)
 
 

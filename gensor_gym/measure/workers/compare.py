@@ -8,7 +8,8 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from gensor_gym.measure.answers.expectation import ExpectationCache, Expected
+from gensor_gym.measure.answers.draw import Expected
+from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.stats.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
 from gensor_gym.measure.workers.requests import CompareRequest

@@ -47,7 +47,7 @@ class WorkerProcess:
         stage_seconds: dict[str, float] | None = None,
         shut_in: bool | None = None,
     ) -> None:
-        """`device` is the name of a runner, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages.
+        """`device` is a name of `devices/opened.py`, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages.
 
         `shut_in` says whether one that runs kernels' machine code is shut in; None leaves it to $GENSOR_GYM_ISOLATION.
         """

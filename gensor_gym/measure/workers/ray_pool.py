@@ -17,6 +17,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.devices.opened import opened_by
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.runners import runner_named
 from gensor_gym.measure.workers.pool import AHEAD
@@ -33,7 +34,7 @@ class Station:
     """What runs on a node: the backend of one device there."""
 
     def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
-        """`device` is the name of a runner; `plugins` are those of the run."""
+        """`device` is the name of a runner's backend; `plugins` are those of the run."""
         load_plugins(*plugins)
         self._backend = runner_named(device).start()
 
@@ -59,17 +60,17 @@ class RayPool:
     """Stations on a cluster; see `pool.Pool`."""
 
     def __init__(self, device: str, workers: int | None = None, ahead: int = AHEAD) -> None:
-        """`workers` stations: by default one a node, or one a GPU where the runner takes one. They start at the first trial.
+        """`workers` stations: by default one a node, or one a GPU where the device is one. They start at the first trial.
 
         ValueError for another device, or where there is no cluster.
         """
-        runner = runner_named(device)
+        opened = opened_by(device)
         connect()
         if workers is None:
-            workers = int(ray.cluster_resources().get("GPU", 0)) // runner.gpus if runner.gpus else len(ray.nodes())
+            workers = int(ray.cluster_resources().get("GPU", 0)) // opened.gpus if opened.gpus else len(ray.nodes())
         if workers < 1:
             raise ValueError(f"{workers} workers: the cluster needs a node with a device, and a pool one worker or more")
-        self._runner, self._count, self._ahead = runner, workers, ahead
+        self._device, self._count, self._ahead = device, workers, ahead
         self._stations: list[Any] = []
         self.retries = 0
         """Trials that were begun again because their station was lost."""
@@ -155,13 +156,13 @@ class RayPool:
             started = [self._start() for _ in range(self._count)]
             self._stations = [station for station in started if _is_up(station)]
         if not self._stations:
-            raise RuntimeError(f"no station came up in {START_SECONDS:g} s: the cluster has no free {self._runner.name}")
+            raise RuntimeError(f"no station came up in {START_SECONDS:g} s: the cluster has no free {self._device}")
         return self._stations
 
     def _start(self) -> Any:
         """A new station, on the node with the fewest."""
-        options = {"num_cpus": 1, "num_gpus": self._runner.gpus, "scheduling_strategy": "SPREAD"}
-        return ray.remote(Station).options(max_restarts=0, **options).remote(self._runner.name, list(loaded()))
+        options = {"num_cpus": 1, "num_gpus": opened_by(self._device).gpus, "scheduling_strategy": "SPREAD"}
+        return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 
     def _replaced(self, station: Any) -> list[Any]:
         """The station that stands in for a lost one; none where the cluster has no room, as long as another is left."""

@@ -17,10 +17,10 @@ from gensor_gym.codegen.runtime.compile import compile_text, key_of
 from gensor_gym.hardware.cache import VARIABLE as CACHE
 from gensor_gym.hardware.cache import cache_dir, private_dir
 from gensor_gym.measure.devices.machine_lock import lock_path
+from gensor_gym.measure.devices.opened import Opened, opened_by
 from gensor_gym.measure.isolation import launch
 from gensor_gym.measure.isolation.environment import OF_USER, passed_on
 from gensor_gym.measure.isolation.readable import WRITTEN, readable
-from gensor_gym.measure.runners import Runner, runner_named
 from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
 
 COMPILER = "nvrtc"
@@ -56,15 +56,15 @@ def start_of(device: str, shut_in: bool | None = None) -> Start:
 
     ValueError for an unknown device, or another value of $GENSOR_GYM_ISOLATION.
     """
-    runner = None if device == COMPILER else runner_named(device)
-    if runner is None or not runner.shut_in or not (_wanted() if shut_in is None else shut_in):
+    opened = None if device == COMPILER else opened_by(device)
+    if opened is None or not opened.shut_in or not (_wanted() if shut_in is None else shut_in):
         return Start(_command({}), _variables(passed_on(os.environ, OF_USER)))
-    return _shut_in(runner)
+    return _shut_in(opened)
 
 
-def _shut_in(runner: Runner) -> Start:
+def _shut_in(opened: Opened) -> Start:
     """Of a worker that reads libraries, and writes to a folder of its own: where kernels are kept, since /tmp may run nothing."""
-    libraries = {key_of(*text): str(compile_text(*text)) for text in runner.texts()}
+    libraries = {key_of(*text): str(compile_text(*text)) for text in opened.texts()}
     base = private_dir("scratch")
     _remove_unused(base)
     scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=base))

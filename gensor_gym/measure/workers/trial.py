@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from gensor_gym.measure.answers.expectation import ExpectationCache, Expected
+from gensor_gym.measure.answers.draw import Expected
+from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.isolation.launch import ISOLATED_BY

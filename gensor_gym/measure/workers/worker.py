@@ -18,8 +18,8 @@ from typing import Any
 from gensor_gym.codegen.runtime.compile import take_libraries
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.devices.machine_lock import LockWarning
+from gensor_gym.measure.devices.opened import opened_by
 from gensor_gym.measure.isolation.launch import ISOLATED_BY, WHOLE
-from gensor_gym.measure.runners import runner_named
 from gensor_gym.measure.workers.compare import run_comparison
 from gensor_gym.measure.workers.replies import MOST_TEXT, encoded
 from gensor_gym.measure.workers.requests import CompareRequest, CompileRequest, TrialRequest
@@ -34,8 +34,8 @@ _DEVICE_LOST = 70
 
 
 def make_device(name: str) -> Device | None:
-    """The device of a runner, None for the worker that only compiles; ValueError names the devices there are."""
-    return None if name == COMPILER else runner_named(name).device()
+    """The device of a backend, None for the worker that only compiles; ValueError names the devices there are."""
+    return None if name == COMPILER else opened_by(name).device()
 
 
 def watch_parent(parent: int) -> None:

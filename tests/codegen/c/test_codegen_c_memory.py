@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.operators.types import ITEM_BYTES
 from tests.support import kept_compiler
 from tests.support.c_cases import inputs_of, machine, random_program, worst_error
+from tests.support.guarded import guarded
 
 MAIN = """
 #include <stdio.h>
@@ -96,23 +96,6 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", range(10))
 def test_sanitizers_find_nothing_in_many(tmp_path: Path, block: int) -> None:
     sanitized(tmp_path, [generate_c(random_program(seed)) for seed in range(4000 + 30 * block, 4030 + 30 * block)])
-
-
-def guarded(array: np.ndarray, at_end: bool) -> np.ndarray:
-    """A copy of an array that ends (or starts) at a page boundary, beyond which any access faults."""
-    page = mmap.PAGESIZE
-    inner = max(1, -(-array.nbytes // page)) * page
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    start = libc.mmap(None, inner + 2 * page, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-    assert libc.mprotect(start + page, inner, mmap.PROT_READ | mmap.PROT_WRITE) == 0
-    first = start + page + (inner - array.nbytes if at_end else 0)
-    buffer = (ctypes.c_ubyte * array.nbytes).from_address(first)
-    copy = np.frombuffer(buffer, array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 def run_between_guard_pages(seeds: range) -> None:

@@ -13,6 +13,7 @@ from gensor_gym.codegen.runtime.compile import compile_text
 from gensor_gym.hardware import cache as module
 from gensor_gym.hardware.cache import make_cache_dir
 from gensor_gym.hardware.owned import is_own, made_own, read_own
+from gensor_gym.measure.isolation.readable import readable
 
 SOURCE, FORGED = "int answer(void) { return 42; }", "int answer(void) { return 666; }"
 
@@ -85,6 +86,23 @@ def test_a_folder_of_another_user_is_not_used(monkeypatch: pytest.MonkeyPatch) -
     with pytest.warns(RuntimeWarning, match=f"{path.parent} belongs to another user .* into a folder of its own"):
         again = compile_text(SOURCE, "native")
     assert again.parent == module._own_folder("kernels") != path.parent and answer(again) == 42 and mode(again.parent) == 0o700
+
+
+def test_a_user_without_a_home_has_a_cache_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a container runs under a number that no list of users has."""
+
+    def none(_number: int) -> None:
+        raise KeyError("uid not found")
+
+    for name in ("HOME", "GENSOR_GYM_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", none)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert module.cache_dir() == tmp_path / f"gensor_gym-{os.geteuid()}"
+    monkeypatch.setenv("HOME", "here")
+    assert module.cache_dir().is_absolute()
+    path = compile_text(SOURCE, "native")
+    assert path.is_relative_to(tmp_path) and mode(path.parent) == 0o700 and readable()
 
 
 @pytest.mark.parametrize("kind", ["of the group", "of everybody"])

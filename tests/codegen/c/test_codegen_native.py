@@ -228,7 +228,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-WAYS = ("dropped", "kept", "bound", "into out")
+WAYS = ("dropped", "kept", "bound", "into out", "tensors")
 
 
 @pytest.mark.parametrize(
@@ -236,11 +236,11 @@ WAYS = ("dropped", "kept", "bound", "into out")
 )
 def test_nothing_leaks(way: str, calls: int, kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
     own = np.empty((24, 32), np.float32)
-    bound = kernel.bind(*arrays, own)
+    bound, tensors = kernel.bind(*arrays, own), [torch.from_numpy(array) for array in arrays]
     kept: collections.deque[Any] = collections.deque(maxlen=MORE_THAN_KEPT)
     call = {
         "dropped": lambda: kernel(*arrays), "kept": lambda: kept.append(kernel(*arrays)), "bound": bound,
-        "into out": lambda: kernel(*arrays, out=own),
+        "into out": lambda: kernel(*arrays, out=own), "tensors": lambda: kernel(*tensors),
     }[way]  # fmt: skip
     for _ in range(5000):
         call()

@@ -15,7 +15,7 @@ from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
-from gensor_gym.cost.gpu.memory import grid_blocks
+from gensor_gym.cost.gpu.traffic import grid_blocks
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.graph.structure import is_laid_out, lies_as_product, wgmma_columns

@@ -165,11 +165,13 @@ def test_the_stage_measures_learns_and_leaves_a_policy(tmp_path: Path, policy: P
     ]  # fmt: skip
 
 
-def test_a_killed_stage_loses_no_measurement(tmp_path: Path, policy: Path) -> None:
-    """SIGKILL twice, between two saves; the runner starts it again, and the policy is that of all lines in their order."""
+@pytest.mark.parametrize("kills", thorough_but([1, 2], 1))
+def test_a_killed_stage_loses_no_measurement(kills: int, tmp_path: Path, policy: Path) -> None:
+    """SIGKILL, between two saves; the runner starts it again, and the policy is that of all lines in their order."""
     shutil.copytree(policy, tmp_path / "p0")
-    outcome = run_stage(Stage("fine_tuning", "tests.support.fine_tuning_fakes:killed_twice", 1.0), at(tmp_path), 240.0)
-    assert (outcome.status, outcome.attempts) == (DONE, 3), outcome.error
+    killed = ("killed_once", "killed_twice")[kills - 1]
+    outcome = run_stage(Stage("fine_tuning", f"tests.support.fine_tuning_fakes:{killed}", 1.0), at(tmp_path), 240.0)
+    assert (outcome.status, outcome.attempts) == (DONE, kills + 1), outcome.error
     rows = rows_of(tmp_path)
     assert len(rows) >= 40 and len({row["digest"] for row in rows}) == len(rows)
     again = learner()

@@ -90,9 +90,10 @@ def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: py
     assert again["strategies"]["random_walk"]["over"] == summary["strategies"]["random_walk"]["over"]
 
 
-def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
+def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process is left behind, and the second run does what the first did not."""
-    command = [sys.executable, "-m", "experiments.study", *SMALL, f"output={tmp_path}", "figures=false", "seed=[0,1,2,3]"]
+    words = [f"output={tmp_path}", "figures=false", "seed=[0,1,2,3]"]
+    command = [sys.executable, "-m", "experiments.study", *SMALL, *words]
     process = subprocess.Popen(command, cwd=CONF.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 100
     while len(list((tmp_path / "jobs").glob("*.json"))) < 2 and time.monotonic() < deadline:
@@ -106,7 +107,8 @@ def test_killed_in_the_middle_then_given_again(tmp_path: Path) -> None:
     while any(_parent(Path(f"/proc/{child}/stat")) is not None for child in children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert all(_parent(Path(f"/proc/{child}/stat")) is None for child in children)
-    subprocess.run(command, cwd=CONF.parent, check=True, stdout=subprocess.DEVNULL, timeout=150)
+    search_here(monkeypatch)
+    _run(_plan(tmp_path, *words[1:]))
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
     assert len(after) == 24 and {path: after[path] for path in before} == before
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -19,6 +19,7 @@ pytest.importorskip("sb3_contrib")
 from hydra import compose, initialize_config_dir  # noqa: E402
 from hydra.core.override_parser.overrides_parser import OverridesParser  # noqa: E402
 from rich.console import Console  # noqa: E402
+from rich.progress import Progress  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
 from agents.policies.training_tasks import is_current  # noqa: E402
@@ -27,7 +28,7 @@ from experiments.common.journal import read_rows  # noqa: E402
 from experiments.training import train
 from experiments.training import walk as train_walk  # noqa: E402
 from experiments.training.sweep_table import write_table  # noqa: E402
-from experiments.training.watch import Every, Watch  # noqa: E402
+from experiments.training.watch import Every, Watch, steps_in_all  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 from tests.support.thorough import thorough_but
@@ -127,6 +128,27 @@ def test_a_run_stopped_by_signals_at_ten_moments_is_the_same(tmp_path: Path, mon
     assert stops == [130] * 10
     assert curves(tmp_path / "parts") == curves(tmp_path / "whole")
     assert np.array_equal(weights(parts), weights(whole)) and parts.num_timesteps == 1920
+
+
+def test_a_training_ends_with_a_whole_rollout() -> None:
+    assert steps_in_all(0, 512, 16384) == 16384 and steps_in_all(0, 32, 16) == 32
+    assert [steps_in_all(done, 33, 16) for done in (0, 32, 48, 64)] == [48, 48, 48, 64]
+
+
+@pytest.mark.parametrize("agent", ["ppo", "dqn", "columns"])
+def test_the_bar_ends_where_the_training_does_and_evaluation_shows_one(
+    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bars, stop = list[Any](), Progress.stop
+    monkeypatch.setattr(Progress, "stop", lambda self: bars.extend(self.tasks) or stop(self))
+    small = {**SMALL, "columns": ["agent=columns", "agent.tasks=1", "agent.programs=24"]}[agent]
+    config = configuration(*small, "steps=100", "eval_every=0", "checkpoint_every=0")
+    said = io.StringIO()
+    train.run(config, tmp_path, Console(file=said))
+    card = json.loads((tmp_path / "card.json").read_text())
+    learning, judging = bars
+    assert learning.total == learning.completed == card["training_steps"] >= 100
+    assert judging.total == judging.completed == 1 and "judged now, on eval_operators (1)" in said.getvalue()
 
 
 def test_two_runs_from_the_beginning_are_the_same(tmp_path: Path) -> None:
@@ -256,17 +278,17 @@ def test_the_table_of_a_sweep(tmp_path: Path) -> None:
         write_table(tmp_path / "nothing")
 
 
-def test_a_sweep_from_the_command_line_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_sweep_from_the_command_line_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     overrides = [
         *TINY, *SMALL["a2c"], "steps=64", "seed=0", f"output={tmp_path}/${{env.shaping}}", f"hydra.sweep.dir={tmp_path}",
         'operators="gemm(m=96, n=80, k=64)"', 'eval_operators="gemm(m=64, n=48, k=40)"', "hydra/launcher=basic", "eval_every=0",
         "wandb.mode=offline",
     ]  # fmt: skip
-    command = [sys.executable, "-m", "experiments.train", "-m", "sweep=shaping", *overrides]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    first = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
-    assert first.returncode == 0, first.stderr[-3000:]
-    assert "env.shaping" in first.stdout and "| env.shaping | seeds |" in (tmp_path / "summary.md").read_text()
+    monkeypatch.setattr(sys, "argv", ["train", "-m", "sweep=shaping", *overrides])
+    train.main()
+    assert "env.shaping" in capsys.readouterr().out and "| env.shaping | seeds |" in (tmp_path / "summary.md").read_text()
     assert list(tmp_path.glob("True/wandb/offline-run-*"))
-    second = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
-    assert second.stdout.replace("\n", "").count("holds this very policy") == 2
+    train.main()
+    assert capsys.readouterr().out.replace("\n", "").count("holds this very policy") == 2

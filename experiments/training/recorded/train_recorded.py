@@ -14,7 +14,7 @@ from rich.console import Console
 
 from experiments.commands.command import command
 from experiments.common.journal import locked
-from experiments.training.recorded_spaces import RecordedTraining, learn
+from experiments.training.recorded.spaces import RecordedTraining, learn
 
 
 def training_of(config: DictConfig) -> RecordedTraining:

@@ -26,11 +26,7 @@ def times(them: Sequence[Told], path: Path) -> str:
         axes.plot(one.before, seconds, ".", color=BEFORE, markersize=4, alpha=0.6, markeredgewidth=0)
         first = np.argsort(one.before, kind="stable")[:RINGED]
         axes.plot(one.before[first], seconds[first], "o", color=TIED, fillstyle="none", markersize=6)
-        both = min(one.before.min(), seconds.min()), max(one.before.max(), seconds.max())
-        axes.plot(both, both, color=style.INK, linewidth=0.8, alpha=0.5)
-        axes.axhline(seconds.min(), color=style.INK, linestyle=(0, (4, 3)), linewidth=0.9)
-        for axis in ("x", "y"):
-            style.time_axis(axes, axis)
+        style.model_lines(axes, one.before, seconds)
 
     marks = [
         Line2D([], [], color=BEFORE, marker=".", linestyle="", label="program"),

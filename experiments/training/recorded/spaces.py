@@ -19,11 +19,13 @@ from agents.learners.registry import get_learner
 from agents.learners.stored import POLICY
 from agents.policies.learned import CARD, read_card
 from experiments.commands.checks import check_whole
-from experiments.common.results import whole, write_text
+from experiments.common.results import write_text
 from experiments.common.settings import digest_of_file, short_hash
 from experiments.training.watch import CURVE, last_episodes
 from gensor_gym.env import RECORDED
 from gensor_gym.env.recorded import RecordedEnv
+from gensor_gym.files import whole
+from gensor_gym.registry import check_known
 from gensor_gym.spaces import TuningSpace, load_space
 from gensor_gym.spaces.space import TIMINGS
 
@@ -56,8 +58,7 @@ class RecordedTraining:
             raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more")
         if not isinstance(self.env, Mapping) or set(self.env) - set(PROCESS):
             raise ValueError(f"env is {self.env!r}: expected values for some of {PROCESS}")
-        if self.timing not in TIMINGS:
-            raise ValueError(f"timing {self.timing!r}: expected one of {TIMINGS}")
+        check_known("timing", self.timing, TIMINGS)
         layers, batch = self.agent.get("net_arch"), self.agent.get("batch_size", 1)
         if not isinstance(layers, list) or not all(type(width) is int and width > 0 for width in [*layers, batch]):
             raise ValueError(f"agent.net_arch {layers!r}, agent.batch_size {batch!r}: expected widths in a list, and 1 or more")

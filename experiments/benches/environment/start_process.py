@@ -1,4 +1,4 @@
-"""One start, in a process that has done nothing else: `python -m experiments.benches.start_process ARGUMENTS`.
+"""One start, in a process that has done nothing else: `python -m experiments.benches.environment.start_process ARGUMENTS`.
 
 ARGUMENTS are those of the environment as JSON. The last line of standard output is what `experiments.benches.start` reads.
 """

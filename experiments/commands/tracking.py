@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known
 
 WANDB_MODES = ("offline", "online", "disabled")
 
@@ -30,9 +30,7 @@ class Tracking:
 
 def tracking_of(given: Mapping[str, Any]) -> Tracking:
     """The entries of `wandb`. ValueError names a bad one."""
-    mode = given.get("mode")
-    if mode not in WANDB_MODES:
-        raise ValueError(f"wandb.mode {mode!r}: expected one of {', '.join(WANDB_MODES)}{near(mode, WANDB_MODES)}")
+    check_known("wandb.mode", given.get("mode"), WANDB_MODES)
     if unknown := set(given) - {"mode", "project", "entity", "group", "tags"}:
         raise ValueError(f"wandb has no {', '.join(sorted(unknown))}; it has mode, project, entity, group, tags")
     for name in ("project", "entity", "group"):

@@ -34,6 +34,8 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
     def finalize(self) -> None:
         """Nothing may be added from now on."""
         self._raise_if_finalized()
+        for library in self._linking_libraries:
+            self._reload_init.update(library._reload_init)
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
@@ -77,16 +79,24 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
         return True
 
 
-class _Compiler(CompilerBase):  # type: ignore[misc]
+def pipeline(lowering: type[NativeLowering]) -> type[CompilerBase]:
     """Numba's pipeline with another lowering."""
 
-    def define_pipelines(self) -> list[Any]:
+    class Compiler(CompilerBase):  # type: ignore[misc]
         """See Numba's."""
-        pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        pipeline.passes = [(_Lowering if made is NativeLowering else made, why) for made, why in pipeline.passes]
-        pipeline._finalized = False
-        pipeline.finalize()
-        return [pipeline]
+
+        def define_pipelines(self) -> list[Any]:
+            """Its passes, one of them replaced."""
+            made = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            made.passes = [(lowering if each is NativeLowering else each, why) for each, why in made.passes]
+            made._finalized = False
+            made.finalize()
+            return [made]
+
+    return Compiler
+
+
+_COMPILER = pipeline(_Lowering)
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
@@ -100,13 +110,37 @@ class Part(CPUDispatcher):  # type: ignore[misc]
         """Called from Python with types that were not met: the same function as one that Python calls."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
-            self._insert([kind._code for kind in types], compiled.entry_point, False)  # type: ignore[attr-defined]
+            if types not in self._answered:  # given twice they would fit two functions, and every call would end up here again
+                self._answered.add(types)
+                self._insert([kind._code for kind in types], compiled.entry_point, False)  # type: ignore[attr-defined]
         return found
+
+    @cached_property
+    def _answered(self) -> set[tuple[Any, ...]]:
+        """Types for which a call from Python finds a function by itself."""
+        return set()
 
     @cached_property
     def whole(self) -> Any:
         """The same function with all that it calls, for Python to call."""
         return _WHOLE[self.py_func](self.py_func)
+
+
+class Entry(CPUDispatcher):  # type: ignore[misc]
+    """A function for Python to call. Compiled ones that call it have it as a part, so that it is optimised there alone."""
+
+    @cached_property
+    def part(self) -> Any:
+        """The same function for others to call, a `Part`."""
+        return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=_COMPILER)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """What Numba asks when it types a call."""
+        return self.part.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        """What Numba asks when it lowers that call."""
+        return self.part.get_overload(sig)
 
 
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
@@ -118,6 +152,11 @@ def is_tried(version: str) -> bool:
     return ".".join(version.split(".")[:2]) in TRIED
 
 
+def entry(function: Any, **options: Any) -> Entry:
+    """A function for Python to call, with Numba's options."""
+    return Entry(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+
+
 def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:
     """A part with Numba's options; `whole` compiles the function for Python when Python calls it. Plain where Numba is off."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
@@ -125,4 +164,4 @@ def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:
     if not is_tried(numba.__version__):
         return whole(function)
     _WHOLE[function] = whole
-    return Part(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_Compiler)
+    return Part(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_COMPILER)

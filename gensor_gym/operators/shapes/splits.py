@@ -6,10 +6,10 @@ import hashlib
 import math
 from dataclasses import replace
 
-from gensor_gym.operators.tables import named_shapes, read
+from gensor_gym.operators.shapes.tables import named_shapes, read
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Access, Operator
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known
 
 PARTS = ("train", "validation", "test")
 VERSIONS = ("v1",)
@@ -40,7 +40,7 @@ def part_of(op: Operator, version: str = "v1") -> str:
 
     A hash of version and group decides: 60 % of all groups are train, 20 % validation, 20 % test.
     """
-    _check(version)
+    check_known("split", version, VERSIONS)
     if op.name == HELD_OUT:
         return "test"
     digest = hashlib.sha256(f"{version}:{SALT[version]}:{group(op)}".encode()).digest()
@@ -62,16 +62,9 @@ def build(version: str = "v1") -> dict[str, list[str]]:
 
 def split(part: str, version: str = "v1") -> tuple[str, ...]:
     """Full ids of one part, from the frozen file; ValueError for an unknown part or version."""
-    _check(version)
-    if part not in PARTS:
-        raise ValueError(f"part {part!r} of split {version}: expected one of {', '.join(PARTS)}{near(part, PARTS)}")
+    check_known("split", version, VERSIONS)
+    check_known(f"split {version}: part", part, PARTS)
     return tuple(read("splits")[version][part])
-
-
-def _check(version: str) -> None:
-    """ValueError for an unknown version."""
-    if version not in VERSIONS:
-        raise ValueError(f"split {version!r}: expected one of {', '.join(VERSIONS)}{near(version, VERSIONS)}")
 
 
 def _loops(op: Operator) -> Operator:

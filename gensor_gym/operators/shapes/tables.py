@@ -9,7 +9,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from gensor_gym.registry import near
+from gensor_gym.registry import check_known
 
 TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke")
 """Every table. Where tables repeat an operator, its name in the earliest one stands for it in the splits."""
@@ -17,30 +17,24 @@ TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke")
 
 @cache
 def read(file: str) -> dict[str, Any]:
-    """Content of a JSON file of the shapes folder."""
-    folder = resources.files("gensor_gym.operators") / "shapes"
+    """Content of a JSON file of this folder."""
+    folder = resources.files("gensor_gym.operators.shapes")
     content: dict[str, Any] = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
     return content
 
 
 def table(name: str) -> Mapping[str, str]:
     """Operator text by id within one table, as {"C0": "conv2d(...)"}; ValueError for an unknown table."""
-    _check(name)
+    check_known("table", name, TABLES)
     return MappingProxyType(read(name)["operators"])
 
 
 def source(name: str) -> str:
     """Where a table comes from, and where it departs from what was published."""
-    _check(name)
+    check_known("table", name, TABLES)
     return str(read(name)["source"])
 
 
 def named_shapes() -> dict[str, str]:
     """Operator text by full id, as {"roller/C0": "conv2d(...)"}, of every table in order."""
     return {f"{name}/{key}": text for name in TABLES for key, text in table(name).items()}
-
-
-def _check(name: str) -> None:
-    """ValueError for an unknown table."""
-    if name not in TABLES:
-        raise ValueError(f"table {name!r}: expected one of {', '.join(TABLES)}{near(name, TABLES)}")

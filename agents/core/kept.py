@@ -1,0 +1,44 @@
+"""What a store has for a task, so that nothing is searched that was found before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.tuned import programs
+from gensor_gym.measure.session import Budget, Session, Task, TraceRow
+
+Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
+"""A program, its measurement, and the trials that were made to know it."""
+
+
+def kept(task: Task, store: str, trials: int, on_trial: Callable[[TraceRow], None] | None = None) -> Kept | None:
+    """The fastest program of a store; None where it has none.
+
+    Programs of others that are said to be faster than the own one are measured first, at most `trials` of them, and are own ones
+    then. Without a trial to spend the time is the other's, where there is no own program.
+    """
+    backend = get_backend(task.backend, task.hardware)
+    if not backend.stored:
+        return None
+    own = next(programs(task.operator, task.hardware, backend, store), None)
+    limit = float("inf") if own is None else own[1].seconds
+    theirs = programs(task.operator, task.hardware, backend, store, imported=True, below=limit)
+    if trials < 1:
+        found = own or next(theirs, None)
+        return None if found is None else (*found, ())
+    session: Session | None = None
+    best = own
+    for schedule, _ in islice(theirs, trials):
+        session = session or Session(task, Budget(trials=trials), store, on_trial)
+        (here,) = session.measure([schedule])
+        if here.status is Status.OK and (best is None or here.seconds < best[1].seconds):
+            best = (schedule, here)
+    if best is None:
+        return None
+    if best is not own and session is not None:
+        session.keep(*best)
+    return (*best, () if session is None else tuple(session.trace))

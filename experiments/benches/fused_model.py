@@ -1,0 +1,59 @@
+"""How well the model of row nests ranks programs of fused operators: random ones, and its own first, all measured on this CPU.
+
+`python -m experiments.bench suite=fused_model`. What was measured is kept, so that a run that was ended goes on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.benches.fitting.ranks import spearman, top_k_regret
+from experiments.benches.lines import Lines, machine
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.table import table_of
+from gensor_gym.measure.session import Budget, Session, Task
+
+FIRST = (1, 3, 10)
+"""Of so many first programs by the model the regret is told."""
+
+
+def run(config: DictConfig, lines: Lines) -> None:
+    """A line for the machine, one for every operator, one for all."""
+    settings = config.fused_model
+    lines(kind="machine", **machine())
+    store = settings.store or str(Path(config.output) / "fused_model.sqlite")
+    found = [ranked(op, settings, config.seed, store) for op in settings.operators]
+    for row in found:
+        lines(kind="operator", **row)
+    ranks = [row["rank_correlation"] for row in found]
+    regrets = [row["regret"][str(FIRST[1])] for row in found]
+    lines(kind="all", operators=len(found), least_rank_correlation=min(ranks), mean_rank_correlation=float(np.mean(ranks)),
+          largest_regret_of_three=max(regrets))  # fmt: skip
+
+
+def ranked(operator: str, settings: DictConfig, seed: int, store: str) -> dict[str, Any]:
+    """One operator's programs, measured, beside what the model says of them."""
+    session = Session(Task.of(operator, "host", "cpu", "gir"), Budget(), store)
+    graph: GirGraph = session.graph  # type: ignore[assignment]
+    rng = np.random.default_rng(seed)
+    space = table_of(graph)
+    legal = np.flatnonzero(space.legal)
+    drawn = rng.choice(legal, min(settings.programs, len(legal)), replace=False)
+    first = legal[np.argsort(space.seconds[legal], kind="stable")][: settings.first]
+    numbers = np.array(list(dict.fromkeys([*drawn.tolist(), *first.tolist()])))
+    schedules = [graph.schedule(row) for row in space.rows(numbers)]
+    measured = np.array([result.seconds for result in session.measure(schedules)])  # type: ignore[arg-type]
+    ran = np.isfinite(measured)
+    predicted, at_random = space.seconds[numbers], np.isin(numbers, drawn)
+    best = int(np.argmin(measured))
+    return {
+        "operator": operator, "legal": len(legal), "programs": len(numbers), "failed": int(np.count_nonzero(~ran)),
+        "rank_correlation": spearman(predicted[ran & at_random], measured[ran & at_random]),
+        "regret": {str(k): top_k_regret(predicted[ran], measured[ran], k) for k in FIRST},
+        "measured_over_predicted": float(np.median(measured[ran] / predicted[ran])),
+        "best": str(schedules[best]), "best_seconds": float(measured[best]),
+    }  # fmt: skip

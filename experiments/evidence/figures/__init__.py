@@ -1,0 +1,1 @@
+"""What the pages of evidence show: a figure of each, drawn from the rows of its page."""

@@ -1,0 +1,130 @@
+"""What environments of constructions have in common, one episode at a time: tasks, a process on rows, rewards, infos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from gensor_gym.env.measured import FinalReward
+from gensor_gym.env.scalars import LATENCY, NUM_SCALARS, REMAINING, STEPS
+from gensor_gym.env.settings import Settings, TextSpec
+from gensor_gym.env.tasks import Tasks
+
+
+class EpisodeEnv(TextSpec, gymnasium.Env):
+    """An environment whose state is a row of a task's graph. Who inherits makes the tasks, and begins and goes on with rows."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+
+    def __init__(self, tasks: Tasks, final: FinalReward, settings: Settings, view: Any, render_mode: str | None) -> None:
+        """`view` turns features into observations; ValueError names a render mode that there is not."""
+        check_render_mode(render_mode, self.metadata["render_modes"])
+        self.tasks, self.final, self.settings, self.view, self.render_mode = tasks, final, settings, view, render_mode
+        self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)
+        self.observation_space = view.space
+        self._running = False
+        self._task = 0
+        self._row = tasks.initial[0].copy()
+        self._scalars = np.zeros(NUM_SCALARS)
+        self._mask = np.zeros(tasks.num_actions, dtype=np.int8)
+        self._obs = np.zeros(tasks.num_features, dtype=np.float32)
+
+    def _begin(self) -> None:
+        """Put scalars, mask and features at the start of an episode of the task at the row."""
+        raise NotImplementedError
+
+    def _advance(self, action: int) -> tuple[float, bool]:
+        """One step in place: (reward without what only a measurement knows, whether the episode ended)."""
+        raise NotImplementedError
+
+    @property
+    def discount(self) -> float:
+        """The discount of the process; agents take gamma from here."""
+        return self.settings.discount
+
+    @property
+    def graph(self) -> Any:
+        """The graph of the current task."""
+        return self.tasks.graphs[self._task]
+
+    @property
+    def schedule(self) -> Any:
+        """The current schedule."""
+        return self.graph.schedule(self._row)
+
+    @property
+    def remaining(self) -> int:
+        """Steps left; with one left only `stop` is legal."""
+        return int(self._scalars[REMAINING])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; options "operator" and "schedule" (a schedule or its text) choose task and first state."""
+        super().reset(seed=seed)
+        if seed is not None:
+            self.final.restart()
+        task, row = starting_state(self.tasks, options, lambda: self.tasks.draw(lambda: self.np_random))
+        self._running = True
+        self._task = task
+        self._row[:] = row
+        self._begin()
+        return self._observation(), {"action_mask": self._mask.copy()}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Apply a primitive. Illegal actions never raise; ResetNeeded before `reset` and after the end of an episode."""
+        if not self._running:
+            raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
+        reward, terminated = self._advance(int(action))
+        info: dict[str, Any] = {"action_mask": self._mask.copy()}
+        if terminated:
+            self._running = False
+            gain, facts = self.final.of([self.graph], [self._row], [float(self._scalars[LATENCY])])[0]
+            reward += gain
+            info |= facts
+            info["steps"] = int(self._scalars[STEPS])
+        return self._observation(), float(reward), bool(terminated), False, info
+
+    def action_masks(self) -> np.ndarray:
+        """Legal actions, bool [N] (the name MaskablePPO looks for)."""
+        return self._mask.astype(bool)
+
+    def render(self) -> Any:
+        """`ansi`: the program as text; `rgb_array`: its picture as an image uint8 [H, W, 3]; None without a render mode."""
+        return None if self.render_mode is None else self.view.drawn(self.render_mode)(self.graph, self.schedule)
+
+    def close(self) -> None:
+        """Stop workers, if any. May be called twice."""
+        self.final.close()
+
+    def _observation(self) -> Any:
+        """The chosen view of the current features."""
+        return self.view.single(self._obs, self.graph, self._row, self._mask)
+
+
+def check_render_mode(render_mode: str | None, modes: list[str]) -> None:
+    """ValueError names the modes there are."""
+    if render_mode is not None and render_mode not in modes:
+        raise ValueError(f"no render_mode {render_mode!r}; it is one of {modes} or None")
+
+
+def starting_state(tasks: Tasks, options: dict[str, Any] | None, draw: Callable[[], int]) -> tuple[int, np.ndarray]:
+    """(task, row) that `reset` starts from; ValueError if the schedule is not legal for the operator."""
+    options = options or {}
+    unknown = set(options) - {"operator", "schedule", "reset_mask"}
+    if unknown:
+        raise ValueError(f"unknown reset options {sorted(unknown)}; accepted are 'operator', 'schedule', 'reset_mask'")
+    task = draw()
+    if options.get("operator") is not None:
+        task = tasks.add(options["operator"])
+    schedule = options.get("schedule")
+    if schedule is None:
+        return task, tasks.initial[task]
+    graph: Any = tasks.graphs[task]
+    schedule = graph.parse(schedule) if isinstance(schedule, str) else schedule
+    if not isinstance(schedule, type(graph.initial())):
+        raise ValueError(f"option schedule is {schedule!r}; it takes a {type(graph.initial()).__name__} or its text")
+    if not graph.is_legal(schedule):
+        raise ValueError(f"{schedule!r} is not legal for {tasks.graphs[task].operator} in space {tasks.space!r}")
+    return task, schedule.row

@@ -1,0 +1,305 @@
+"""What vector environments of constructions have in common: episodes side by side, resets, infos, random streams, threads."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from gensor_gym.env.episode import EpisodeEnv, starting_state
+from gensor_gym.env.scalars import LATENCY, NUM_SCALARS, REMAINING, START_LATENCY, STEPS
+from gensor_gym.env.settings import TextSpec
+from gensor_gym.env.streams import Streams
+from gensor_gym.hardware.cpuinfo import forced_threads
+
+ALL = slice(None)
+_EPISODES = ("_task", "_rows", "_scalars", "_masks", "_obs", "_over")
+"""Attributes that hold the running episodes."""
+FEWEST_PER_THREAD = 128
+"""Environments below which handing a part to another thread costs more than it saves."""
+
+
+class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
+    """`num_envs` episodes side by side, each as of one environment. Who inherits begins and goes on with parts of them."""
+
+    metadata: dict[str, Any] = EpisodeEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(
+        self, one: EpisodeEnv, num_envs: int, autoreset_mode: str | AutoresetMode, threads: int | None
+    ) -> None:
+        """`one` is an environment with the arguments of all; ValueError names a bad value."""
+        if not isinstance(num_envs, int | np.integer) or num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs!r}; it takes an integer, 1 or more")
+        self.tasks, self.final, self.settings, self.view = one.tasks, one.final, one.settings, one.view
+        self.num_envs = num_envs
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = one.metadata | {"autoreset_mode": self.autoreset_mode}
+        self.render_mode = one.render_mode
+        self.single_action_space = one.action_space
+        self.single_observation_space = one.observation_space
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self._threads = _thread_count(threads)
+        self._pool: ThreadPoolExecutor | None = None
+        self._owner = os.getpid()
+        """Process whose threads the pool has: a fork has none of them."""
+        self._allocate()
+
+    def _begin_part(self, chosen: np.ndarray) -> None:
+        """Put scalars, masks and features of the chosen environments at the start of episodes of their tasks at their rows."""
+        raise NotImplementedError
+
+    def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
+        """One step in place of environments low..high-1, those with `skip` left alone with reward 0."""
+        raise NotImplementedError
+
+    def _allocate(self) -> None:
+        """State of all episodes as arrays, and their random streams."""
+        count = self.num_envs
+        self._streams = Streams(count)
+        self._task = np.zeros(count, dtype=np.int64)
+        self._rows = np.repeat(self.tasks.initial[:1], count, axis=0)
+        self._scalars = np.zeros((count, NUM_SCALARS))
+        self._masks = np.zeros((count, self.tasks.num_actions), dtype=np.int8)
+        self._obs = np.zeros((count, self.tasks.num_features), dtype=np.float32)
+        self._rewards = np.zeros(count)
+        self._ended = np.zeros(count, dtype=np.bool_)
+        self._over = np.zeros(count, dtype=np.bool_)
+
+    @property
+    def discount(self) -> float:
+        """The discount of the process; agents take gamma from here."""
+        return self.settings.discount
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Current schedules as rows, int32 [B, R]; a view, valid until the next step."""
+        return self._rows
+
+    @property
+    def task_indices(self) -> np.ndarray:
+        """Number of every environment's task in `tasks`, int64 [B]; a view, valid until the next reset."""
+        return self._task
+
+    @property
+    def schedules(self) -> list[Any]:
+        """Current schedule of every environment."""
+        return [graph.schedule(row) for graph, row in zip(self.graphs, self._rows, strict=True)]
+
+    @property
+    def graphs(self) -> list[Any]:
+        """Graph of every environment's current task."""
+        return [self.tasks.graphs[task] for task in self._task]
+
+    @property
+    def remaining(self) -> np.ndarray:
+        """Steps left of every environment, int64 [B]."""
+        return self._scalars[:, REMAINING].astype(np.int64)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start all episodes, or those of options["reset_mask"]; options as in `EpisodeEnv.reset`."""
+        seeds = (
+            [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
+        )
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
+        chosen = self._chosen(options)
+        if any(seeds[i] is not None for i in chosen):
+            self.final.restart()
+        for i in chosen:
+            if seeds[i] is not None:
+                self._streams.seed(i, seeds[i])
+        self._begin(chosen, options)
+        return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
+
+    def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
+        """Indices that a reset concerns; ValueError for a mask of the wrong form."""
+        if not options or "reset_mask" not in options:
+            return np.arange(self.num_envs)
+        mask = options["reset_mask"]
+        if (
+            not isinstance(mask, np.ndarray)
+            or mask.dtype != np.bool_
+            or mask.shape != (self.num_envs,)
+            or not mask.any()
+        ):
+            raise ValueError(
+                f"reset_mask must be a bool array of shape ({self.num_envs},) with some True, got {mask!r}"
+            )
+        return np.flatnonzero(mask)
+
+    def _begin(self, chosen: np.ndarray, options: dict[str, Any] | None) -> None:
+        """Put the chosen environments at the start of an episode."""
+        tasks = self.tasks
+        if options:
+            for i in chosen:
+                self._task[i], self._rows[i] = starting_state(tasks, options, functools.partial(self._draw, i))
+        else:
+            self._task[chosen] = [self._draw(i) for i in chosen]
+            self._rows[chosen] = tasks.initial[self._task[chosen]]
+        self._over[chosen] = False
+        self._in_parts(len(chosen), lambda low, high: self._begin_part(chosen[low:high]))
+
+    def _draw(self, index: int) -> int:
+        """Task of the next episode of an environment, from its own random stream."""
+        return self.tasks.draw(lambda: self._streams.of(index))
+
+    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One action per environment. Rewards are float64 [B]; truncations are always False."""
+        if self._scalars[0, START_LATENCY] == 0.0:
+            raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
+        actions = np.asarray(actions, dtype=np.int64)
+        if actions.shape != (self.num_envs,):
+            raise ValueError(f"actions of shape {actions.shape} for {self.num_envs} environments")
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._over.any():
+            raise ValueError(
+                f"environments {np.flatnonzero(self._over).tolist()} have ended; reset them with options['reset_mask']"
+            )
+        skip = self._over.copy()
+        observed = self._advance(actions, skip)
+        if skip.any():
+            self._begin(np.flatnonzero(skip), None)
+            observed[skip] = self._obs[skip]
+        info = self._final_facts(np.flatnonzero(self._ended))
+        self._over = self._ended.copy()
+        rewards, ended = self._rewards.copy(), self._ended.copy()
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
+            info = self._reset_in_step(ended, info)
+            observed[ended] = self._obs[ended]
+        info |= self._masks_info(np.ones(self.num_envs, dtype=np.bool_))
+        return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
+
+    def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
+        """Step all environments, split evenly over the threads; a copy of their features, which each thread makes of its part."""
+        observed = np.empty_like(self._obs)
+
+        def step_part(low: int, high: int) -> None:
+            self._step_part(low, high, actions, skip)
+            observed[low:high] = self._obs[low:high]
+
+        self._in_parts(self.num_envs, step_part)
+        return observed
+
+    def _in_parts(self, count: int, work: Callable[[int, int], None]) -> None:
+        """Do `work(low, high)` on all of range(count), split evenly over the threads."""
+        parts = max(1, min(self._threads, count // FEWEST_PER_THREAD))
+        if parts == 1:
+            work(0, count)
+            return
+        if self._pool is None or self._owner != os.getpid():
+            self._owner = os.getpid()
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="gensor_gym")
+        edges = np.linspace(0, count, parts + 1).astype(int)
+        others = [self._pool.submit(work, low, high) for low, high in zip(edges[1:-1], edges[2:], strict=True)]
+        work(edges[0], edges[1])
+        for other in others:
+            other.result()
+
+    def _final_facts(self, ended: np.ndarray) -> dict[str, Any]:
+        """Add R of measured tiers to the rewards; runtime, status and steps of the episodes that ended."""
+        if len(ended) == 0:
+            return {}
+        graphs = [self.tasks.graphs[self._task[i]] for i in ended]
+        outcomes = self.final.of(graphs, [self._rows[i] for i in ended], self._scalars[ended, LATENCY].tolist())
+        gains, facts = zip(*outcomes, strict=True)
+        self._rewards[ended] += gains
+        present, steps = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.int64)
+        runtime, regret = np.zeros(self.num_envs), np.full(self.num_envs, np.nan)
+        status = np.full(self.num_envs, None, dtype=object)
+        present[ended], steps[ended] = True, self._scalars[ended, STEPS]
+        runtime[ended] = [fact["runtime_s"] for fact in facts]
+        status[ended] = [fact["status"] for fact in facts]
+        regret[ended] = [fact.get("regret", np.nan) for fact in facts]
+        named = {"runtime_s": runtime, "status": status, "steps": steps}
+        known = {} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)}
+        return named | {f"_{key}": present.copy() for key in named} | known
+
+    def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
+        """SAME_STEP: move the last observation and info aside and begin the next episode."""
+        chosen = np.flatnonzero(ended)
+        last = self._observation(chosen)
+        final_obs = np.full(self.num_envs, None, dtype=object)
+        for at, i in enumerate(chosen):
+            final_obs[i] = {k: v[at] for k, v in last.items()} if isinstance(last, dict) else last[at]
+        final_info = facts | {"action_mask": self._masks.copy(), "_action_mask": ended.copy()}
+        self._begin(chosen, None)
+        self._over[:] = False
+        return {
+            "final_obs": final_obs,
+            "_final_obs": ended.copy(),
+            "final_info": final_info,
+            "_final_info": ended.copy(),
+        }
+
+    def _masks_info(self, present: np.ndarray) -> dict[str, Any]:
+        """Masks int8 [B, N] as an info dictionary."""
+        return {"action_mask": self._masks.copy(), "_action_mask": present}
+
+    def action_masks(self) -> np.ndarray:
+        """Legal actions, bool [B, N]."""
+        return self._masks.astype(bool)
+
+    def _observation(self, chosen: np.ndarray | slice = ALL) -> Any:
+        """The chosen view of all environments, or of some."""
+        return self._view(chosen, self._obs[chosen].copy())
+
+    def _view(self, chosen: np.ndarray | slice, features: np.ndarray) -> Any:
+        """The chosen view of environments with these features, which are nobody else's."""
+        if self.settings.observation in ("flat", "dict"):
+            return self.view.batch(features)
+        graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
+        states = zip(features, graphs, self._rows[chosen], self._masks[chosen], strict=True)
+        views = tuple(self.view.single(*state) for state in states)
+        return views if self.settings.observation == "graph" else np.stack(views)
+
+    def state(self) -> dict[str, Any]:
+        """A copy of the running episodes and of the random streams: what `restore` goes on from.
+
+        Not what a measured tier remembers or how much of a recording's noise was drawn.
+        """
+        return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where an environment with the same arguments gave its `state`; ValueError where the numbers differ."""
+        if len(state["streams"]) != self.num_envs or state["_task"].max() >= len(self.tasks.graphs):
+            raise ValueError(
+                f"state of {len(state['streams'])} environments and {state['_task'].max() + 1} tasks or more; these are "
+                f"{self.num_envs} environments and {len(self.tasks.graphs)} tasks"
+            )
+        for name in _EPISODES:
+            getattr(self, name)[:] = state[name]
+        self._streams.restore(state["streams"])
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Frame of every environment, as of one environment; None without a render_mode."""
+        if self.render_mode is None:
+            return None
+        draw = self.view.drawn(self.render_mode)
+        return tuple(draw(graph, schedule) for graph, schedule in zip(self.graphs, self.schedules, strict=True))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle and copy without the threads, which are started when needed."""
+        return self.__dict__ | {"_pool": None}
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Stop threads and workers."""
+        if self._pool is not None and self._owner == os.getpid():
+            self._pool.shutdown()
+        self._pool = None
+        self.final.close()
+
+
+def _thread_count(threads: int | None) -> int:
+    """Threads to step with: as many as given, $GENSOR_GYM_THREADS, or the usable cores; ValueError for none."""
+    if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
+        raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
+    return threads or forced_threads() or len(os.sched_getaffinity(0))

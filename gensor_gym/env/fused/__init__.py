@@ -1,0 +1,1 @@
+"""`gensor_gym/Gir-v0`: the environment of fused operators."""

@@ -1,0 +1,134 @@
+"""The Gymnasium environment of fused operators, single and vector."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from gensor_gym.env.episode import EpisodeEnv
+from gensor_gym.env.episodes import EpisodesVectorEnv
+from gensor_gym.env.fused.observation import GirView
+from gensor_gym.env.fused.process import Episodes
+from gensor_gym.env.fused.tasks import FusedSpec, GirTasks
+from gensor_gym.env.measured import FinalReward
+from gensor_gym.env.settings import Settings
+from gensor_gym.hardware.types import Hardware
+
+DEFAULT_FUSED = "softmax(m=1536, n=128)"
+
+
+class GirEnv(EpisodeEnv):
+    """Schedule a fused memory-bound operator, primitive by primitive.
+
+    ## Description
+    A state is a graph of maps, reductions and moves with a complete schedule of its row nest: a header (vector, tile, rows, loop,
+    streaming) and for every value that several passes read a level of memory. After IntelliGen (arXiv 2307.04995).
+
+    ## Action Space
+    `Discrete(75)`: stop; raise and lower of each field of the header; place of each of 16 values at DRAM, RECOMPUTE, SRAM, REG.
+    `info["action_mask"]` (int8) and `action_masks()` (bool) say what is legal; an illegal action changes nothing and costs its
+    step.
+
+    ## Observation Space
+    `flat`: Box of float32; `dict`: its groups (header, placement, speed, terms, remaining, nest, cells); `successors`: Box
+    [actions, features].
+
+    ## Rewards
+    As in `gensor_gym/Construct-v0`: discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`. By the model's
+    tier `info["regret"]` says at the end how far the program is from the best of the space, which was looked at as a whole.
+
+    ## Starting State
+    Numbers one at a time, all that is computed in DRAM between kernels. `reset(options={"operator": .., "schedule": ..})`
+    starts anywhere.
+
+    ## Episode End
+    Terminated by `stop`, or at the horizon, where whatever is chosen counts as `stop`. Never truncated.
+
+    ## Arguments
+    operator (Dataflow, text, or a list of these: one is drawn at each reset), hardware, backend (`analytic`, `cpu`, `auto`),
+    space (`gir`, `monotone`), observation, observation_groups, discount, step_cost, shaping, timing, render_mode.
+
+    ## Version History
+    v0: first version.
+    """
+
+    tasks: GirTasks
+
+    def __init__(
+        self,
+        operator: FusedSpec = DEFAULT_FUSED,
+        hardware: Hardware | str = "host",
+        backend: str = "analytic",
+        space: str = "gir",
+        observation: str = "flat",
+        discount: float = 1.0,
+        step_cost: float = 0.001,
+        timing: str = "pooled",
+        observation_groups: list[str] | None = None,
+        shaping: bool = True,
+        render_mode: str | None = None,
+    ) -> None:
+        """Check the arguments and build the tasks; ValueError names a bad value."""
+        tasks = GirTasks(operator, hardware, space)
+        final = FinalReward(backend, tasks.hardware, timing)
+        groups = tuple(observation_groups) if observation_groups is not None else None
+        settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing)
+        super().__init__(tasks, final, settings, GirView(settings), render_mode)
+
+    def _episodes(self) -> Episodes:
+        state = (self._row[None], self._scalars[None], self._mask[None], self._obs[None])
+        return Episodes(self.tasks, self.settings, np.array([self._task]), *state)
+
+    def _begin(self) -> None:
+        """See `Episodes.begin`."""
+        self._episodes().begin(np.zeros(1, np.int64))
+
+    def _advance(self, action: int) -> tuple[float, bool]:
+        """See `Episodes.step`."""
+        rewards, ended = self._episodes().step(np.zeros(1, np.int64), np.array([action], np.int64))
+        return float(rewards[0]), bool(ended[0])
+
+
+class GirVectorEnv(EpisodesVectorEnv):
+    """`num_envs` schedules side by side; each behaves as a `GirEnv` with the same arguments.
+
+    Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
+    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`).
+    """
+
+    tasks: GirTasks
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        operator: FusedSpec = DEFAULT_FUSED,
+        hardware: Hardware | str = "host",
+        backend: str = "analytic",
+        space: str = "gir",
+        observation: str = "flat",
+        discount: float = 1.0,
+        step_cost: float = 0.001,
+        timing: str = "pooled",
+        observation_groups: list[str] | None = None,
+        shaping: bool = True,
+        render_mode: str | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    ) -> None:
+        """Check the arguments and build the tasks; ValueError names a bad value."""
+        one = GirEnv(
+            operator, hardware, backend, space, observation, discount, step_cost, timing, observation_groups, shaping, render_mode
+        )
+        super().__init__(one, num_envs, autoreset_mode, threads=1)
+
+    def _episodes(self) -> Episodes:
+        return Episodes(self.tasks, self.settings, self._task, self._rows, self._scalars, self._masks, self._obs)
+
+    def _begin_part(self, chosen: np.ndarray) -> None:
+        """See `Episodes.begin`."""
+        self._episodes().begin(chosen)
+
+    def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
+        """See `Episodes.step`."""
+        chosen = np.flatnonzero(~skip[low:high]) + low
+        self._rewards[low:high], self._ended[low:high] = 0.0, False
+        self._rewards[chosen], self._ended[chosen] = self._episodes().step(chosen, actions[chosen])

@@ -1,0 +1,127 @@
+"""What an agent sees of a schedule of a fused operator: header, placement, model, what is left; and of the operator itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from gensor_gym.dataflow.expressions import operations
+from gensor_gym.env.graph_view import box
+from gensor_gym.env.observation import LIMIT
+from gensor_gym.env.settings import Settings
+from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.model import TERMS
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.placement import Level
+from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
+from gensor_gym.gir.table import GirTable, table_of
+
+CELL = 4
+"""Numbers of a crossing cell: whether it is one, whether it is an input, log of operations that make it, passes that read it."""
+NEST = 12
+GROUPS = {
+    "header": HEADER, "placement": MOST_PLACED * len(Level), "speed": 1, "terms": len(TERMS), "remaining": 2,
+    "nest": NEST, "cells": MOST_PLACED * CELL,
+}  # fmt: skip
+"""Group of an observation -> its numbers, in order. Those up to `remaining` change from step to step."""
+DYNAMIC = sum(size for name, size in GROUPS.items() if name not in ("nest", "cells"))
+NUM_FEATURES = sum(GROUPS.values())
+_ENDS = np.cumsum(list(GROUPS.values()))
+SLICES = {name: slice(int(end) - size, int(end)) for (name, size), end in zip(GROUPS.items(), _ENDS, strict=True)}
+_TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.float32)
+_PRIMITIVES = ("stop", "raise", "lower", "place")
+_ONE_HOT = np.array([[action.primitive == word for word in _PRIMITIVES] for action in ACTIONS], np.float32)
+NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
+"""Legal; log speed-up of the successor by the model; log ratios of its terms; the primitive."""
+
+
+def fill_state(table: GirTable, numbers: np.ndarray, start: float, found: np.ndarray) -> None:
+    """Fill the dynamic features but `remaining` of schedules int64 [B] into float32 [B, NUM_FEATURES].
+
+    `start` is the model's latency of the unscheduled program in seconds.
+    """
+    rows, terms = table.rows(numbers), table.terms[numbers]
+    found[:, SLICES["header"]] = rows[:, :HEADER] / _TOPS
+    placed = rows[:, HEADER:, None] == np.arange(len(Level))
+    found[:, SLICES["placement"]] = placed.reshape(len(rows), -1)
+    found[:, SLICES["speed"]] = np.clip(np.log(start / terms[:, :1]), -LIMIT, LIMIT)
+    found[:, SLICES["terms"]] = terms[:, 1:] / terms[:, :1]
+
+
+def static_features(graph: GirGraph) -> np.ndarray:
+    """What does not change in an episode, float32 [NEST + cells]: the nest, then each of its crossing cells."""
+    nest, op = graph.nest, graph.operator
+    wide = [cell for cell in nest.cells if cell.wide]
+    logs = [nest.rows, nest.columns, op.flops, op.compulsory_bytes]
+    counts = [
+        nest.passes, len(nest.crossing), len(wide), sum(cell.is_load for cell in wide), len(nest.stores),
+        sum(cell.is_reduction for cell in nest.cells), len(nest.row_extents), graph.hardware.units,
+    ]  # fmt: skip
+    cells = np.zeros((MOST_PLACED, CELL), np.float32)
+    for place, name in enumerate(nest.crossing):
+        cells[place] = 1.0, nest.cell[name].is_load, np.log2(1.0 + _work(nest, name)) / 8.0, len(nest.uses[name]) / 4.0
+    first = np.array([*(np.log2(value) / 32.0 for value in logs), *(count / 8.0 for count in counts)], np.float32)
+    return np.clip(np.concatenate([first, cells.ravel()]), -LIMIT, LIMIT)
+
+
+def _work(nest: RowNest, name: str) -> float:
+    """Operations that a cell is made with, of inputs and numbers of the row."""
+    cell = nest.cell[name]
+    own = 0 if isinstance(cell.made, str) or cell.is_load else operations(cell.made)  # type: ignore[arg-type]
+    return own + sum(_work(nest, source) for source in cell.sources if nest.cell[source].wide)
+
+
+class GirView:
+    """Turns the features of one environment, or of a batch, into what the agent asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        """ValueError names an unknown group, and an observation that fused operators have not."""
+        self.kind = settings.observation
+        if self.kind == "graph":
+            raise ValueError("observation 'graph' of a fused operator: expected 'flat', 'dict' or 'successors'")
+        names = tuple(GROUPS) if settings.groups is None else settings.groups
+        if unknown := [name for name in names if name not in GROUPS]:
+            raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(GROUPS)}")
+        self.slices = {name: SLICES[name] for name in GROUPS if name in names}
+        self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
+        self.space = self._space()
+
+    def _space(self) -> gymnasium.Space:
+        """Observation space of one environment."""
+        if self.kind == "dict":
+            boxes: dict[str, gymnasium.Space] = {name: box(s.stop - s.start) for name, s in self.slices.items()}
+            return gymnasium.spaces.Dict(boxes)
+        return box(NUM_ACTIONS, NUM_SUCCESSOR_FEATURES) if self.kind == "successors" else box(len(self.keep))
+
+    def single(self, features: np.ndarray, graph: GirGraph, row: np.ndarray, mask: np.ndarray) -> Any:
+        """View of one environment's features [F]."""
+        return successor_features(table_of(graph), row, mask) if self.kind == "successors" else self.batch(features.copy())
+
+    def batch(self, features: np.ndarray) -> Any:
+        """View of features [..., F], flat or by group."""
+        if self.kind == "dict":
+            return {name: features[..., s].copy() for name, s in self.slices.items()}
+        return features[..., self.keep]
+
+    def drawn(self, mode: str) -> Callable[[GirGraph, GirSchedule], Any]:
+        """What draws a schedule in a render mode."""
+        from gensor_gym.env.fused import pictures
+
+        return pictures.as_text if mode == "ansi" else pictures.as_image
+
+
+def successor_features(table: GirTable, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; only the primitive where illegal."""
+    number = table.numbers(row[None])
+    now, after = table.terms[number], table.terms[table.successors(number)[0]]
+    legal = mask.astype(bool)
+    found = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), np.float32)
+    found[legal, 0] = 1.0
+    ratios = np.log((now + 1e-12) / (after[legal] + 1e-12))
+    found[legal, 1 : 2 + len(TERMS)] = np.clip(ratios, -LIMIT, LIMIT)
+    found[:, -len(_PRIMITIVES) :] = _ONE_HOT
+    return found

@@ -1,0 +1,96 @@
+"""The decision process on tables: a step of many episodes at once. The rewards are those of `env.reward`, by the same text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gensor_gym.env.fused.observation import DYNAMIC, SLICES, fill_state
+from gensor_gym.env.fused.tasks import GirTasks
+from gensor_gym.env.reward import final_reward, step_reward
+from gensor_gym.env.scalars import LATENCY, POTENTIAL, REMAINING, START_LATENCY, STEPS
+from gensor_gym.env.settings import Settings
+from gensor_gym.gir.actions import NUM_ACTIONS, STOP
+from gensor_gym.gir.table import table_of
+from gensor_gym.graph.compiled import interpreted
+
+_step_reward, _final_reward = interpreted(step_reward), interpreted(final_reward)
+
+
+class Episodes:
+    """Arrays of running episodes: tasks int64 [B], rows, scalars float64 [B, 5], masks int8 [B, N], features float32 [B, F]."""
+
+    def __init__(
+        self, tasks: GirTasks, settings: Settings, task: np.ndarray, rows: np.ndarray, scalars: np.ndarray, masks: np.ndarray,
+        obs: np.ndarray,
+    ) -> None:  # fmt: skip
+        """The arrays are the environment's and are written to."""
+        self.tasks, self.settings = tasks, settings
+        self.task, self.rows, self.scalars, self.masks, self.obs = task, rows, scalars, masks, obs
+
+    def begin(self, chosen: np.ndarray) -> None:
+        """Start episodes at their rows."""
+        task = self.task[chosen]
+        self.scalars[chosen, START_LATENCY] = self.tasks.starts[task]
+        self.scalars[chosen, REMAINING] = self.tasks.horizons[task]
+        self.scalars[chosen, STEPS] = 0
+        self.obs[chosen, DYNAMIC:] = self.tasks.static[task]
+        self._observe(chosen)
+        self._fill_remaining(chosen)
+
+    def step(self, chosen: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(rewards float64, ended bool) of one action int64 for each of the chosen episodes.
+
+        An illegal action is a no-op that costs its step; with one step left whatever is chosen counts as `stop`. Where the
+        tier is not the model, the reward of `stop` lacks R.
+        """
+        scalars, settings = self.scalars, self.settings
+        before = settings.shaping * scalars[chosen, POTENTIAL]
+        ended = (actions == STOP) | (scalars[chosen, REMAINING] <= 1)
+        scalars[chosen, REMAINING] -= 1
+        scalars[chosen[~ended], STEPS] += 1
+        inside = (actions >= 0) & (actions < NUM_ACTIONS)
+        legal = inside & (self.masks[chosen, np.where(inside, actions, STOP)] == 1) & ~ended
+        self._apply(chosen[legal], actions[legal])
+        self._observe(chosen[legal])
+        self._fill_remaining(chosen)
+        after = settings.shaping * scalars[chosen, POTENTIAL]
+        rewards = _step_reward(before, after, settings.discount, settings.step_cost)
+        rewards[ended] = -before[ended]
+        if settings.backend == "analytic":
+            floors = self.tasks.floors[self.task[chosen[ended]]]
+            pairs = zip(floors.tolist(), scalars[chosen[ended], LATENCY].tolist(), strict=True)
+            rewards[ended] += [_final_reward(*pair) for pair in pairs]
+        self._leave_stop(chosen[ended | (scalars[chosen, REMAINING] <= 1)])
+        return rewards, ended
+
+    def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
+        """Legal actions, task by task."""
+        for task in np.unique(self.task[chosen]):
+            here = self.task[chosen] == task
+            table = table_of(self.tasks.graphs[task])
+            after = table.after(table.numbers(self.rows[chosen[here]]), actions[here])
+            self.rows[chosen[here]] = table.rows(after)
+
+    def _observe(self, chosen: np.ndarray) -> None:
+        """Model, masks and dynamic features of states, task by task."""
+        for task in np.unique(self.task[chosen]):
+            here = chosen[self.task[chosen] == task]
+            table, start = table_of(self.tasks.graphs[task]), self.tasks.starts[task]
+            numbers = table.numbers(self.rows[here])
+            seconds = table.seconds[numbers]
+            self.scalars[here, LATENCY] = seconds
+            self.scalars[here, POTENTIAL] = np.log(start / seconds)
+            self.masks[here] = table.masks(numbers)
+            found = self.obs[here]
+            fill_state(table, numbers, start, found)
+            self.obs[here] = found
+
+    def _fill_remaining(self, chosen: np.ndarray) -> None:
+        left = self.scalars[chosen, REMAINING]
+        at = SLICES["remaining"].start
+        self.obs[chosen, at] = left / self.tasks.horizons[self.task[chosen]]
+        self.obs[chosen, at + 1] = np.log2(left + 1.0) / 8.0
+
+    def _leave_stop(self, chosen: np.ndarray) -> None:
+        """Only `stop` is legal."""
+        self.masks[chosen] = np.arange(NUM_ACTIONS) == STOP

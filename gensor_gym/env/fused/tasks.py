@@ -1,0 +1,59 @@
+"""The fused operators that an environment draws from: one graph and table of its whole space for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gensor_gym import hardware as machines
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.env.fused.observation import NUM_FEATURES, static_features
+from gensor_gym.gir.actions import NUM_ACTIONS
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.table import table_of
+from gensor_gym.hardware.types import Hardware
+
+FusedSpec = Dataflow | str | Sequence["Dataflow | str"]
+
+
+class GirTasks:
+    """Graphs of one or many fused operators on one machine. See `env.tasks.Tasks`."""
+
+    num_actions, num_features = NUM_ACTIONS, NUM_FEATURES
+
+    def __init__(self, operator: FusedSpec, hardware: Hardware | str, space: str) -> None:
+        """Resolve texts; ValueError names what is no fused operator, and a list that is empty."""
+        self.hardware, self.space = machines.get(hardware), space
+        self.graphs: list[GirGraph] = []
+        self._index: dict[Dataflow, int] = {}
+        given = [operator] if isinstance(operator, (Dataflow, str)) else list(operator)
+        if not given:
+            raise ValueError("operator is an empty list; it takes one fused operator or more")
+        self._choices = [self.add(one) for one in given]
+
+    def add(self, op: Dataflow | str) -> int:
+        """Number of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""
+        found = resolve_computation(op)
+        if not isinstance(found, Dataflow):
+            raise ValueError(f"{found} is an operator of one loop nest; it has the environment gensor_gym/Construct-v0")
+        if found not in self._index:
+            graph = GirGraph(found, self.hardware, self.space)
+            self._index[found] = len(self.graphs)
+            self.graphs.append(graph)
+            self._stack()
+        return self._index[found]
+
+    def _stack(self) -> None:
+        """What the process reads of all tasks."""
+        self.initial = np.stack([graph.initial().row for graph in self.graphs])
+        self.static = np.stack([static_features(graph) for graph in self.graphs])
+        self.starts = np.array([table_of(graph).terms[0, 0] for graph in self.graphs])
+        self.floors = np.array([graph.floor for graph in self.graphs])
+        self.horizons = np.array([graph.horizon for graph in self.graphs])
+
+    def draw(self, stream: Callable[[], np.random.Generator]) -> int:
+        """Number of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
+        count = len(self._choices)
+        return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -1,0 +1,37 @@
+"""Files written whole: a reader, a crash or a full disk sees all of one, or what was there before."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def whole(path: Path, write: Callable[[Path], object], mode: int | None = None) -> None:
+    """Have `write` write a file in a folder of its own, from where it takes its place at once; `mode` is the file's."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        temporary = (Path(folder) / path.name).with_suffix(".tmp")  # torch writes the stem into what it saves
+        with named(path):
+            write(temporary)
+            if mode is not None:
+                temporary.chmod(mode)
+            os.replace(temporary, path)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Errors of the system that name no file, as those of a full disk, name this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes, mode: int | None = None) -> None:
+    """Write a file at once, its folder before where there is none; `mode` is the file's."""
+    whole(Path(path), lambda temporary: temporary.write_bytes(data), mode)

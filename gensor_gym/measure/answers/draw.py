@@ -1,0 +1,112 @@
+"""A draw: random inputs with what a kernel should give for them, and what is said of an answer that is off.
+
+How far it may be off says `expectation.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.inputs import random_inputs
+
+_DRAWS = 3
+_THREADED = 1 << 20
+"""Elements from which the draws are made by a thread each: the generator lets others run, and takes 10 ns an element."""
+
+
+class Expected(Protocol):
+    """What an operator should give for one set of inputs, wherever the arrays are."""
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The arrays that a kernel gets."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+
+    def changed(self, arrays: Sequence[Any]) -> str:
+        """Which of the arrays that were such inputs is none any more, in words; empty when all are."""
+
+    def fault(self, output: Any) -> str:
+        """Empty when every element of the output is within its bound, else which is not, in words."""
+
+    def distance(self, output: Any) -> tuple[float, float]:
+        """||output - reference|| and ||reference||, where the reference is known."""
+
+
+def changed_words(number: int) -> str:
+    """What is said of an input that a kernel wrote to."""
+    return f"input {number} was modified"
+
+
+def unwritten_words(missing: int, size: int) -> str:
+    """What is said of an output that is known at some elements, when NaN is left anywhere."""
+    return f"{missing} of {size} elements are NaN"
+
+
+def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
+    """What is said of wrong elements, of which the first is at a place."""
+    values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
+    return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One set of random inputs with the reference output and the accepted error, both float64, on the host.
+
+    Shaped as the output where `index` is None, else [S], for the flat output positions `index` [S]. See `Expected`.
+    """
+
+    inputs: tuple[np.ndarray, ...]
+    reference: np.ndarray
+    bound: np.ndarray
+    index: np.ndarray | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return sum(a.nbytes for a in (*self.inputs, self.reference, self.bound))
+
+    def changed(self, arrays: Sequence[np.ndarray]) -> str:
+        """See `Expected`."""
+        for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
+            if not np.array_equal(array, sent):
+                return changed_words(i)
+        return ""
+
+    def fault(self, output: np.ndarray) -> str:
+        """See `Expected`. `output` is decoded."""
+        if self.index is not None:
+            if missing := int(np.count_nonzero(np.isnan(output))):
+                return unwritten_words(missing, output.size)
+            output_shape, output = output.shape, output.reshape(-1)[self.index]
+        with np.errstate(invalid="ignore", over="ignore"):
+            wrong = ~(np.abs(output.astype(np.float64) - self.reference) <= self.bound)
+        count = int(np.count_nonzero(wrong))
+        if count == 0:
+            return ""
+        first = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+        where = first if self.index is None else np.unravel_index(int(self.index[first]), output_shape)
+        return wrong_words(count, wrong.size, where, output[first], self.reference[first], self.bound[first])
+
+    def distance(self, output: np.ndarray) -> tuple[float, float]:
+        """See `Expected`. `output` is decoded."""
+        values = output.reshape(-1)[self.index] if self.index is not None else output
+        error = np.linalg.norm((values.astype(np.float64) - self.reference).ravel())
+        return float(error), float(np.linalg.norm(self.reference.ravel()))
+
+
+def drawn_inputs(op: Computation, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
+    """The inputs of three independent draws, each with its generator as it stands after them."""
+    children = np.random.default_rng(seed).spawn(_DRAWS)
+    if sum(tensor.size for tensor in op.inputs) < _THREADED:
+        return [(random_inputs(op, child), child) for child in children]
+    with ThreadPoolExecutor(_DRAWS) as threads:
+        return list(zip(threads.map(lambda child: random_inputs(op, child), children), children, strict=True))

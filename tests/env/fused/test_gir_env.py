@@ -1,0 +1,218 @@
+"""`gensor_gym/Gir-v0`: the process is Construct-v0's, single and vector agree, both checkers accept it."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+from gensor_gym import dataflow
+from gensor_gym.env.fused.env import GirEnv, GirVectorEnv
+from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP
+from gensor_gym.gir.schedule import GirSchedule
+from gensor_gym.gir.table import table_of
+
+ID = "gensor_gym/Gir-v0"
+OPERATORS = ["softmax(m=64, n=96)", "layernorm(m=40, n=77)", "rmsnorm(m=8, n=32)"]
+HW = "cascade_lake"
+
+
+def played(env: gymnasium.Env, seed: int) -> list[tuple[float, bool, dict]]:
+    """Steps of an episode of random legal actions."""
+    _, info = env.reset(seed=seed)
+    rng, steps, ended = np.random.default_rng(seed), [], False
+    while not ended:
+        action = int(rng.choice(np.flatnonzero(info["action_mask"])[1:])) if info["action_mask"][1:].any() else STOP
+        _, reward, ended, truncated, info = env.step(action)
+        assert not truncated
+        steps.append((reward, ended, info))
+    return steps
+
+
+def test_checkers_accept_it() -> None:
+    """Gymnasium's and stable-baselines3's, for every kind of observation."""
+    from stable_baselines3.common.env_checker import check_env as check_for_sb3
+
+    for observation in ("flat", "dict", "successors"):
+        env = GirEnv(OPERATORS[0], HW, observation=observation)
+        check_env(env, skip_render_check=True)
+        check_for_sb3(GirEnv(OPERATORS[0], HW, observation=observation))
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_rewards_are_the_process_of_construct(discount: float) -> None:
+    """discount * Phi(s') - Phi(s) - c for a step, R - Phi(s) at the end, worked out from the model alone."""
+    env = GirEnv(OPERATORS[1], HW, discount=discount, step_cost=0.01)
+    env.reset(seed=3)
+    start, rng = env.graph.latency(env.graph.initial()), np.random.default_rng(3)
+    for _ in range(12):
+        before = math.log(start / env.graph.latency(env.schedule))
+        _, reward, ended, _, _ = env.step(int(rng.choice(np.flatnonzero(env.action_masks())[1:])))
+        after = math.log(start / env.graph.latency(env.schedule))
+        assert not ended and reward == pytest.approx(discount * after - before - 0.01, abs=1e-12)
+    seconds = env.graph.latency(env.schedule)
+    _, reward, ended, _, info = env.step(STOP)
+    assert ended and info["runtime_s"] == seconds and info["status"] == "OK" and info["steps"] == 12
+    final = max(0.0, math.log(1000 * env.graph.floor / seconds))
+    assert reward == pytest.approx(final - math.log(start / seconds), abs=1e-12)
+    assert info["regret"] == pytest.approx(math.log(seconds / env.graph.optimum()[1])) and info["regret"] >= 0
+
+
+def test_an_illegal_action_changes_nothing_and_costs_its_step() -> None:
+    """As does one that is no action at all."""
+    env = GirEnv(OPERATORS[0], HW)
+    env.reset(seed=0)
+    illegal = int(np.flatnonzero(~env.action_masks())[0])
+    before, left = env.schedule, env.remaining
+    for action in (illegal, NUM_ACTIONS + 5):
+        _, reward, ended, _, info = env.step(action)
+        assert reward == pytest.approx(-0.001) and not ended and env.schedule == before
+        assert (info["action_mask"] == env.action_masks()).all()
+    assert env.remaining == left - 2
+
+
+def test_the_horizon_ends_an_episode_and_only_stop_is_left_before_it() -> None:
+    """Whatever is chosen with one step left counts as `stop`."""
+    env = GirEnv(OPERATORS[2], HW)
+    _, info = env.reset(seed=1)
+    for _ in range(env.graph.horizon - 1):
+        _, _, ended, _, info = env.step(NUM_ACTIONS)
+        assert not ended
+    assert info["action_mask"].sum() == 1 and info["action_mask"][STOP]
+    _, _, ended, _, info = env.step(1)
+    assert ended and info["steps"] == env.graph.horizon - 1
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
+
+
+def test_greedy_play_by_the_successors_view_reaches_the_optimum_of_a_small_task() -> None:
+    """The best successor by the view is the best by the model."""
+    env = GirEnv(OPERATORS[2], HW, observation="successors")
+    view, _ = env.reset(seed=0)
+    while True:
+        gains = np.where(view[:, 0] > 0, view[:, 1], -np.inf)
+        gains[STOP] = 0.0
+        best = int(np.argmax(gains))
+        after = {a: env.graph.latency(s) for a, s in env.graph.successors(env.schedule).items()}
+        if best == STOP:
+            assert min(after.values()) >= env.graph.latency(env.schedule)
+            break
+        assert after[best] == pytest.approx(min(after.values()))
+        view, *_ = env.step(best)
+    assert env.graph.latency(env.schedule) <= 1.5 * env.graph.optimum()[1]
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_vector_and_single_agree(mode: AutoresetMode) -> None:
+    """Number for number, over ends of episodes, for tasks drawn at random."""
+    count = 6
+    envs = GirVectorEnv(count, OPERATORS, HW, autoreset_mode=mode)
+    singles = [GirEnv(OPERATORS, HW) for _ in range(count)]
+    observations, info = envs.reset(seed=5)
+    alone = [env.reset(seed=5 + i)[0] for i, env in enumerate(singles)]
+    rng, over = np.random.default_rng(0), np.zeros(count, bool)
+    np.testing.assert_array_equal(observations, alone)
+    for _ in range(70):
+        actions = (rng.random((count, NUM_ACTIONS)) * info["action_mask"]).argmax(1)
+        observations, rewards, ended, _, info = envs.step(actions)
+        for i, env in enumerate(singles):
+            if mode is AutoresetMode.NEXT_STEP and over[i]:
+                last, _ = env.reset()
+                assert rewards[i] == 0.0 and not ended[i]
+            else:
+                last, reward, end, _, facts = env.step(int(actions[i]))
+                assert reward == rewards[i] and end == ended[i]
+                if end and mode is AutoresetMode.SAME_STEP:
+                    np.testing.assert_array_equal(info["final_obs"][i], last)
+                    assert info["final_info"]["regret"][i] == facts["regret"]
+                    last, _ = env.reset()
+            np.testing.assert_array_equal(observations[i], last)
+        over = ended
+        if mode is AutoresetMode.DISABLED and ended.any():
+            observations, info = envs.reset(options={"reset_mask": ended})
+            for i in np.flatnonzero(ended):
+                np.testing.assert_array_equal(observations[i], singles[i].reset()[0])
+
+
+def test_one_seed_is_one_curve() -> None:
+    """Number for number, and pickled in the middle."""
+    first, second = (GirEnv(OPERATORS, HW) for _ in range(2))
+    assert [step[0] for step in played(first, 7)] == [step[0] for step in played(second, 7)]
+    again = pickle.loads(pickle.dumps(first))
+    assert [step[0] for step in played(again, 8)] == [step[0] for step in played(second, 8)]
+
+
+def test_spec_goes_through_json() -> None:
+    """An operator as an object comes back as its text; one of one's own too."""
+    mine = dataflow.parse("def mine(x: float32[8, 16]):\n    y = exp(x)\n    return y\n")
+    for operator in (dataflow.make("softmax", m=8, n=16), mine, "rmsnorm(m=8, n=16)"):
+        env = gymnasium.make(ID, operator=operator, hardware=HW)
+        text = env.spec.to_json()
+        again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(text))
+        assert again.unwrapped.graph.operator == env.unwrapped.graph.operator, json.loads(text)
+
+
+def test_reset_starts_anywhere() -> None:
+    """With another operator, and a schedule as an object or its text."""
+    env = GirEnv(OPERATORS[0], HW)
+    wanted = GirSchedule.parse("vector=8 tile=2 rows=2 place=sram,recompute")
+    for schedule in (wanted, str(wanted)):
+        env.reset(options={"operator": "softmax(m=32, n=64)", "schedule": schedule})
+        assert env.schedule == wanted and str(env.graph.operator) == "softmax(m=32, n=64)"
+    for options, words in (
+        ({"schedule": "vector=8 place=reg,reg tile=2 rows=8"}, "not legal"),
+        ({"schedule": 3}, "takes a GirSchedule"), ({"operator": "gemm(m=4, n=4, k=4)"}, "Construct-v0"), ({"x": 1}, "unknown"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            env.reset(options=options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"operator": []}, "empty"), ({"hardware": "h200"}, "CPUs"), ({"space": "gensor"}, "expected one of gir"),
+        ({"observation": "graph"}, "flat"), ({"observation_groups": ["tiles"]}, "no observation group"),
+        ({"operator": "sofmax(m=4, n=4)"}, "softmax"), ({"render_mode": "human"}, "render_mode"), ({"discount": 2.0}, "discount"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_named(arguments: dict, words: str) -> None:
+    """Each with what would be accepted."""
+    with pytest.raises(ValueError, match=words):
+        GirEnv(**{"operator": OPERATORS[0], "hardware": HW, **arguments})
+
+
+def test_monotone_moves_no_more_bytes() -> None:
+    """No legal action of that space raises the bytes that are moved."""
+    env = GirEnv(OPERATORS[1], HW, space="monotone")
+    env.reset(seed=0)
+    rng, table = np.random.default_rng(0), table_of(env.graph)
+    moved = [env.graph.moved_bytes(env.schedule.row[None])[0]]
+    for _ in range(20):
+        legal = np.flatnonzero(env.action_masks())[1:]
+        env.step(int(rng.choice(legal)))
+        moved.append(env.graph.moved_bytes(env.schedule.row[None])[0])
+    assert moved == sorted(moved, reverse=True) and moved[-1] < moved[0]
+    assert table.reachable.sum() > 1
+
+
+def test_renders_as_text_and_picture() -> None:
+    """The text names every instruction's slices; the picture is an image that says more than white."""
+    env = GirEnv(OPERATORS[0], HW, render_mode="ansi")
+    env.reset()
+    text = env.render()
+    assert "kernel 1" in text and "e.all.dram" in text and "reduce max x.reg" in text
+    env = GirEnv(OPERATORS[0], HW, render_mode="rgb_array")
+    env.reset()
+    image = env.render()
+    assert image.dtype == np.uint8 and image.shape[2] == 3 and 0.7 < (image == 255).mean() < 0.99
+
+
+def test_actions_have_texts() -> None:
+    """Each its own."""
+    assert len({str(action) for action in ACTIONS}) == NUM_ACTIONS == 75

@@ -1,0 +1,66 @@
+"""Long commands, stopped at some moment: they end soon, with code 130 and a line how to go on, and without a traceback."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gensor_gym.locate import ROOT
+
+pytest.importorskip("sb3_contrib")
+
+SCRIPT = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from experiments.entry import main; main()"
+"""A test run in the background inherits the signal ignored."""
+GEMM = "gemm(m=64, n=64, k=64)"
+MODEL = ["backend=analytic", "hardware=h200"]
+SPACE = "spaces=[gensor_gym/data/spaces/benchmark_hub/gemm/RTX_3090.json.gz]"
+TUNED = ["fine_tune", "env.hardware=cascade_lake", "env.backend=analytic", "output={here}/out", "store={here}/s.sqlite"]
+COMMANDS = {
+    "optimize": ["optimize", GEMM, *MODEL, "trials=100000", "strategy=random_walk"],
+    "compare": ["compare", f"operator={GEMM}", *MODEL, "budget.trials=100000", "output={here}/out", "wandb.mode=disabled"],
+    "multirun": [
+        "compare", "-m", f"operator={GEMM}", *MODEL, "seed=0,1", "strategy=[random_walk],[markov]", "budget.trials=100000",
+        "output={here}/out", "hydra.sweep.dir={here}/sweep", "wandb.mode=disabled",
+    ],
+    "study": ["study", "experiment=recorded", "output={here}/out", "study.workers=1"],
+    "train": ["train", "agent=ppo", "env.hardware=h200", "output={here}/out", "wandb.mode=disabled"],
+    "train columns": ["train", "agent=columns", "env.hardware=h200", "output={here}/out", "wandb.mode=disabled"],
+    "train_recorded": ["train_recorded", SPACE, "output={here}/out"],
+    "fine_tune": [*TUNED, "checkpoint=agents/data/policies/ppo_cpu"],
+    "fine_tune columns": [*TUNED, "checkpoint=agents/data/policies/columns_cpu"],
+    "generalise": ["generalise", "evaluations=4096", "output={here}/out"],
+    "transfer": ["transfer", "env.hardware=[h200,a100]", "output={here}/out"],
+    "tune": ["tune", "tune=markov", "output={here}/out"],
+    "record": ["record", f"operator={GEMM}", "space=compact", "machine=mine", "output={here}/out"],
+    "reproduce": ["reproduce", "table=gensor_operators", "output={here}/out"],
+    "bench": ["bench", "suite=env", "output={here}/out"],
+    "submit": ["submit", "markov", "--output", "{here}/out"],
+    "simulate": ["simulate"],
+}  # fmt: skip
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_stopped_at_any_moment(name: str, tmp_path: Path) -> None:
+    number, after = random.choice([signal.SIGINT, signal.SIGTERM]), random.uniform(1.0, 8.0)
+    words = [word.replace("{here}", str(tmp_path)) for word in COMMANDS[name]]
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *words], cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            said = process.communicate(timeout=after)[1]
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+            try:
+                said = process.communicate(timeout=60)[1]
+            finally:
+                process.kill()
+    told = f"{number.name} after {after:.2f} s: {said}"
+    assert "Traceback" not in said and "Exception ignored" not in said, told
+    if process.returncode != 0:  # where it had not finished before
+        assert process.returncode == 130 and f": gensor {COMMANDS[name][0]} " in said.splitlines()[-1] + " ", told

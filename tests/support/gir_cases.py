@@ -1,0 +1,178 @@
+"""Fused operators of awkward extents, random legal schedules of them, and many kernels in one library."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import inspect
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gensor_gym import hardware
+from gensor_gym.codegen.c.codegen import ENTRY, headers
+from gensor_gym.codegen.c.micro.vectors import prelude
+from gensor_gym.codegen.gir.generate import GirProgram, generate_gir
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime import threads
+from gensor_gym.codegen.runtime.compile import compile_text
+from gensor_gym.codegen.runtime.threads import GgRuntime, pointers, runtime
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.suite import FACTORIES, make
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.placement import Level, levels_of
+from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
+from tests.support.guarded import guarded
+
+EXTENTS = (1, 2, 5, 7, 16, 33, 77, 101, 197)
+SMALL = (1, 2, 3, 5, 8)
+SUITE = tuple(FACTORIES)
+
+
+def machine(lanes: int = 16) -> Hardware:
+    """A two-core CPU that code is compiled for on this machine."""
+    return dataclasses.replace(hardware.get("cascade_lake"), arch="native", lanes=lanes, units=2)
+
+
+def of_suite(name: str, rng: np.random.Generator) -> Dataflow:
+    """A factory's graph of awkward extents: of m rows of n columns, or of smaller ones for each axis."""
+    extents = [one.name for one in inspect.signature(FACTORIES[name]).parameters.values() if one.annotation == "int"]
+    if extents == ["m", "n"]:
+        return make(name, int(rng.choice((1, 2, 5, 7, 13, 19))), int(rng.choice(EXTENTS)))
+    chosen = {one: int(rng.choice(SMALL)) for one in extents}
+    longest = "d" if "d" in extents else extents[-1]
+    even = 2 if name == "rope" else 1
+    return make(name, **{**chosen, longest: even * int(rng.choice(EXTENTS[:6]))})
+
+
+def random_rows(graph: GirGraph, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Rows in the ranges of fields and levels, legal or not, int32 [count, ROW]."""
+    rows = np.zeros((count, ROW), np.int32)
+    for place, field in enumerate(FIELDS):
+        rows[:, place] = rng.integers(len(field.values), size=count)
+    for place, name in enumerate(graph.nest.crossing, HEADER):
+        rows[:, place] = rng.choice(np.array(levels_of(graph.nest.cell[name])), count)
+    return rows
+
+
+def random_schedule(graph: GirGraph, rng: np.random.Generator) -> GirSchedule:
+    """A legal schedule: in half of the cases one whose cells are in registers or buffers, where there is one."""
+    rows = np.concatenate([graph.initial().row[None], random_rows(graph, rng, 1024)])
+    legal = rows[graph.fits(rows)]
+    kept = legal[(legal[:, HEADER:] >= Level.SRAM).any(axis=1)]
+    return GirSchedule(rng.choice(kept if len(kept) and rng.integers(2) else legal, axis=0))
+
+
+def kernel_of(operator: Dataflow, rng: np.random.Generator) -> Kernel:
+    """The C kernel of a random legal schedule for one of three widths of vectors."""
+    graph = GirGraph(operator, machine(int(rng.choice((16, 16, 8, 4)))))
+    return generate_gir(GirProgram(graph.nest, random_schedule(graph, rng), graph.hardware))
+
+
+def together(kernels: Sequence[Kernel], entry: str = ENTRY) -> str:
+    """One text with all kernels as `entry`_0, `entry`_1, ..: a compiler takes longer to start than for one of them."""
+    bodies = []
+    for number, kernel in enumerate(kernels):
+        body = kernel.source[kernel.source.index("struct call {") :]
+        body = re.sub(r"\bstruct call\b", f"struct call{number}_", body)
+        body = re.sub(r"\bkernel(?=\d+(_rows\d+)?\()", f"of{number}_kernel", body)
+        body = re.sub(r"\bkernel(?=\d+,)", f"of{number}_kernel", body)
+        bodies.append(re.sub(rf"\b{ENTRY}\b", f"{entry}_{number}", body))
+    text = "\n".join(bodies)
+    helpers = prelude(text, "float", "float")
+    head = (Path(threads.__file__).parent / "runtime.h").read_text(encoding="utf-8")
+    return "\n".join([headers(helpers + text) + head, helpers, text])
+
+
+def entries_of(kernels: Sequence[Kernel]) -> list[Any]:
+    """The kernels' entries, compiled together and loaded."""
+    library = ctypes.CDLL(str(compile_text(together(kernels), "native")))
+    found = []
+    for number in range(len(kernels)):
+        entry = getattr(library, f"{ENTRY}_{number}")
+        entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(GgRuntime)]
+        entry.restype = None
+        found.append(entry)
+    return found
+
+
+def called(kernel: Kernel, entry: Any, inputs: Sequence[np.ndarray], at_end: bool = True) -> list[np.ndarray]:
+    """The outputs, of arrays that begin or end at pages that nobody may touch."""
+    given = [guarded(array, at_end) for array in inputs]
+    outputs = [guarded(np.full(output.shape, np.nan, np.float32), at_end) for output in kernel.operator.outputs]
+    workspace = guarded(np.full(kernel.workspace_bytes, 0xFF, np.uint8), at_end)
+    written = pointers(outputs) if len(outputs) > 1 else outputs[0].ctypes.data
+    entry(pointers(given), written, workspace.ctypes.data, ctypes.byref(runtime(2)))
+    for before, after in zip(inputs, given, strict=True):
+        assert np.array_equal(before, after, equal_nan=True), f"{kernel.operator}: an input was written"
+    return outputs
+
+
+def fault_of(kernel: Kernel, entry: Any, draws: Sequence[FusedDraw]) -> str:
+    """What is wrong with a kernel's answers, between pages that nobody may touch; empty where nothing is."""
+    for at_end, draw in enumerate(draws):
+        outputs = called(kernel, entry, draw.inputs, bool(at_end))
+        if fault := draw.fault(outputs[0] if len(outputs) == 1 else outputs):
+            return fault
+    return ""
+
+
+def faults_of(kernels: Sequence[Kernel], seed: int = 0) -> list[str]:
+    """Of every wrong kernel its operator, its schedule and what is wrong."""
+    found = []
+    for kernel, entry in zip(kernels, entries_of(kernels), strict=True):
+        assert isinstance(kernel.operator, Dataflow)
+        if fault := fault_of(kernel, entry, fused_draws(kernel.operator, seed)[:2]):
+            found.append(f"{kernel.source.partition(' */')[0]}: {fault}")
+    return found
+
+
+_MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+static void serial(const struct gg_runtime *r, void (*task)(void *, long, int), void *context, long count) {
+    for (long i = 0; i < count; i++) task(context, i, (int)(i % r->threads));
+}
+static void *floats(long count) { /* exactly as many as asked for */
+    float *p = malloc(count ? 4 * count : 1);
+    for (long i = 0; i < count; i++) p[i] = (float)(i % 61) * 0.03f - 1.0f;
+    return p;
+}
+static void run(void (*kernel)(const void *const *, void *, void *, const struct gg_runtime *), int count, const long *sizes,
+                int outputs, const long *written, long workspace) {
+    const struct gg_runtime team = {2, serial};
+    const void *inputs[16];
+    void *given[16], *space = malloc(workspace ? workspace : 1);
+    for (int i = 0; i < count; i++) inputs[i] = floats(sizes[i]);
+    for (int i = 0; i < outputs; i++) given[i] = floats(written[i]);
+    kernel(inputs, outputs > 1 ? (void *)given : given[0], space, &team);
+    for (int i = 0; i < count; i++) free((void *)inputs[i]);
+    for (int i = 0; i < outputs; i++) free(given[i]);
+    free(space);
+}
+"""
+
+
+def sanitized(folder: Path, kernels: Sequence[Kernel]) -> str:
+    """What address and undefined-behaviour sanitizers say of kernels that run once each; empty where they find nothing.
+
+    It is compiled for a processor without masked instructions, whose plain loops the sanitizers see through.
+    """
+    calls = []
+    for number, kernel in enumerate(kernels):
+        sizes, written = (", ".join(str(t.size) for t in some) for some in (kernel.operator.inputs, kernel.operator.outputs))
+        given = f"{len(kernel.operator.inputs)}, (const long[]){{{sizes}}}, {len(kernel.operator.outputs)}"
+        calls.append(f"    run({ENTRY}_{number}, {given}, (const long[]){{{written}}}, {kernel.workspace_bytes});")
+    main = "int main(void) {\n" + "\n".join(calls) + "\n    return 0;\n}\n"
+    (folder / "main.c").write_text(together(kernels) + _MAIN + main, encoding="utf-8")
+    line = ["gcc", "-O1", "-std=gnu11", "-Wno-psabi", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "main.c"]
+    subprocess.run([*line, "-o", "main", "-lm"], cwd=folder, check=True)
+    done = subprocess.run(["./main"], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (done.stderr == "")
+    return done.stderr
