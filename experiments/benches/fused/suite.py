@@ -1,8 +1,9 @@
 """Fused operators beside their peers: `python -m experiments.bench suite=fused` (conf/bench/fused.yaml).
 
 For every operator our kernel, found with a few measured trials, against torch eager, torch.compile and ONNX Runtime on the same
-inputs; these and outputs that are there begin at cache lines. Each library has a process of its own; all wait while one works, in rounds. Every output is
-verified by the float64 evaluator's bounds. What is done is kept: a second start with the same settings goes on with the rest.
+inputs; these, and outputs that are there, begin at cache lines. Each library has a process of its own; all wait while one works,
+in rounds. Every output is verified by the float64 evaluator's bounds. What is done is kept: a second start with the same settings
+goes on with the rest.
 """
 
 from __future__ import annotations
