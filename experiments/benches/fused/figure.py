@@ -29,7 +29,8 @@ def draw(rows: list[dict[str, Any]], threads: int, path: Path) -> str:
         for axes in (left, right):
             axes.tick_params(axis="y", length=0)
             axes.grid(visible=False, axis="y")
-        left.set_xlim(right=1.25 * left.get_xlim()[1])  # for the words beside the dots
+        ends = [row[name][end] for row in rows for name in (ratios.HEADLINE, ratios.HEADLINE_INNER) for end in ("low", "high")]
+        left.set_xlim(min(ends), 2 * max(ends))  # with room for the words beside the dots
         ratio_axis(left, "over the fastest peer as called (dot, 95 % interval), or its code alone (ring)")
         right.set_xlabel(f"GB/s, {threads} thread{'s' * (threads > 1)}: ours (bar), fastest peer (tick)")
         left.set_ylim(-0.7, len(rows) - 0.3)

@@ -10,6 +10,7 @@ import onnxruntime
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from experiments.benches.fused.process import Ways
+from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.suite import arguments_of
 
@@ -120,7 +121,7 @@ def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]
     options.intra_op_num_threads, options.inter_op_num_threads = asked["threads"], 1
     session = onnxruntime.InferenceSession(model_of(graph).SerializeToString(), options, ["CPUExecutionProvider"])
     given = {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
-    own = [np.empty(value.shape, np.float32) for value in graph.outputs]
+    own = [aligned(value.shape, np.dtype(np.float32)) for value in graph.outputs]
     binding = session.io_binding()
     for name, array in given.items():
         binding.bind_input(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)

@@ -10,6 +10,7 @@ import numpy as np
 from agents import optimize
 from experiments.benches.fused.process import Ways
 from gensor_gym import hardware
+from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.measure.backend import get_backend
 
@@ -23,6 +24,6 @@ def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]
     finally:
         backend.close()
     kernel = found.kernel
-    bound = kernel.bind(*inputs, *(np.empty(value.shape, np.float32) for value in graph.outputs))
+    bound = kernel.bind(*inputs, *(aligned(value.shape, np.dtype(np.float32)) for value in graph.outputs))
     facts = {"schedule": str(found.schedule), "trials": len(found.trace), "measured_s": found.seconds}
     return Ways({"called": lambda: kernel(*inputs), "into": bound}, facts)

@@ -1,7 +1,7 @@
 """Fused operators beside their peers: `python -m experiments.bench suite=fused` (conf/bench/fused.yaml).
 
 For every operator our kernel, found with a few measured trials, against torch eager, torch.compile and ONNX Runtime on the same
-inputs, which begin at cache lines. Each library has a process of its own; all wait while one works, in rounds. Every output is
+inputs; these and outputs that are there begin at cache lines. Each library has a process of its own; all wait while one works, in rounds. Every output is
 verified by the float64 evaluator's bounds. What is done is kept: a second start with the same settings goes on with the rest.
 """
 
@@ -100,10 +100,12 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
             found = timed(sides, ways, same["rounds"], limit)
     except Lost as error:
         return {**row, "error": str(error)}
-    if wrong := answers[OURS].pop("wrong"):
-        return {**row, "error": f"our outputs are wrong: {wrong}"}
-    row |= {"missing": missing, "out_of_bounds": {name: a.pop("wrong") for name, a in answers.items() if a.get("wrong")}}
-    row |= {**answers[OURS], **ratios.compared(found["samples"]), "samples": found["samples"]}
+    wrong = {name: answer.pop("wrong") for name, answer in answers.items()}
+    if wrong[OURS]:
+        return {**row, "error": f"our outputs are wrong: {wrong[OURS]}"}
+    row |= {"missing": missing, "out_of_bounds": {name: faults for name, faults in wrong.items() if faults}}
+    row |= {**answers.pop(OURS), "notes": {name: facts for name, facts in answers.items() if facts}}
+    row |= {**ratios.compared(found["samples"]), "samples": found["samples"]}
     row["bytes_per_second"] = graph.compulsory_bytes / row["times"][OURS][row["counts"]]["median"]
     return row | {"waiting_busy": found["waiting_busy"], "stolen": steal.share()}
 
