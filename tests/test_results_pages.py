@@ -77,7 +77,7 @@ def of_status() -> Iterator[str]:
 
 NAMES = (
     "arXiv 2502.11407", "Python 3.11", "AVX-512", "H100", "float64", "Zen 5", "Apache-2.0", "OSDI 2022", "NeurIPS 2018",
-    "OSDI 2020",
+    "OSDI 2020", "`gensor_gym/Gir-v0`",
 )  # fmt: skip
 """Numbers of README that are names."""
 

@@ -36,6 +36,7 @@ TINY = {
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
     "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3", "call.calls=5"],
     "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
+    "fused_model": ["fused_model.operators=[softmax(m=4, n=16)]", "fused_model.programs=4", "fused_model.first=2"],
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.isolation.kernels=2", "measure.isolation.rounds=2",
@@ -79,6 +80,16 @@ def test_start(tmp_path: Path) -> None:
     assert sum(phases) == pytest.approx(start["processor_s"]) and start["steps"] >= 1
     with pytest.raises(ValueError, match="nothing"):
         _run("start", tmp_path, "start.of.h200.hardware=nothing")
+
+
+def test_fused_model(tmp_path: Path) -> None:
+    """Programs are measured and ranked; a second run measures nothing."""
+    store = f"fused_model.store={tmp_path}/trials.sqlite"
+    first, second = (_run("fused_model", tmp_path / name, store) for name in ("first", "second"))
+    (row,) = [row for row in first if row["kind"] == "operator"]
+    assert row["failed"] == 0 and 4 <= row["programs"] <= 6 and -1 <= row["rank_correlation"] <= 1
+    assert row["best_seconds"] > 0 and 0 == row["regret"]["10"] <= row["regret"]["1"]
+    assert first == second and first[-1]["kind"] == "all" and first[-1]["operators"] == 1
 
 
 def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

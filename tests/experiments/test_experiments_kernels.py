@@ -18,7 +18,8 @@ MODEL = ["hardware=h200", "backend=analytic", "strategy=random_walk", "trials=2"
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
-    """Runs `gensor WORDS`: (exit code, what it printed, or said in refusal)."""
+    """Runs `gensor WORDS` into a pipe of no width: (exit code, what it printed, or said in refusal)."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def run(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["gensor", *words])

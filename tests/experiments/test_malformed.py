@@ -11,11 +11,10 @@ import pytest
 
 pytest.importorskip("sb3_contrib")
 
-from gensor_gym.graph.notice import QUIET  # noqa: E402
-
 from experiments import entry  # noqa: E402
 from experiments.commands.refusal import refusals  # noqa: E402
 from experiments.common.settings import ROOT  # noqa: E402
+from gensor_gym.graph.compiling.notice import QUIET  # noqa: E402
 from gensor_gym.hardware.compiler import find_compiler  # noqa: E402
 from tests.support import malformed  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
