@@ -56,7 +56,7 @@ def of_figure() -> Iterator[str]:
         f"{len(h100)} operators against the faster of torch's layouts: {geometric_mean(h100.values()):.2f}, and "
         f"{geometric_mean(plain[1]):.2f} without",
         f"a float16 3x3 convolution ({min(h100.values()):.2f})",
-        f"{products[0][1]:.2f} to {products[0][-1]:.2f} on the Xeon, but for {products[0][0]:.2f} at 20x20x20, and "
+        f"{products[0][1]:.2f} to {products[0][-1]:.2f} on the Xeon, but for {products[0][0]:.2f} at 512x512x512, and "
         f"{products[1][0]:.2f} to {products[1][-1]:.2f} on the H100",
     )  # fmt: skip
 
