@@ -59,8 +59,15 @@ def train_missing(
     folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
     missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
     commands = [command_of(folders[seed], seed, hardware, space, overrides) for seed in missing]
+    running: list[subprocess.Popen[bytes]] = []
     with ThreadPoolExecutor(max(1, processes)) as pool:
-        list(pool.map(_run, commands))
+        try:
+            list(pool.map(lambda command: _run(command, running), commands))
+        except BaseException:  # a stop: no training begins any more, and those under way save at their next safe point
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in running:
+                process.terminate()
+            raise
     return [_checked(folders[seed], seed, hardware, space, overrides) for seed in seeds]
 
 
@@ -70,14 +77,15 @@ def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Ma
     return [sys.executable, "-m", "experiments.train", *(f"{name}={value}" for name, value in {**overrides, **fixed}.items())]
 
 
-def _run(command: list[str]) -> None:
-    """Train; what it prints goes to train.log beside the policy."""
+def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
+    """Train in a process that joins those `running`; what it prints goes to train.log beside the policy."""
     folder = Path(next(word for word in command if word.startswith("output=")).removeprefix("output="))
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), PARENT: str(os.getpid())}
     with (folder / "train.log").open("a", encoding="utf-8") as log:
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT) as process:
+            running.append(process)
+    if process.returncode != 0:
         last = (folder / "train.log").read_text(encoding="utf-8").strip().splitlines()[-1:]
         raise RuntimeError(f"training of {folder} failed: {' '.join(last)} (more in {folder / 'train.log'})")
 
