@@ -9,8 +9,8 @@ import numpy as np
 from agents.learners.registry import Learner
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env import process
+from gensor_gym.env.episodes.scalars import LATENCY, NUM_SCALARS
 from gensor_gym.env.observation import NUM_FEATURES
-from gensor_gym.env.scalars import LATENCY, NUM_SCALARS
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import plain

@@ -99,6 +99,16 @@ def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
     return expression
 
 
+def divisors(expression: Expression) -> list[str]:
+    """Operands that a quotient is by, each once."""
+    found = (
+        part.arguments[1].name
+        for part in walk(expression)
+        if isinstance(part, Call) and part.function == "divide" and isinstance(part.arguments[1], Operand)
+    )
+    return list(dict.fromkeys(found))
+
+
 def operations(expression: Expression) -> int:
     """Floating-point operations an element."""
     return sum(SCALARS[node.function].operations for node in walk(expression) if isinstance(node, Call))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.env import process
-from gensor_gym.env.episode import EpisodeEnv
+from gensor_gym.env.episodes.single import EpisodeEnv
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings
 from gensor_gym.env.tasks import OperatorSpec, TaskSet

@@ -12,9 +12,9 @@ import numpy as np
 
 from gensor_gym.cost.model import latency
 from gensor_gym.cost.terms import NUM_TERMS
+from gensor_gym.env.episodes.scalars import LATENCY, MODEL_REWARD, POTENTIAL, REMAINING, START_LATENCY, STEPS
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
 from gensor_gym.env.reward import final_reward, step_reward
-from gensor_gym.env.scalars import LATENCY, MODEL_REWARD, POTENTIAL, REMAINING, START_LATENCY, STEPS
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.rules import apply, fill_mask

@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from gensor_gym import hardware as machines
 from gensor_gym.dataflow import Dataflow, text_of
-from gensor_gym.env.scalars import MODEL_REWARD
+from gensor_gym.env.episodes.scalars import MODEL_REWARD
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 

@@ -7,7 +7,7 @@ from gymnasium.vector import AutoresetMode
 
 from gensor_gym.env import process
 from gensor_gym.env.construct import ConstructEnv
-from gensor_gym.env.episodes import EpisodesVectorEnv
+from gensor_gym.env.episodes.several import EpisodesVectorEnv
 from gensor_gym.env.settings import DEFAULT_OPERATOR
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
 from gensor_gym.hardware.types import Hardware

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.gir.placement import Level
-from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, ROW
+from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,3 @@ def applied(rows: np.ndarray) -> np.ndarray:
         found[:, 1 + 2 * place, place] = np.minimum(rows[:, place] + 1, _TOPS[place])
         found[:, 2 + 2 * place, place] = np.maximum(rows[:, place] - 1, 0)
     return found
-
-
-assert ROW == len(_TOPS)

@@ -12,12 +12,12 @@ import numpy as np
 
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP, GirAction, applied
+from gensor_gym.gir.actions import ACTIONS, STOP, GirAction, applied
 from gensor_gym.gir.model import TERMS, GirModel
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.gir.placement import Level
-from gensor_gym.gir.rules import GirRules
-from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, ROW, GirSchedule
+from gensor_gym.gir.rules import GirRules, by_placement
+from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
 LARGEST = 1 << 20
@@ -98,11 +98,10 @@ class GirGraph:
     def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
         """Bytes to and from DRAM's tensors and buffers of rows, of rows int32 [B, ROW], int64 [B]."""
         found = np.zeros(len(rows), np.int64)
-        placed, inverse = np.unique(rows[:, HEADER : HEADER + len(self.nest.crossing)], axis=0, return_inverse=True)
-        for number, one in enumerate(placed):
-            profile = self.model.profile(tuple(Level(int(level)) for level in one))
+        for placement, chosen in by_placement(rows, len(self.nest.crossing)):
+            profile = self.model.profile(placement)
             moves = sum(p.inputs + p.again + p.outputs + p.spills + p.scratch for k in profile.kernels for p in k.passes)
-            found[inverse.reshape(-1) == number] = 4 * moves * self.nest.columns * self.nest.rows
+            found[chosen] = 4 * moves * self.nest.columns * self.nest.rows
         return found
 
     def transition(self, schedule: GirSchedule, action: int) -> GirSchedule:
@@ -199,6 +198,3 @@ class GirGraph:
             if found.min() < seconds:
                 best, seconds = GirSchedule(rows[int(found.argmin())]), float(found.min())
         return best, seconds
-
-
-assert MOST_PLACED >= 1 and NUM_ACTIONS == len(ACTIONS)

@@ -15,8 +15,8 @@ import numpy as np
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.profile import KINDS, KernelProfile, PassProfile, Profile, profile_of
-from gensor_gym.gir.rules import columns_of
-from gensor_gym.gir.schedule import FIELDS, HEADER
+from gensor_gym.gir.rules import by_placement, columns_of
+from gensor_gym.gir.schedule import FIELDS
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
@@ -55,13 +55,8 @@ class GirModel:
     def terms(self, rows: np.ndarray) -> np.ndarray:
         """Seconds of every term of rows int32 [B, ROW], float64 [B, 1 + len(TERMS)], their total first."""
         found = np.zeros((len(rows), 1 + len(TERMS)))
-        count = len(self.nest.crossing)
-        placed, inverse = np.unique(rows[:, HEADER : HEADER + count], axis=0, return_inverse=True)
-        inverse = inverse.reshape(-1)
-        for number, one in enumerate(placed):
-            chosen = np.flatnonzero(inverse == number)
-            profile = self.profile(tuple(Level(int(level)) for level in one))
-            found[chosen] = self._terms(profile, columns_of(rows[chosen]))
+        for placement, chosen in by_placement(rows, len(self.nest.crossing)):
+            found[chosen] = self._terms(self.profile(placement), columns_of(rows[chosen]))
         return found
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:

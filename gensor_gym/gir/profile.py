@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gensor_gym.dataflow.expressions import Call, Expression, Operand, walk
+from gensor_gym.dataflow.expressions import Call, Expression, Operand, divisors, walk
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass
 from gensor_gym.gir.lowering import Lowered, lower
 from gensor_gym.gir.nest import RowNest
@@ -122,11 +122,7 @@ def _inverted(one: Instruction) -> set[str]:
     """Numbers of the row that a map's quotients are by."""
     narrow = {name for name, part in one.sources if not part.wide}
     assert isinstance(one.body, Expression)
-    return {
-        part.arguments[1].name
-        for part in walk(one.body)
-        if isinstance(part, Call) and part.function == "divide" and isinstance(part.arguments[1], Operand)
-    } & narrow
+    return narrow.intersection(divisors(one.body))
 
 
 def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:

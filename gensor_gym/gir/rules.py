@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -98,7 +98,9 @@ class GirRules:
         buffers = (placed == Level.SRAM).sum(axis=1)
         fitting = allowed & ((whole == 0) | (registers + 2 * header["rows"] * header["tile"] <= self.registers))
         fitting &= buffers * header["rows"] * self.row_bytes <= self.scratch_bytes
-        return fitting & by_placement(rows, len(self.nest.crossing), self._is_sound)
+        for placement, chosen in by_placement(rows, len(self.nest.crossing)):
+            fitting[chosen] &= self._is_sound(placement)
+        return fitting
 
     def _is_sound(self, placement: Placement) -> bool:
         if placement not in self._faults:
@@ -106,10 +108,8 @@ class GirRules:
         return self._faults[placement]
 
 
-def by_placement(rows: np.ndarray, count: int, found: Callable[[Placement], bool]) -> np.ndarray:
-    """Answers for the placement of each row, asked once for each."""
-    if not len(rows):
-        return np.zeros(0, bool)
+def by_placement(rows: np.ndarray, count: int) -> Iterator[tuple[Placement, np.ndarray]]:
+    """Every placement of `count` cells among rows int32 [B, ROW], with the numbers of its rows, int64."""
     placed, inverse = np.unique(rows[:, HEADER : HEADER + count], axis=0, return_inverse=True)
-    answers = [found(tuple(Level(int(level)) for level in one)) for one in placed]
-    return np.array(answers)[inverse.reshape(-1)]
+    for number, one in enumerate(placed):
+        yield tuple(Level(int(level)) for level in one), np.flatnonzero(inverse.reshape(-1) == number)

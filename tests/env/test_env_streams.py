@@ -7,7 +7,7 @@ import pytest
 from gymnasium.utils.seeding import np_random
 
 import gensor_gym  # noqa: F401
-from gensor_gym.env.streams import Streams
+from gensor_gym.env.episodes.streams import Streams
 
 TWO = ["gemm(m=64, n=64, k=64)", "gemv(m=64, k=64)"]
 

@@ -35,16 +35,6 @@ def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[s
     return f"{name}_{width}({', '.join(given)})"
 
 
-def divisors(expression: Expression) -> list[str]:
-    """Operands that a quotient is by, each once."""
-    found = (
-        part.arguments[1].name
-        for part in walk(expression)
-        if isinstance(part, Call) and part.function == "divide" and isinstance(part.arguments[1], Operand)
-    )
-    return list(dict.fromkeys(found))
-
-
 def number(value: float) -> str:
     """A float in C, its nearest."""
     if math.isinf(value):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gensor_gym.codegen.c.text import Lines, identifiers, linear
-from gensor_gym.codegen.gir.expressions import c_text, divisors, number
-from gensor_gym.dataflow.expressions import Expression
+from gensor_gym.codegen.gir.expressions import c_text, number
+from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass, Slice
 from gensor_gym.gir.nest import RowNest

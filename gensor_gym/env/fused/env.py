@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gensor_gym.env.episode import EpisodeEnv
-from gensor_gym.env.episodes import EpisodesVectorEnv
+from gensor_gym.env.episodes.several import EpisodesVectorEnv
+from gensor_gym.env.episodes.single import EpisodeEnv
 from gensor_gym.env.fused.observation import GirView
 from gensor_gym.env.fused.process import Episodes
 from gensor_gym.env.fused.tasks import FusedSpec, GirTasks

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gensor_gym.env.episodes.scalars import LATENCY, POTENTIAL, REMAINING, START_LATENCY, STEPS
 from gensor_gym.env.fused.observation import DYNAMIC, SLICES, fill_state
 from gensor_gym.env.fused.tasks import GirTasks
 from gensor_gym.env.reward import final_reward, step_reward
-from gensor_gym.env.scalars import LATENCY, POTENTIAL, REMAINING, START_LATENCY, STEPS
 from gensor_gym.env.settings import Settings
 from gensor_gym.gir.actions import NUM_ACTIONS, STOP
 from gensor_gym.gir.table import table_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,10 +14,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from gensor_gym.env.episode import EpisodeEnv, starting_state
-from gensor_gym.env.scalars import LATENCY, NUM_SCALARS, REMAINING, START_LATENCY, STEPS
+from gensor_gym.env.episodes.scalars import LATENCY, NUM_SCALARS, REMAINING, START_LATENCY, STEPS
+from gensor_gym.env.episodes.single import EpisodeEnv, starting_state
+from gensor_gym.env.episodes.streams import Streams
 from gensor_gym.env.settings import TextSpec
-from gensor_gym.env.streams import Streams
 from gensor_gym.hardware.cpuinfo import forced_threads
 
 ALL = slice(None)
@@ -26,7 +27,7 @@ FEWEST_PER_THREAD = 128
 """Environments below which handing a part to another thread costs more than it saves."""
 
 
-class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
+class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     """`num_envs` episodes side by side, each as of one environment. Who inherits begins and goes on with parts of them."""
 
     metadata: dict[str, Any] = EpisodeEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -52,13 +53,13 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv):
         """Process whose threads the pool has: a fork has none of them."""
         self._allocate()
 
+    @abstractmethod
     def _begin_part(self, chosen: np.ndarray) -> None:
         """Put scalars, masks and features of the chosen environments at the start of episodes of their tasks at their rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
         """One step in place of environments low..high-1, those with `skip` left alone with reward 0."""
-        raise NotImplementedError
 
     def _allocate(self) -> None:
         """State of all episodes as arrays, and their random streams."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from gensor_gym.env.episodes.scalars import LATENCY, NUM_SCALARS, REMAINING, STEPS
 from gensor_gym.env.measured import FinalReward
-from gensor_gym.env.scalars import LATENCY, NUM_SCALARS, REMAINING, STEPS
 from gensor_gym.env.settings import Settings, TextSpec
 from gensor_gym.env.tasks import Tasks
 
 
-class EpisodeEnv(TextSpec, gymnasium.Env):
+class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
     """An environment whose state is a row of a task's graph. Who inherits makes the tasks, and begins and goes on with rows."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
@@ -32,13 +33,13 @@ class EpisodeEnv(TextSpec, gymnasium.Env):
         self._mask = np.zeros(tasks.num_actions, dtype=np.int8)
         self._obs = np.zeros(tasks.num_features, dtype=np.float32)
 
+    @abstractmethod
     def _begin(self) -> None:
         """Put scalars, mask and features at the start of an episode of the task at the row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _advance(self, action: int) -> tuple[float, bool]:
         """One step in place: (reward without what only a measurement knows, whether the episode ended)."""
-        raise NotImplementedError
 
     @property
     def discount(self) -> float:
