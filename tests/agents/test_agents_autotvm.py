@@ -280,6 +280,7 @@ def test_treegru_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(optimize(GEMM, "zen5_1c", strategy, 32, backend="recorded").trace) == 32
 
 
+@pytest.mark.thorough
 def test_a_history_of_other_tasks_makes_a_better_start() -> None:
     """The first batch is proposed by the global model: most of it is faster than most of a random one."""
 
