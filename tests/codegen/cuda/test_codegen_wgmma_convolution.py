@@ -219,7 +219,7 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", MENU)
+@pytest.mark.parametrize("name", thorough_but(MENU, "128x224", "7x7"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """Tiles as wide as a gemm's."""
     assert_compiles_well(MENU[name])
