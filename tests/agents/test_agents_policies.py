@@ -299,7 +299,8 @@ def test_a_card_names_its_agent(trained: Path) -> None:
 def test_training_by_command_leaves_a_policy_with_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["agent=ppo_successors", "agent.n_steps=16", "agent.batch_size=32", "env.hardware=h200", "env.space=compact"]
     words += ["num_envs=4", "steps=128", "operators=common/gemm_128x768x768", "variants=3", "eval_operators=smoke/gemv"]
-    words += ["wandb.mode=disabled", "clone=markov", "cloning.ways=1", "cloning.epochs=1", "eval_episodes=3", f"output={tmp_path}"]
+    words += ["clone=markov", "cloning.ways=1", "cloning.epochs=1", "eval_episodes=3"]
+    words += ["torch_threads=1", "wandb.mode=disabled", f"output={tmp_path}"]
     monkeypatch.setattr(sys, "argv", ["train", *words])
     train.main()
     card = json.loads((tmp_path / "card.json").read_text())

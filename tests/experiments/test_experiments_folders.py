@@ -50,9 +50,10 @@ def test_every_program_names_the_folder(tmp_path: Path, nowhere: Path) -> None:
 
 
 COMPARE = ["compare", "strategy=random_walk", "operator=smoke/gemm", "hardware=h200", "backend=analytic"]
+OTHERS = [["reproduce"], ["bench", "suite=env"], ["train"], ["tune"]]
 
 
-@pytest.mark.parametrize("words", [COMPARE, ["reproduce"], ["bench", "suite=env"], ["train"], ["tune"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [COMPARE, *OTHERS], ids=lambda words: words[0])
 def test_the_command_line_says_so_in_one_line(
     words: list[str], nowhere: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
