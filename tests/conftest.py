@@ -36,6 +36,14 @@ def kept_emulations() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Commands set PyTorch's threads for their process; tests after one that calls such a command would wait on cores in use."""
+    torch = sys.modules.get("torch")
+    if hasattr(torch, "set_num_threads"):
+        torch.set_num_threads(1)
+
+
 def pytest_collection_finish() -> None:
     """The garbage collector never looks through what is there by now, and more seldom through the rest: a tenth of all time."""
     gc.collect()

@@ -337,6 +337,7 @@ def test_without_a_scheduler_every_task_gets_as_much() -> None:
     assert robin.choose(tasks, np.random.default_rng(0)) is None
 
 
+@pytest.mark.thorough
 def test_tasks_of_the_recorded_tables_share_a_budget() -> None:
     names = ["gemv(m=768, k=3072)", "reduce_sum(m=16, k=65536)", GEMM]
     found = optimize_tasks(

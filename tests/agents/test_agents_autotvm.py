@@ -242,7 +242,7 @@ VARIANTS: list[dict[str, object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", thorough_but(VARIANTS, {}, {"features": "curve"}, VARIANTS[-1]), ids=str)
+@pytest.mark.parametrize("changes", thorough_but(VARIANTS, {}, {"features": "curve"}), ids=str)
 def test_searches_beat_their_random_start_and_repeat(changes: dict[str, object]) -> None:
     def search(seed: int) -> list[tuple[str, float]]:
         strategy = get_strategy("autotvm", space="compact", batch=16, warm_up=16, **changes)
@@ -280,6 +280,7 @@ def test_treegru_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(optimize(GEMM, "zen5_1c", strategy, 32, backend="recorded").trace) == 32
 
 
+@pytest.mark.thorough
 def test_a_history_of_other_tasks_makes_a_better_start() -> None:
     """The first batch is proposed by the global model: most of it is faster than most of a random one."""
 

@@ -107,7 +107,7 @@ def test_every_space_and_kind_of_machine(name: str, space: str, machine: str) ->
     assert result.seconds < graph.latency(graph.initial())
 
 
-@pytest.mark.parametrize("name", thorough_but(ALL[1:], *(name for name in ALL[1:] if name != "tpe")))
+@pytest.mark.parametrize("name", thorough_but(ALL[1:], *(name for name in ALL[1:] if name not in ("tpe", "mcts", "flextensor"))))
 def test_searches_beat_the_mean_random_draw(name: str) -> None:
     """After 48 trials, three tables, three seeds: less than half the regret that as many uniform draws are expected to have."""
     found = np.mean([regret(search(name, operator, 48, seed)) for operator in TABLES for seed in range(3)])
@@ -115,8 +115,8 @@ def test_searches_beat_the_mean_random_draw(name: str) -> None:
 
 
 def test_random_search_is_as_good_as_its_expectation() -> None:
-    """Uniform draws: the mean of 60 searches lies within the error of the closed form."""
-    found = [regret(search("random", GEMM, 16, seed)) for seed in range(60)]
+    """Uniform draws: the mean of 30 searches lies within the error of the closed form."""
+    found = [regret(search("random", GEMM, 16, seed)) for seed in range(30)]
     expected = expected_best(regrets(GEMM))[15]
     assert abs(np.mean(found) - expected) < 4 * np.std(found) / math.sqrt(len(found))
 

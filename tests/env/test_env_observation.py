@@ -213,7 +213,7 @@ def test_render_modes() -> None:
     assert (made["rgb_array"].render() != frame).any()
 
 
-@pytest.mark.parametrize("operator", thorough_but(OPERATORS[::2], *OPERATORS[::6]))
+@pytest.mark.parametrize("operator", thorough_but(OPERATORS[::2], *OPERATORS[::12]))
 @pytest.mark.parametrize("machine", ["t4", "cascade_lake"])
 def test_every_operator_can_be_drawn(operator: str, machine: str) -> None:
     pytest.importorskip("matplotlib")

@@ -137,6 +137,7 @@ def test_call(tmp_path: Path) -> None:
     assert row["torch"]["median"] > 0
 
 
+@pytest.mark.thorough
 def test_measure(tmp_path: Path) -> None:
     random, ranked, isolation, compiled, compiled_all = _run("measure", tmp_path)
     assert isolation["trials"] == 4 and set(isolation["trials_per_second"]) == {"on", "off"} and isolation["ratio"]["median"] > 0
@@ -151,6 +152,7 @@ def test_measure(tmp_path: Path) -> None:
     assert compiled_all["over_limit"] == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 def test_static(tmp_path: Path) -> None:
     names = ("fp32_128x128x8", "bf16_wgmma_128x256x64", "gemv")
@@ -220,6 +222,7 @@ def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path, f
     assert written["operators"] == ["gemm(m=72, n=56, k=40)"] and written["loss_after"] <= written["loss_before"]
 
 
+@pytest.mark.thorough
 def test_ranking_goes_on_where_it_was(tmp_path: Path) -> None:
     few = ["ranking=true", "model.ranking.operators=gemm(m=72, n=56, k=40)", "model.ranking.random=5", "model.ranking.top=2",
            "model.ranking.programs=10", "model.ranking.repeated=4", "model.ranking.trials=2",

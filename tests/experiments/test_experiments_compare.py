@@ -29,7 +29,9 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Session, TraceRow
+from tests.support.coarse_figures import COARSE_FIGURES
 
+pytestmark = COARSE_FIGURES
 SHAPES = "operator=[gemm(m=24, n=20, k=28),gemv(m=20, k=12)]"
 TINY = ["strategy=random_walk", SHAPES, "backend=analytic", "hardware=h200", "budget.trials=5", "wandb.mode=disabled"]
 WITH_PPO = [*TINY[1:], "strategy=[random_walk,ppo]", "strategies.ppo.checkpoint=/nowhere", "seed=[0,1]"]
@@ -219,7 +221,7 @@ def test_wandb_offline_leaves_a_run(tmp_path: Path) -> None:
 
 REAL = [
     "strategy=random_walk", "operator=gemm(m=24, n=20, k=28)", "budget.trials=6", "strategies.random_walk.batch=2",
-    "rounds=3", "wandb.mode=disabled",
+    "rounds=3", "wandb.mode=disabled", "figures=false",
 ]  # fmt: skip
 
 

@@ -329,6 +329,7 @@ def test_the_suite_is_of_the_test_part() -> None:
     assert {operators.part_of(operators.resolve_one(task.operator)) for task in suite.tasks} == {"test"}
 
 
+@pytest.mark.thorough
 def test_the_page_is_what_the_shipped_files_say(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = leaderboard.read_entries(submit.FOLDER, read_suite())
     monkeypatch.setattr(leaderboard, "read_entries", lambda *_: entries)  # verifying them takes seconds

@@ -58,6 +58,7 @@ def test_a_mutation_is_planted_in_the_copy_and_caught_by_name(tmp_path: Path) ->
     assert not copy.root.exists() and (root / "gensor_gym/deep/half.py").read_text() == before
 
 
+@pytest.mark.thorough
 def test_a_test_that_fails_anyway_says_nothing(tmp_path: Path) -> None:
     root = tree(tmp_path / "tree", test_half="def test_wrong():\n    assert half(4) == 5\n")
     with Copy(root, 0, tmp_path / "kept") as copy, pytest.raises(Unsure, match="test_wrong fails without it too"):

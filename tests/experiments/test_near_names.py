@@ -32,6 +32,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.observation import group_slices
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.registry import near
+from tests.support.thorough import thorough_but
 
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and not path.name.startswith("_"))
 PRIMARY = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "leaderboard" and "_group_" not in path.read_text())
@@ -72,7 +73,7 @@ def test_groups_and_what_is_in_them(group: str) -> None:
     assert answered(said_by(lambda: compose([f"{wrong(group)}={option}"])), group)
 
 
-@pytest.mark.parametrize("name", PRIMARY)
+@pytest.mark.parametrize("name", thorough_but(PRIMARY, *PRIMARY[::3]))
 def test_keys_of_every_configuration(name: str) -> None:
     config: Any = OmegaConf.to_container(compose([], name))
     key = max(config, key=len)

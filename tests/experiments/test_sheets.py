@@ -19,6 +19,7 @@ from experiments.sheets.cells import NOTHING, Cell, Given, factor, percent_inter
 from experiments.sheets.records import of_records
 from experiments.sheets.screen import SHORTENED
 from experiments.sheets.sheet import Sheet
+from tests.support.thorough import thorough_but
 
 RESULTS = ROOT / "results"
 PAGES = (
@@ -62,7 +63,7 @@ def shown(sheet: Sheet, width: int | None) -> str:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("width", [80, 100, 120, None])
+@pytest.mark.parametrize("width", thorough_but([80, 100, 120, None], 80, None))
 def test_tables_of_real_results_fit_and_nothing_is_cut(width: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     assert len(REAL) > 60

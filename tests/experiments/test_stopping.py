@@ -207,6 +207,7 @@ def test_every_command_says_how_to_go_on() -> None:
     assert how_to_go_on("verify", []) == "This begins anew: gensor verify"
 
 
+@pytest.mark.thorough
 def test_a_command_that_compiles_is_stopped_without_a_traceback(tmp_path: Path) -> None:
     """The whole of one, with an empty cache of Numba's."""
     (cache := tmp_path / "numba").mkdir()

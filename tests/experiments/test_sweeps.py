@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -106,13 +106,14 @@ def test_the_number_for_a_sweeper(single: Path) -> None:
     assert score(summary) == math.inf
 
 
-def test_optuna_makes_it_small(tmp_path: Path) -> None:
-    script = [sys.executable, ROOT / "docs" / "examples" / "tune_with_optuna.py", tmp_path, "3"]
-    done = subprocess.run(script, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert done.returncode == 0 and "best of 3 trials: batch=" in done.stdout, done.stderr
+def test_optuna_makes_it_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["tune_with_optuna.py", str(tmp_path), "3"])
+    runpy.run_path(str(ROOT / "docs" / "examples" / "tune_with_optuna.py"), run_name="__main__")
+    assert "best of 3 trials: batch=" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_killed_in_the_middle_and_given_again(launcher: str, single: Path, tmp_path: Path) -> None:
     words = [*COMMON, *SWEPT, f"output={tmp_path / 'out'}", f"hydra.sweep.dir={tmp_path / 'sweep'}", f"hydra/launcher={launcher}"]
     more = [] if launcher == "basic" else ["hydra.launcher.n_jobs=2"]

@@ -24,8 +24,10 @@ def asked(request: pytest.FixtureRequest, cases: Iterable[Any]) -> list[Any]:
     return [case for case in cases if (case if isinstance(case, tuple) else (case,)) in parameters]
 
 
-def first_of_each(cases: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """Lists by name for `parametrize`: of each the first element by default, the others together marked `thorough`."""
-    first = [pytest.param(list(several[:1]), id=name) for name, several in cases.items()]
+def first_of_each(cases: Mapping[str, Sequence[Any]], *default: str) -> list[Any]:
+    """Lists by name for `parametrize`: of those named `default` the first element by default, all others marked `thorough`."""
+    assert set(default) <= set(cases), f"{default} are not all among {list(cases)}"
+    marks = {name: () if name in default else pytest.mark.thorough for name in cases}
+    first = [pytest.param(list(several[:1]), id=name, marks=marks[name]) for name, several in cases.items()]
     others = [(name, list(several[1:])) for name, several in cases.items() if len(several) > 1]
     return first + [pytest.param(several, id=f"{name}, more", marks=pytest.mark.thorough) for name, several in others]

@@ -180,7 +180,7 @@ GPUS = {"sm_75": "t4", "sm_80": "a100", "sm_86": "rtx3090", "sm_90": "h200"}
 
 @needs_nvrtc
 @pytest.mark.skipif(not is_available(), reason="no disassembler: pip install nvidia-cuda-nvdisasm")
-@pytest.mark.parametrize("arch", thorough_but(GPUS, "sm_75", "sm_90"))
+@pytest.mark.parametrize("arch", thorough_but(GPUS, "sm_90"))
 @pytest.mark.parametrize("which", TARGETS)
 def test_the_main_loop_multiplies(which: str, arch: str) -> None:
     """No spills, and the share of FFMA that bounds what the CUDA cores can reach, with and without a pipeline."""

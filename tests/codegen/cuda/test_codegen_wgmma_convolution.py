@@ -69,7 +69,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "padding", "split and persistent"))
 def test_convolutions_are_right(kernels: list[Kernel]) -> None:
     """Channels, pixels and rows that nothing divides, within the bound that verification uses; two orders of events."""
     assert faults(kernels, seeds=2) == []
@@ -219,7 +219,7 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", MENU)
+@pytest.mark.parametrize("name", thorough_but(MENU, "128x224", "7x7"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """Tiles as wide as a gemm's."""
     assert_compiles_well(MENU[name])

@@ -165,7 +165,8 @@ def test_the_stage_measures_learns_and_leaves_a_policy(tmp_path: Path, policy: P
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kills", thorough_but([1, 2], 1))
+@pytest.mark.thorough
+@pytest.mark.parametrize("kills", [1, 2])
 def test_a_killed_stage_loses_no_measurement(kills: int, tmp_path: Path, policy: Path) -> None:
     """SIGKILL, between two saves; the runner starts it again, and the policy is that of all lines in their order."""
     shutil.copytree(policy, tmp_path / "p0")

@@ -61,6 +61,7 @@ with pytest.MonkeyPatch.context() as patch:
 """
 
 
+@pytest.mark.thorough
 def test_no_stage_compiles_what_the_preparation_has_not() -> None:
     """Signatures of compiled functions after the preparation and after each stage, over a device that answers at once.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -358,12 +359,14 @@ def test_a_policy_of_something_else_is_refused(plan: Plan, tmp_path: Path) -> No
         policies.train_missing(str(tmp_path / "p{seed}"), [0], "h200", "gensor", {}, 1)
 
 
-def test_training_is_told_what_is_asked_for(tmp_path: Path) -> None:
+def test_training_is_told_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = policies.command_of(tmp_path, 3, "a100", "gensor", {"agent": "ppo", "steps": 100})
     assert command[1:3] == ["-m", "experiments.train"]
     assert {"agent=ppo", "steps=100", "seed=3", f"output={tmp_path}", "env.hardware=a100", "env.space=gensor"} <= set(command)
-    with pytest.raises(RuntimeError, match="failed"):
-        policies.train_missing(str(tmp_path / "q{seed}"), [0], "h200", "gensor", {"no_such_key": 1}, 1)
+    fails = [sys.executable, "-c", "raise SystemExit('it is so')"]
+    monkeypatch.setattr(policies, "command_of", lambda folder, *_: [*fails, f"output={folder}"])
+    with pytest.raises(RuntimeError, match="failed: it is so"):
+        policies.train_missing(str(tmp_path / "q{seed}"), [0], "h200", "gensor", {}, 1)
 
 
 def test_curves_keep_improvements_alone() -> None:

@@ -82,6 +82,7 @@ def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: py
         searched.extend(jobs)
         return attempts(jobs, *rest)  # type: ignore[arg-type]
 
+    search_here(monkeypatch)
     monkeypatch.setattr("experiments.common.pool.attempts", watched)
     again = _run(plan)
     assert searched == [victim]

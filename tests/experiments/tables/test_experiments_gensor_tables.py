@@ -78,6 +78,7 @@ def test_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(orin.rows) == 4 and "orin_nano" in orin.title
 
 
+@pytest.mark.thorough
 def test_gemm_profile(tmp_path: Path) -> None:
     (table,) = _made("gensor_gemm", tmp_path, limit=2)
     published = [row[table.columns.index("ms") + 1] for row in table.rows]

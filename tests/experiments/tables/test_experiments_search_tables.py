@@ -100,6 +100,7 @@ def test_ansor(tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch) -
     assert before == {path: path.stat().st_mtime_ns for path in before} and len(before) >= 8
 
 
+@pytest.mark.thorough
 def test_autotvm(tmp_path: Path, quickly: None) -> None:
     """Three tables; the history of other convolutions is written and learned from."""
     tables = reproduce(

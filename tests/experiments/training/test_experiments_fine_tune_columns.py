@@ -116,6 +116,7 @@ def test_what_was_measured_counts_and_elsewhere_a_prediction(tmp_path: Path) -> 
     assert len(backend.measured) == len(set(backend.measured)), "no kernel twice"
 
 
+@pytest.mark.thorough
 def test_it_moves_towards_what_is_measured_to_be_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: Contrary())
     make_columns(tmp_path / "p0", 0)

@@ -73,7 +73,7 @@ class Stopped(Exception):
     """Stands for a signal."""
 
 
-@pytest.mark.parametrize("agent", thorough_but(sorted(SMALL), "ppo", "dqn"))
+@pytest.mark.parametrize("agent", thorough_but(sorted(SMALL), "ppo"))
 def test_a_run_is_repeated_number_for_number_stopped_or_not(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> Non
     learn(config | {"resume": False}, tmp_path)
 
 
-@pytest.mark.parametrize("agent", ["a2c", "dqn"])
+@pytest.mark.parametrize("agent", thorough_but(["a2c", "dqn"], "a2c"))
 def test_a_run_leaves_policy_card_curves_and_tensorboard(agent: str, tmp_path: Path) -> None:
     config = configuration(*SMALL[agent], "tensorboard=true", "agent.groups=[tiles,knobs,level,terms,operator]")
     scores = train.run(config, tmp_path, Console(quiet=True))
@@ -216,7 +216,8 @@ def test_a_run_leaves_policy_card_curves_and_tensorboard(agent: str, tmp_path: P
         get_strategy(agent, checkpoint=str(tmp_path / "nowhere")).construct(graph, np.random.default_rng(0))
 
 
-def test_a_card_says_which_part_was_learned_from(tmp_path: Path) -> None:
+def test_a_card_says_which_part_was_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "bound", lambda *_: {})  # fingerprints of hundreds of tasks
     for part in ("train", "test"):
         train.write_card(configuration() | {"operators": f"split/v1/{part}"}, tmp_path, 1.0, 1)
         assert json.loads((tmp_path / "card.json").read_text())["split"] == f"v1 {part}"
