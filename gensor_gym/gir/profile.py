@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,17 +25,17 @@ class PassProfile:
     counts: tuple[float, ...]
     """Scalar functions by `KINDS`."""
     reductions: int
-    inputs: int
+    inputs: float
     """Loads from inputs and tensors between kernels that no earlier pass of the kernel read."""
-    again: int
+    again: float
     """The same of what an earlier pass of the kernel read of the row, or is the same for all rows."""
-    outputs: int
+    outputs: float
     """Stores to outputs."""
-    spills: int
+    spills: float
     """Stores to tensors between kernels."""
-    scratch: int
+    scratch: float
     """Loads and stores of buffers of the row."""
-    gathers: int
+    gathers: float
     """Loads and stores whose elements do not lie side by side."""
     live: int
     """Vectors that are in registers at once, for each row and vector of a step."""
@@ -118,6 +119,15 @@ def _sums(counts: object) -> dict[str, float]:
     return total
 
 
+def share_of(nest: RowNest, one: Instruction) -> float:
+    """The share of all rows that an instruction is done for."""
+    return 1.0 / math.prod(nest.row_extents[axis] for axis in one.once)
+
+
+def _scaled(counts: dict[str, float], share: float) -> dict[str, float]:
+    return {kind: value * share for kind, value in counts.items()}
+
+
 def _inverted(one: Instruction) -> set[str]:
     """Numbers of the row that a map's quotients are by."""
     narrow = {name for name, part in one.sources if not part.wide}
@@ -128,7 +138,7 @@ def _inverted(one: Instruction) -> set[str]:
 def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
     """`read` are the tensors that the kernel's earlier passes went through; this pass's are added."""
     own = {value.name for value in lowered.nest.graph.inputs} | set(lowered.nest.graph.returns)
-    tally: dict[str, int] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
+    tally: dict[str, float] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
     seen: set[str] = set()
     for i in one.along:
         if i.kind != "move":
@@ -142,9 +152,10 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
                 seen.add(name)
                 same = part.access is not None and not any(part.access.rows)
                 kind = ("again" if name in read or same else "inputs") if loads else "outputs" if name in own else "spills"
-                tally[kind] += 1
+                tally[kind] += share_of(lowered.nest, i)
     read |= seen
-    counts = _sums(counts_of(i.body, frozenset(_inverted(i))) for i in one.along if i.kind == "map")  # type: ignore[arg-type]
+    maps = [i for i in one.along if i.kind == "map"]
+    counts = _sums(_scaled(counts_of(i.body, frozenset(_inverted(i))), share_of(lowered.nest, i)) for i in maps)  # type: ignore[arg-type]
     reductions = sum(i.kind == "reduce" for i in one.along)
     return PassProfile(tuple(counts.values()), reductions, **tally, live=_live(one.along))
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.c.text import Lines, identifiers, linear
 from gensor_gym.codegen.gir.expressions import c_text, number
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass, Slice
-from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.nest import Access, RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.operators.bodies import REDUCTIONS
 from gensor_gym.operators.bodies import Reduction as Joining
@@ -64,6 +66,7 @@ class RowPrinter:
         self.names = dict(zip(names, identifiers(f"v_{name}" for name in names), strict=True))
         self.whole = {buffer.name for buffer in self.kernel.buffers(Level.REG) if buffer.elements}
         self.splats: set[str] = set()
+        self.digits: list[list[str]] = []
 
     def function(self, name: str) -> str:
         """The text of `static void name(const struct call *call, float *scratch, long row)`."""
@@ -87,7 +90,7 @@ class RowPrinter:
         written = {i.target.access for i in self.kernel.instructions()}
         extents = self.nest.row_extents
         for r in self._rows() if accesses else ():
-            digits = self._digits(r, extents)
+            self.digits.append(digits := self._digits(r, extents))
             for access, name in self.accesses.items():
                 const = "" if access in written else "const "
                 place = linear(zip(access.rows, digits, strict=True), access.offset)
@@ -140,7 +143,8 @@ class RowPrinter:
                     assert isinstance(one.body, Expression)
                     self.lines.add(f"const float {self.names[one.cell]}_{r} = {c_text(one.body, names, {}, 1)};")
                 elif one.target.access is not None:
-                    self.lines.add(f"*{self._at(one.target, r)} = {self.names[one.cell]}_{r};")
+                    when = f"if ({self._first(one, r)}) " if one.once else ""
+                    self.lines.add(f"{when}*{self._at(one.target, r)} = {self.names[one.cell]}_{r};")
                 else:
                     self.lines.add(f"const float {self.names[one.cell]}_{r} = *{self._at(one.sources[0][1], r)};")
 
@@ -222,15 +226,49 @@ class RowPrinter:
             self._step(one, step, 0, "c")
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
-        """One tile of columns of all rows: instruction after instruction."""
+        """One tile of columns of all rows: instruction after instruction, then what is done of some rows alone."""
+        here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]
         for instruction in one.along:
-            for r in self._rows():
+            block = 1 if instruction.once else self._block(instruction)
+            for r in self._rows() if not instruction.once else ():
                 for u in range(step.tile):
-                    here = linear([(1, column)] if column else [], start + u * self.shape.vector)
-                    self.lines.add(self._instruction(instruction, r, u, here, step))
+                    if block > 1 and r % block == 0:
+                        self._turn(instruction, block, r, u, here[u], step)
+                    self.lines.add(self._instruction(instruction, r, u, here[u], step, block))
+        for once in dict.fromkeys(i.once for i in one.along if i.once):
+            chosen = [i for i in one.along if i.once == once]
+            for r in self._rows():
+                with self.lines.block(f"if ({self._first(chosen[0], r)})"):
+                    for instruction in chosen:
+                        for u in range(step.tile):
+                            self.lines.add(self._instruction(instruction, r, u, here[u], step))
 
-    def _instruction(self, one: Instruction, r: int, u: int, here: str, step: Step) -> str:
-        """One instruction on one vector of one row."""
+    def _first(self, one: Instruction, r: int) -> str:
+        """Whether a row is one that an instruction is done for."""
+        return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
+
+    def _block(self, one: Instruction) -> int:
+        """Rows that a load of columns that lie apart takes at once, as neighbours: a power of two that divides the step."""
+        extents = self.nest.row_extents
+        access = one.sources[0][1].access if one.kind == "move" else None
+        if self.shape.vector == 1 or access is None or not one.target.wide or not extents:
+            return 1
+        return turned_rows(access, extents[-1], self.shape.rows, self.shape.vector)
+
+    def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
+        """A block of rows and a vector's columns, turned in registers."""
+        part, width = one.sources[0][1], self.shape.vector
+        assert part.access is not None
+        stride, lanes = part.access.column, step.lanes or width
+        at, into = f"{self._at(part, r)} + {_scaled(here, stride)}", f"{self.names[one.cell]}_{r}_{u}_turned"
+        self.lines.add(f"vec{width} {into}[{block}];")
+        if stride == block:
+            self.lines.add(f"apart_{COUNTS[block]}_{width}({at}, {lanes}, {into});")
+        else:
+            self.lines.add(f"turn_{COUNTS[block]}_{width}({at}, {stride}, {lanes}, {into});")
+
+    def _instruction(self, one: Instruction, r: int, u: int, here: str, step: Step, block: int = 1) -> str:
+        """One instruction on one vector of one row; `block`: of so many rows, it was turned before."""
         name, width = f"{self.names[one.cell]}_{r}_{u}", self.shape.vector
         if one.kind == "map":
             assert isinstance(one.body, Expression)
@@ -243,7 +281,9 @@ class RowPrinter:
             if step.lanes is not None:
                 value = f"keep_{width}({value}, {step.lanes}, {number(joining.identity)})"
             return f"{total} = {joining.joined(total, value, width)};"
-        if one.target.buffer.elements == 0:
+        if block > 1:
+            return f"const vec{width} {name} = {self.names[one.cell]}_{r - r % block}_{u}_turned[{r % block}];"
+        if one.target.is_held:
             return f"const vec{width} {name} = {self._loaded(one.sources[0][1], r, here, step)};"
         return self._stored(one.target, r, here, step, name)
 
@@ -276,6 +316,12 @@ class RowPrinter:
         if step.lanes is not None and not part.buffer.padded:
             return f"store_masked_{width}({at}, 0, {step.lanes}, {name});"
         return f"{'stream' if self.shape.streaming and not part.buffer.padded else 'store'}_{width}({at}, {name});"
+
+
+def turned_rows(access: Access, extent: int, rows: int, vector: int) -> int:
+    """Rows of a step that lie side by side where columns lie apart; `extent` is that of the last axis of rows."""
+    beside = access.column > 1 and access.rows[-1] == 1
+    return min(math.gcd(extent, rows), vector) if beside else 1
 
 
 def c_name(name: str) -> str:
