@@ -36,7 +36,9 @@ class PassProfile:
     scratch: float
     """Loads and stores of buffers of the row."""
     gathers: float
-    """Loads and stores whose elements do not lie side by side."""
+    """Loads and stores whose elements do not lie side by side, but for those of `turned`."""
+    turned: tuple[int, ...]
+    """Of every load of rows that lie side by side where columns lie apart: how far apart."""
     live: int
     """Vectors that are in registers at once, for each row and vector of a step."""
 
@@ -140,6 +142,7 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
     own = {value.name for value in lowered.nest.graph.inputs} | set(lowered.nest.graph.returns)
     tally: dict[str, float] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
     seen: set[str] = set()
+    turned: tuple[int, ...] = ()
     for i in one.along:
         if i.kind != "move":
             continue
@@ -148,7 +151,9 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
             if level is Level.SRAM:
                 tally["scratch"] += 1
             elif level is Level.DRAM:
-                tally["gathers"] += part.access is not None and part.access.column != 1
+                is_turned = loads and part.access is not None and part.access.is_turned and not i.once
+                turned += (part.access.column,) if is_turned and part.access else ()
+                tally["gathers"] += part.access is not None and part.access.column != 1 and not is_turned
                 seen.add(name)
                 same = part.access is not None and not any(part.access.rows)
                 kind = ("again" if name in read or same else "inputs") if loads else "outputs" if name in own else "spills"
@@ -157,7 +162,7 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
     maps = [i for i in one.along if i.kind == "map"]
     counts = _sums(_scaled(counts_of(i.body, frozenset(_inverted(i))), share_of(lowered.nest, i)) for i in maps)  # type: ignore[arg-type]
     reductions = sum(i.kind == "reduce" for i in one.along)
-    return PassProfile(tuple(counts.values()), reductions, **tally, live=_live(one.along))
+    return PassProfile(tuple(counts.values()), reductions, **tally, turned=turned, live=_live(one.along))
 
 
 def _live(along: tuple[Instruction, ...]) -> int:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.c.text import Lines, identifiers, linear
+from gensor_gym.codegen.gir.ahead import LINE, Ahead, fetched_ahead
 from gensor_gym.codegen.gir.expressions import c_text, number
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass, Slice
-from gensor_gym.gir.nest import Access, RowNest
+from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.operators.bodies import REDUCTIONS
 from gensor_gym.operators.bodies import Reduction as Joining
@@ -67,6 +68,7 @@ class RowPrinter:
         self.whole = {buffer.name for buffer in self.kernel.buffers(Level.REG) if buffer.elements}
         self.splats: set[str] = set()
         self.digits: list[list[str]] = []
+        self.ahead: list[Ahead] = []
 
     def function(self, name: str) -> str:
         """The text of `static void name(const struct call *call, float *scratch, long row)`."""
@@ -74,7 +76,8 @@ class RowPrinter:
             self._pointers()
             self._scratch_rows()
             self._numbers(self.kernel.before)
-            for one in self.kernel.passes:
+            ahead = fetched_ahead(self.nest, self.kernel, self.shape.rows, self.shape.streaming)
+            for one, self.ahead in zip(self.kernel.passes, ahead, strict=True):
                 self._pass(one)
         return str(self.lines)
 
@@ -235,6 +238,7 @@ class RowPrinter:
                     if block > 1 and r % block == 0:
                         self._turn(instruction, block, r, u, here[u], step)
                     self.lines.add(self._instruction(instruction, r, u, here[u], step, block))
+        self._fetch(step, here)
         for once in dict.fromkeys(i.once for i in one.along if i.once):
             chosen = [i for i in one.along if i.once == once]
             for r in self._rows():
@@ -243,17 +247,23 @@ class RowPrinter:
                         for u in range(step.tile):
                             self.lines.add(self._instruction(instruction, r, u, here[u], step))
 
+    def _fetch(self, step: Step, here: list[str]) -> None:
+        """What this pass fetches ahead, a line of the cache at a time."""
+        vectors = LINE // self.shape.vector
+        for u in range(0, step.tile, vectors) if step.tile % vectors == 0 and step.lanes is None else ():
+            for ahead in self.ahead:
+                self.lines.add(*(ahead.statement(f"{self._at(ahead.part, r)} + {here[u]}") for r in self._rows()))
+
     def _first(self, one: Instruction, r: int) -> str:
         """Whether a row is one that an instruction is done for."""
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
     def _block(self, one: Instruction) -> int:
         """Rows that a load of columns that lie apart takes at once, as neighbours: a power of two that divides the step."""
-        extents = self.nest.row_extents
         access = one.sources[0][1].access if one.kind == "move" else None
-        if self.shape.vector == 1 or access is None or not one.target.wide or not extents:
+        if access is None or not access.is_turned:
             return 1
-        return turned_rows(access, extents[-1], self.shape.rows, self.shape.vector)
+        return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
     def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
         """A block of rows and a vector's columns, turned in registers."""
@@ -316,12 +326,6 @@ class RowPrinter:
         if step.lanes is not None and not part.buffer.padded:
             return f"store_masked_{width}({at}, 0, {step.lanes}, {name});"
         return f"{'stream' if self.shape.streaming and not part.buffer.padded else 'store'}_{width}({at}, {name});"
-
-
-def turned_rows(access: Access, extent: int, rows: int, vector: int) -> int:
-    """Rows of a step that lie side by side where columns lie apart; `extent` is that of the last axis of rows."""
-    beside = access.column > 1 and access.rows[-1] == 1
-    return min(math.gcd(extent, rows), vector) if beside else 1
 
 
 def c_name(name: str) -> str:
