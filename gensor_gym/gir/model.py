@@ -150,7 +150,8 @@ class GirModel:
         written, kept = sum(one.outputs for one in kernel.passes) * row, sum(one.spills for one in kernel.passes) * row
         plain = (1 + far) * written / rates
         streamed = written / (outer * threads / self.hardware.units)
-        streams = (header["streaming"] == 1) & (self.nest.columns % header["vector"] == 0)  # what is not aligned is stored plainly
+        aligned = self.nest.columns % header["vector"] == 0  # else most vectors are stored plainly
+        streams = (header["streaming"] == 1) & aligned
         stored = np.where(streams, streamed, plain) + (1 + far) * kept / rates
         return cache, self.nest.rows * (read / rates + stored)
 

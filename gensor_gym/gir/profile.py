@@ -126,8 +126,10 @@ def share_of(nest: RowNest, one: Instruction) -> float:
     return 1.0 / math.prod(nest.row_extents[axis] for axis in one.once)
 
 
-def _scaled(counts: dict[str, float], share: float) -> dict[str, float]:
-    return {kind: value * share for kind, value in counts.items()}
+def _mapped(nest: RowNest, one: Instruction) -> dict[str, float]:
+    """Scalar functions of a map, on average over all rows."""
+    counts = counts_of(one.body, frozenset(_inverted(one)))  # type: ignore[arg-type]
+    return {kind: value * share_of(nest, one) for kind, value in counts.items()}
 
 
 def _inverted(one: Instruction) -> set[str]:
@@ -151,16 +153,17 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
             if level is Level.SRAM:
                 tally["scratch"] += 1
             elif level is Level.DRAM:
-                is_turned = loads and part.access is not None and part.access.is_turned and not i.once
-                turned += (part.access.column,) if is_turned and part.access else ()
-                tally["gathers"] += part.access is not None and part.access.column != 1 and not is_turned
+                column = 1 if part.access is None else part.access.column
+                if loads and part.access is not None and part.access.is_turned and not i.once:
+                    turned += (column,)
+                else:
+                    tally["gathers"] += column != 1
                 seen.add(name)
                 same = part.access is not None and not any(part.access.rows)
                 kind = ("again" if name in read or same else "inputs") if loads else "outputs" if name in own else "spills"
                 tally[kind] += share_of(lowered.nest, i)
     read |= seen
-    maps = [i for i in one.along if i.kind == "map"]
-    counts = _sums(_scaled(counts_of(i.body, frozenset(_inverted(i))), share_of(lowered.nest, i)) for i in maps)  # type: ignore[arg-type]
+    counts = _sums(_mapped(lowered.nest, i) for i in one.along if i.kind == "map")
     reductions = sum(i.kind == "reduce" for i in one.along)
     return PassProfile(tuple(counts.values()), reductions, **tally, turned=turned, live=_live(one.along))
 

@@ -77,7 +77,8 @@ class RowPrinter:
             self._scratch_rows()
             self._numbers(self.kernel.before)
             ahead = fetched_ahead(self.nest, self.kernel, self.shape.rows, self.shape.streaming)
-            for one, self.ahead in zip(self.kernel.passes, ahead, strict=True):
+            for one, fetched in zip(self.kernel.passes, ahead, strict=True):
+                self.ahead = fetched
                 self._pass(one)
         return str(self.lines)
 

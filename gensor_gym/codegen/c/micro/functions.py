@@ -6,7 +6,7 @@ in float32 arithmetic the error stays below 4e-7, absolute for erf and tanh, rel
 
 from __future__ import annotations
 
-_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2; without an instruction for it the power is applied in halves, which both fit. */
+_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2; without an instruction for it the power is applied in halves, which fit. */
 static inline vec{w} exp_{w}(vec{w} x) {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     x = min_{w}(max_{w}(x, splat_{w}(-104.0f)), splat_{w}(89.0f));

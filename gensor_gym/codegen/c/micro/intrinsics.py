@@ -107,7 +107,8 @@ def _words(prefix: str) -> dict[str, object]:
     sets = {"sse": "__SSE__", "sse2": "__SSE2__", "avx": "__SSE4_1__", "avx2": "__SSE4_1__"}
     if wide:
         sets = {"sse": "__AVX__", "sse2": "__AVX2__", "avx": "__AVX__", "avx2": "__AVX2__"}
-    return {"bits": bits, "bytes": bits // 8, "w": width, "n": "256" if wide else "", "rounding": ", 4" if width == 16 else "", **kinds, **sets}
+    rounding = ", 4" if width == 16 else ""
+    return {"bits": bits, "bytes": bits // 8, "w": width, "n": "256" if wide else "", "rounding": rounding, **kinds, **sets}
 
 
 def _definition(prefix: str, name: str) -> tuple[str, str] | None:

@@ -1,8 +1,9 @@
 """Blocks of rows and columns that lie the other way round in memory, turned in registers.
 
 Element (g, lane) of a block lies at `p[lane * stride + g]`: for each lane so many neighbours as there are rows. `turn` loads
-these and exchanges halves, quarters and so on; where the neighbours of all lanes lie one after another (`stride` is their number),
-`apart` takes whole vectors and sorts even from odd. A processor has one or two shuffles for each step, which compilers know.
+these and exchanges halves, quarters and so on. Where the neighbours of all lanes lie one after another (`stride` is their
+number), `apart` takes whole vectors and sorts even from odd. Processors have an instruction or two for each exchange, which
+compilers know.
 """
 
 from __future__ import annotations
