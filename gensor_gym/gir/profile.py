@@ -151,7 +151,7 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
         for part, loads in ((i.sources[0][1], True), (i.target, False)):
             name, level = part.buffer.name, part.buffer.level
             if level is Level.SRAM:
-                tally["scratch"] += 1
+                tally["scratch"] += share_of(lowered.nest, i)
             elif level is Level.DRAM:
                 column = 1 if part.access is None else part.access.column
                 if loads and part.access is not None and part.access.is_turned and not i.once:
