@@ -101,7 +101,7 @@ class GirGraph:
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             profile = self.model.profile(placement)
             moves = sum(p.inputs + p.again + p.outputs + p.spills + p.scratch for k in profile.kernels for p in k.passes)
-            found[chosen] = 4 * moves * self.nest.columns * self.nest.rows
+            found[chosen] = 4 * round(moves * self.nest.columns * self.nest.rows)
         return found
 
     def transition(self, schedule: GirSchedule, action: int) -> GirSchedule:

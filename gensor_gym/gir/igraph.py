@@ -36,6 +36,11 @@ class Slice:
     access: Access | None = None
     """Where the elements lie, of a slice in DRAM; others are dense."""
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it is in registers while a step works on it, and nowhere else."""
+        return self.buffer.level is Level.REG and self.buffer.elements == 0
+
 
 @dataclass(frozen=True)
 class Instruction:
@@ -46,6 +51,8 @@ class Instruction:
     target: Slice
     sources: tuple[tuple[str, Slice], ...]
     body: Expression | Reduction | None = None
+    once: tuple[int, ...] = ()
+    """Axes of rows along which it would only be repeated: it is done where a row's numbers along them are 0."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class _Lowering:
                 source = self.nest.cell[cell.sources[0]]
                 held = ((source.name, self._held(source)),)
                 done.append(Instruction("reduce", cell.name, self._held(cell), held, cell.made))  # type: ignore[arg-type]
-        return done
+        return _sunk(done)
 
     def _once(self, kernel: int, stage: int) -> list[Instruction]:
         """What is done once a row when so many passes are over."""
@@ -125,7 +125,9 @@ class _Lowering:
 
     def _write(self, name: str, to: Access) -> Instruction:
         cell = self.nest.cell[name]
-        return Instruction("move", name, self._in_tensor(to, cell.wide), ((name, self._held(cell)),))
+        still = zip(to.rows, self.nest.row_extents, strict=True)
+        once = tuple(axis for axis, (step, extent) in enumerate(still) if step == 0 and extent > 1)
+        return Instruction("move", name, self._in_tensor(to, cell.wide), ((name, self._held(cell)),), once=once)
 
     def _fetch(self, fetch: Fetch) -> Instruction:
         held = self._held(self.nest.cell[fetch.name])
@@ -155,6 +157,20 @@ class _Lowering:
         strides = _row_strides(self.nest.row_extents, pitch)
         access = Access(f"{name}.all", 0, strides, 1 if wide else 0)
         return Slice(Buffer(f"{name}.all", Level.DRAM, self.nest.rows * pitch, padded=wide), wide, access)
+
+
+def _sunk(done: list[Instruction]) -> list[Instruction]:
+    """The same, where what only serves instructions that are done once is done as seldom."""
+    wanted: dict[str, set[tuple[int, ...]]] = {}
+    found: list[Instruction] = []
+    for one in reversed(done):
+        if one.kind in ("move", "map") and one.target.is_held and len(axes := wanted.get(one.cell, set())) == 1:
+            one = dataclasses.replace(one, once=next(iter(axes)))
+        for name, part in one.sources:
+            if part.is_held:
+                wanted.setdefault(name, set()).add(one.once)
+        found.insert(0, one)
+    return found
 
 
 def _row_strides(extents: tuple[int, ...], pitch: int) -> tuple[int, ...]:

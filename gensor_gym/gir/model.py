@@ -24,11 +24,13 @@ TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory"
 suffice; what is read again from caches; what comes from and goes to where the tensors lie."""
 _WIDTHS = FIELDS[0].values
 _CYCLES = {
-    "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 10, 10, 17),
+    "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 7.5, 7.5, 7.5),
     "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
 }  # fmt: skip
-"""Cycles of a scalar function on a vector of each width, one after another."""
+"""Cycles of a scalar function on a vector of each width, one after another; of an exponential 15 instructions, two a cycle."""
 _LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _ROW, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 12.0, 1.0
+_LINE = 16
+"""Elements of a line of the cache."""
 _OVERLAP = 0.3
 """Of the smaller of arithmetic and bytes so much is not hidden behind the larger."""
 
@@ -102,14 +104,30 @@ class GirModel:
         """Cycles of a vector: instructions, waiting, moves of registers that do not suffice."""
         cost = np.array([_CYCLES[kind] for kind in KINDS])[:, width]
         work = np.asarray(one.counts) @ cost + 0.5 * one.reductions
-        loads, stores = one.inputs + one.again + one.scratch / 2, one.outputs + one.spills + one.scratch / 2
-        moves = _LOAD * loads + _STORE * stores + one.gathers * _GATHER * header["vector"]
+        tensors = _LOAD * (one.inputs + one.again) + _STORE * (one.outputs + one.spills)
+        moves = tensors * self._split(header) + (_LOAD + _STORE) * one.scratch / 2
+        moves += one.gathers * _GATHER * header["vector"]
+        moves += sum(self._turned(stride, header) for stride in one.turned)
         side = header["rows"] * header["tile"]
         busy = np.maximum(work, moves) + _STEP / side
         chain = np.maximum(0.0, _LATENCY * (one.reductions > 0) / side - busy)
         constants = 8 * (one.counts[KINDS.index("exp")] + one.counts[KINDS.index("fraction")] > 0)
         short = np.maximum(0, one.live * side + constants - self.hardware.vector_registers)
         return busy, chain, short / side
+
+    def _split(self, header: Header) -> np.ndarray:
+        """Lines of the cache that a vector touches, on average: rows that are no whole lines begin anywhere in one."""
+        return 1.0 + (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
+
+    def _turned(self, stride: int, header: Header) -> np.ndarray:
+        """Cycles of a vector of a block that is turned in registers: short loads, joins and shuffles, one a cycle.
+
+        Blocks that lie one after another are loaded as they are; of one row alone elements are gathered.
+        """
+        block = np.minimum(np.gcd(self.nest.row_extents[-1], header["rows"]), header["vector"])
+        pieces = header["vector"] / block
+        joined = np.where(stride == block, 0.0, _LOAD * pieces + pieces - 1)
+        return np.where(block > 1, joined + np.log2(block), _GATHER * header["vector"])
 
     def _bytes(
         self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: np.ndarray, footprint: int
@@ -132,7 +150,9 @@ class GirModel:
         written, kept = sum(one.outputs for one in kernel.passes) * row, sum(one.spills for one in kernel.passes) * row
         plain = (1 + far) * written / rates
         streamed = written / (outer * threads / self.hardware.units)
-        stored = np.where(header["streaming"] == 1, streamed, plain) + (1 + far) * kept / rates
+        aligned = self.nest.columns % header["vector"] == 0  # else most vectors are stored plainly
+        streams = (header["streaming"] == 1) & aligned
+        stored = np.where(streams, streamed, plain) + (1 + far) * kept / rates
         return cache, self.nest.rows * (read / rates + stored)
 
     def _home(self, footprint: int) -> tuple[float, float]:

@@ -30,6 +30,11 @@ class Access:
     rows: tuple[int, ...]
     column: int
 
+    @property
+    def is_turned(self) -> bool:
+        """Whether neighbours along the last axis of rows lie side by side, and columns apart."""
+        return self.column > 1 and self.rows[-1:] == (1,)
+
 
 @dataclass(frozen=True)
 class Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,18 +25,20 @@ class PassProfile:
     counts: tuple[float, ...]
     """Scalar functions by `KINDS`."""
     reductions: int
-    inputs: int
+    inputs: float
     """Loads from inputs and tensors between kernels that no earlier pass of the kernel read."""
-    again: int
+    again: float
     """The same of what an earlier pass of the kernel read of the row, or is the same for all rows."""
-    outputs: int
+    outputs: float
     """Stores to outputs."""
-    spills: int
+    spills: float
     """Stores to tensors between kernels."""
-    scratch: int
+    scratch: float
     """Loads and stores of buffers of the row."""
-    gathers: int
-    """Loads and stores whose elements do not lie side by side."""
+    gathers: float
+    """Loads and stores whose elements do not lie side by side, but for those of `turned`."""
+    turned: tuple[int, ...]
+    """Of every load of rows that lie side by side where columns lie apart: how far apart."""
     live: int
     """Vectors that are in registers at once, for each row and vector of a step."""
 
@@ -118,6 +121,17 @@ def _sums(counts: object) -> dict[str, float]:
     return total
 
 
+def share_of(nest: RowNest, one: Instruction) -> float:
+    """The share of all rows that an instruction is done for."""
+    return 1.0 / math.prod(nest.row_extents[axis] for axis in one.once)
+
+
+def _mapped(nest: RowNest, one: Instruction) -> dict[str, float]:
+    """Scalar functions of a map, on average over all rows."""
+    counts = counts_of(one.body, frozenset(_inverted(one)))  # type: ignore[arg-type]
+    return {kind: value * share_of(nest, one) for kind, value in counts.items()}
+
+
 def _inverted(one: Instruction) -> set[str]:
     """Numbers of the row that a map's quotients are by."""
     narrow = {name for name, part in one.sources if not part.wide}
@@ -128,25 +142,30 @@ def _inverted(one: Instruction) -> set[str]:
 def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
     """`read` are the tensors that the kernel's earlier passes went through; this pass's are added."""
     own = {value.name for value in lowered.nest.graph.inputs} | set(lowered.nest.graph.returns)
-    tally: dict[str, int] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
+    tally: dict[str, float] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
     seen: set[str] = set()
+    turned: tuple[int, ...] = ()
     for i in one.along:
         if i.kind != "move":
             continue
         for part, loads in ((i.sources[0][1], True), (i.target, False)):
             name, level = part.buffer.name, part.buffer.level
             if level is Level.SRAM:
-                tally["scratch"] += 1
+                tally["scratch"] += share_of(lowered.nest, i)
             elif level is Level.DRAM:
-                tally["gathers"] += part.access is not None and part.access.column != 1
+                column = 1 if part.access is None else part.access.column
+                if loads and part.access is not None and part.access.is_turned and not i.once:
+                    turned += (column,)
+                else:
+                    tally["gathers"] += column != 1
                 seen.add(name)
                 same = part.access is not None and not any(part.access.rows)
                 kind = ("again" if name in read or same else "inputs") if loads else "outputs" if name in own else "spills"
-                tally[kind] += 1
+                tally[kind] += share_of(lowered.nest, i)
     read |= seen
-    counts = _sums(counts_of(i.body, frozenset(_inverted(i))) for i in one.along if i.kind == "map")  # type: ignore[arg-type]
+    counts = _sums(_mapped(lowered.nest, i) for i in one.along if i.kind == "map")
     reductions = sum(i.kind == "reduce" for i in one.along)
-    return PassProfile(tuple(counts.values()), reductions, **tally, live=_live(one.along))
+    return PassProfile(tuple(counts.values()), reductions, **tally, turned=turned, live=_live(one.along))
 
 
 def _live(along: tuple[Instruction, ...]) -> int:

@@ -69,6 +69,13 @@ def random_schedule(graph: GirGraph, rng: np.random.Generator) -> GirSchedule:
     return GirSchedule(rng.choice(kept if len(kept) and rng.integers(2) else legal, axis=0))
 
 
+def kernel_at(operator: Dataflow, schedule: str) -> Kernel:
+    """The C kernel of a legal schedule in text."""
+    graph = GirGraph(operator, machine())
+    assert graph.is_legal(parsed := graph.parse(schedule)), f"{operator}: {schedule}"
+    return generate_gir(GirProgram(graph.nest, parsed, graph.hardware))
+
+
 def kernel_of(operator: Dataflow, rng: np.random.Generator) -> Kernel:
     """The C kernel of a random legal schedule for one of three widths of vectors."""
     graph = GirGraph(operator, machine(int(rng.choice((16, 16, 8, 4)))))
@@ -90,9 +97,9 @@ def together(kernels: Sequence[Kernel], entry: str = ENTRY) -> str:
     return "\n".join([headers(helpers + text) + head, helpers, text])
 
 
-def entries_of(kernels: Sequence[Kernel]) -> list[Any]:
+def entries_of(kernels: Sequence[Kernel], arch: str = "native") -> list[Any]:
     """The kernels' entries, compiled together and loaded."""
-    library = ctypes.CDLL(str(compile_text(together(kernels), "native")))
+    library = ctypes.CDLL(str(compile_text(together(kernels), arch)))
     found = []
     for number in range(len(kernels)):
         entry = getattr(library, f"{ENTRY}_{number}")

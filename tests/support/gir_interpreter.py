@@ -60,6 +60,8 @@ class _Step:
 
     def _do(self, instructions: Sequence[Instruction], place: int) -> None:
         for one in instructions:
+            if any(self.row[axis] for axis in one.once):
+                continue
             given = {name: self._read(part, name, place) for name, part in one.sources}
             if one.kind == "map":
                 assert not isinstance(one.body, str) and one.body is not None

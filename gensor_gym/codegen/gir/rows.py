@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.c.text import Lines, identifiers, linear
+from gensor_gym.codegen.gir.ahead import LINE, Ahead, fetched_ahead
 from gensor_gym.codegen.gir.expressions import c_text, number
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
@@ -64,6 +67,8 @@ class RowPrinter:
         self.names = dict(zip(names, identifiers(f"v_{name}" for name in names), strict=True))
         self.whole = {buffer.name for buffer in self.kernel.buffers(Level.REG) if buffer.elements}
         self.splats: set[str] = set()
+        self.digits: list[list[str]] = []
+        self.ahead: list[Ahead] = []
 
     def function(self, name: str) -> str:
         """The text of `static void name(const struct call *call, float *scratch, long row)`."""
@@ -71,7 +76,9 @@ class RowPrinter:
             self._pointers()
             self._scratch_rows()
             self._numbers(self.kernel.before)
-            for one in self.kernel.passes:
+            ahead = fetched_ahead(self.nest, self.kernel, self.shape.rows, self.shape.streaming)
+            for one, fetched in zip(self.kernel.passes, ahead, strict=True):
+                self.ahead = fetched
                 self._pass(one)
         return str(self.lines)
 
@@ -87,7 +94,7 @@ class RowPrinter:
         written = {i.target.access for i in self.kernel.instructions()}
         extents = self.nest.row_extents
         for r in self._rows() if accesses else ():
-            digits = self._digits(r, extents)
+            self.digits.append(digits := self._digits(r, extents))
             for access, name in self.accesses.items():
                 const = "" if access in written else "const "
                 place = linear(zip(access.rows, digits, strict=True), access.offset)
@@ -140,7 +147,8 @@ class RowPrinter:
                     assert isinstance(one.body, Expression)
                     self.lines.add(f"const float {self.names[one.cell]}_{r} = {c_text(one.body, names, {}, 1)};")
                 elif one.target.access is not None:
-                    self.lines.add(f"*{self._at(one.target, r)} = {self.names[one.cell]}_{r};")
+                    when = f"if ({self._first(one, r)}) " if one.once else ""
+                    self.lines.add(f"{when}*{self._at(one.target, r)} = {self.names[one.cell]}_{r};")
                 else:
                     self.lines.add(f"const float {self.names[one.cell]}_{r} = *{self._at(one.sources[0][1], r)};")
 
@@ -222,15 +230,56 @@ class RowPrinter:
             self._step(one, step, 0, "c")
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
-        """One tile of columns of all rows: instruction after instruction."""
+        """One tile of columns of all rows: instruction after instruction, then what is done of some rows alone."""
+        here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]
         for instruction in one.along:
-            for r in self._rows():
+            block = 1 if instruction.once else self._block(instruction)
+            for r in self._rows() if not instruction.once else ():
                 for u in range(step.tile):
-                    here = linear([(1, column)] if column else [], start + u * self.shape.vector)
-                    self.lines.add(self._instruction(instruction, r, u, here, step))
+                    if block > 1 and r % block == 0:
+                        self._turn(instruction, block, r, u, here[u], step)
+                    self.lines.add(self._instruction(instruction, r, u, here[u], step, block))
+        self._fetch(step, here)
+        for once in dict.fromkeys(i.once for i in one.along if i.once):
+            chosen = [i for i in one.along if i.once == once]
+            for r in self._rows():
+                with self.lines.block(f"if ({self._first(chosen[0], r)})"):
+                    for instruction in chosen:
+                        for u in range(step.tile):
+                            self.lines.add(self._instruction(instruction, r, u, here[u], step))
 
-    def _instruction(self, one: Instruction, r: int, u: int, here: str, step: Step) -> str:
-        """One instruction on one vector of one row."""
+    def _fetch(self, step: Step, here: list[str]) -> None:
+        """What this pass fetches ahead, a line of the cache at a time."""
+        vectors = LINE // self.shape.vector
+        for u in range(0, step.tile, vectors) if step.tile % vectors == 0 and step.lanes is None else ():
+            for ahead in self.ahead:
+                self.lines.add(*(ahead.statement(f"{self._at(ahead.part, r)} + {here[u]}") for r in self._rows()))
+
+    def _first(self, one: Instruction, r: int) -> str:
+        """Whether a row is one that an instruction is done for."""
+        return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
+
+    def _block(self, one: Instruction) -> int:
+        """Rows that a load of columns that lie apart takes at once, as neighbours: a power of two that divides the step."""
+        access = one.sources[0][1].access if one.kind == "move" else None
+        if access is None or not access.is_turned:
+            return 1
+        return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
+
+    def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
+        """A block of rows and a vector's columns, turned in registers."""
+        part, width = one.sources[0][1], self.shape.vector
+        assert part.access is not None
+        stride, lanes = part.access.column, step.lanes or width
+        at, into = f"{self._at(part, r)} + {_scaled(here, stride)}", f"{self.names[one.cell]}_{r}_{u}_turned"
+        self.lines.add(f"vec{width} {into}[{block}];")
+        if stride == block:
+            self.lines.add(f"apart_{COUNTS[block]}_{width}({at}, {lanes}, {into});")
+        else:
+            self.lines.add(f"turn_{COUNTS[block]}_{width}({at}, {stride}, {lanes}, {into});")
+
+    def _instruction(self, one: Instruction, r: int, u: int, here: str, step: Step, block: int = 1) -> str:
+        """One instruction on one vector of one row; `block`: of so many rows, it was turned before."""
         name, width = f"{self.names[one.cell]}_{r}_{u}", self.shape.vector
         if one.kind == "map":
             assert isinstance(one.body, Expression)
@@ -243,7 +292,9 @@ class RowPrinter:
             if step.lanes is not None:
                 value = f"keep_{width}({value}, {step.lanes}, {number(joining.identity)})"
             return f"{total} = {joining.joined(total, value, width)};"
-        if one.target.buffer.elements == 0:
+        if block > 1:
+            return f"const vec{width} {name} = {self.names[one.cell]}_{r - r % block}_{u}_turned[{r % block}];"
+        if one.target.is_held:
             return f"const vec{width} {name} = {self._loaded(one.sources[0][1], r, here, step)};"
         return self._stored(one.target, r, here, step, name)
 

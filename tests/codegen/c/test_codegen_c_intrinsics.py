@@ -20,12 +20,13 @@ typedef float vec __attribute__((vector_size({bytes}), aligned(4), may_alias));
 static float seen(vec x) {{ float s = 0; for (int l = 0; l < {w}; l++) s = s * 3 + x[l]; return s; }}
 float run_{w}(float *p, long index, long size) {{
     vec x = *(vec *)p;
-    float s = seen((vec){p}_max_ps(x, -x));
+    float s = seen((vec){p}_max_ps(x, -x)) + seen((vec){p}_min_ps(x, {p}_set1_ps(2)));
 #if {mask}
     const __m{bits}i at = {p}_add_epi32({p}_setr_epi32({lanes}), {p}_set1_epi32((int)index));
     const __mmask{m} keep = {p}_cmplt_epu32_mask(at, {p}_set1_epi32((int)size));
     s += seen((vec){p}_mask_loadu_ps({p}_set1_ps(7), keep, p));
     s += seen((vec){p}_mask_loadu_epi32((__m{bits}i){p}_set1_ps(5), keep, p));
+    s += seen((vec){p}_scalef_ps(x, {p}_set1_ps(-2.5f)));
     {p}_mask_storeu_ps(p + {w}, keep, x);
     {p}_mask_storeu_epi32(p + 2 * {w}, keep, (__m{bits}i)-x);
 #endif

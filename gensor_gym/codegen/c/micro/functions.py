@@ -6,12 +6,10 @@ in float32 arithmetic the error stays below 4e-7, absolute for erf and tanh, rel
 
 from __future__ import annotations
 
-_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2; the power is applied in halves, which both fit the exponent. */
+_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2; without an instruction for it the power is applied in halves, which fit. */
 static inline vec{w} exp_{w}(vec{w} x) {
-    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-    x = max_{w}(x, splat_{w}(-104.0f));
-    x = -max_{w}(-x, splat_{w}(-89.0f));
+    x = min_{w}(max_{w}(x, splat_{w}(-104.0f)), splat_{w}(89.0f));
     const vec{w} shifted = x * 1.44269504f + magic, n = shifted - magic;
     const vec{w} r = x - n * 0.693359375f + n * 2.12194440e-4f;
     vec{w} y = 0.0083687119f + r * 0.0013814608f;
@@ -19,9 +17,10 @@ static inline vec{w} exp_{w}(vec{w} x) {
     y = 0.16666521f + r * y;
     y = 0.49999994f + r * y;
     y = 1.0f + r * (1.0f + r * y);
+{scaled}    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
     const bits power = (bits)shifted - 0x4B400000, half = power >> 1;
     return y * (vec{w})((half + 127) << 23) * (vec{w})((power - half + 127) << 23);
-}
+{end}}
 """
 
 _TANH = """/* x P(x^2) / Q(x^2), which has reached 1 at x = 9. */
@@ -67,14 +66,6 @@ static inline vec{w} where_{w}(vec{w} condition, vec{w} a, vec{w} b) {
 }
 """
 
-_MIN = """/* The smaller lanes; a where one is not a number. */
-static inline vec{w} min_{w}(vec{w} a, vec{w} b) {
-    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
-    const bits smaller = (bits)(b < a);
-    return (vec{w})((smaller & (bits)b) | (~smaller & (bits)a));
-}
-"""
-
 _ABSOLUTE = """static inline vec{w} absolute_{w}(vec{w} x) {
     typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
     return (vec{w})((bits)x & INT32_MAX);
@@ -112,7 +103,6 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "log": _by_lane("log", "logf({})"),
     "less": (_LESS, "static inline float less_1(float a, float b) { return a < b ? 1.0f : 0.0f; }\n"),
     "where": (_WHERE, "static inline float where_1(float c, float a, float b) { return c != 0.0f ? a : b; }\n"),
-    "min": (_MIN, "static inline float min_1(float a, float b) { return b < a ? b : a; }\n"),
     "absolute": (_ABSOLUTE, "static inline float absolute_1(float x) { return __builtin_fabsf(x); }\n"),
 }
 """Name -> (vector template, scalar template); `{w}` is the width, `{bytes}` that of the vector."""

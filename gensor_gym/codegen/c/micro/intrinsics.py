@@ -30,6 +30,7 @@ _WIDE = {
     "mask_loadu_ps": ("loadups{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
     "mask_storeu_ps": ("storeups{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
     "mask_loadu_epi32": ("loaddqusi{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
+    "scalef_ps": ("scalefps{bits}_mask", "(a, b)|{call}(a, b, ({f}){0}, -1{rounding})"),
     "mask_storeu_epi32": ("storedqusi{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
 }
 """Those of AVX-512 (with VL below 512 bits) -> built-in function, and parameters and expansion."""
@@ -42,6 +43,7 @@ _NARROW = {
     "blendv_ps": ("{avx}", "blendvps{n}", "(a, b, keep)|{call}(a, b, keep)"),
     "blendv_epi8": ("{avx2}", "pblendvb{bits}", "(a, b, keep)|(({i}){call}(({c})(a), ({c})(b), ({c})(keep)))"),
     "max_ps": ("{sse}", "maxps{n}", "(a, b)|{call}(a, b)"),
+    "min_ps": ("{sse}", "minps{n}", "(a, b)|{call}(a, b)"),
     "madd_epi16": ("{sse2}", "pmaddwd{bits}", "(a, b)|(({i}){call}(({h})(a), ({h})(b)))"),
     "dpbusd_avx_epi32": ("__AVXVNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
@@ -50,6 +52,7 @@ _NARROW = {
 
 _LARGEST = {
     "max_ps": ("__AVX512F__", "maxps512_mask", "(a, b)|{call}(a, b, ({f}){0}, -1, 4)"),
+    "min_ps": ("__AVX512F__", "minps512_mask", "(a, b)|{call}(a, b, ({f}){0}, -1, 4)"),
     "madd_epi16": ("__AVX512BW__", "pmaddwd512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({i}){0}, -1))"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v16si", "(sum, a, b)|{call}(sum, a, b)"),
 }
@@ -104,7 +107,8 @@ def _words(prefix: str) -> dict[str, object]:
     sets = {"sse": "__SSE__", "sse2": "__SSE2__", "avx": "__SSE4_1__", "avx2": "__SSE4_1__"}
     if wide:
         sets = {"sse": "__AVX__", "sse2": "__AVX2__", "avx": "__AVX__", "avx2": "__AVX2__"}
-    return {"bits": bits, "bytes": bits // 8, "w": width, "n": "256" if wide else "", **kinds, **sets}
+    rounding = ", 4" if width == 16 else ""
+    return {"bits": bits, "bytes": bits // 8, "w": width, "n": "256" if wide else "", "rounding": rounding, **kinds, **sets}
 
 
 def _definition(prefix: str, name: str) -> tuple[str, str] | None:

@@ -7,11 +7,15 @@ of lanes, `{item}` the type in memory; helpers named `_narrow` convert on the wa
 
 from __future__ import annotations
 
+import math
 import re
+
+import numpy as np
 
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
+from gensor_gym.codegen.c.micro import turn as c_turn
 from gensor_gym.codegen.c.micro.functions import FUNCTIONS
 from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
@@ -121,7 +125,8 @@ static inline vec{{w}} {choice.name}_{{w}}(vec{{w}} a, vec{{w}} b) {{
 """
 
 
-_CHOICES = {name: each for name, each in REDUCTIONS.items() if not each.infix}
+_MIN = Reduction("min", np.minimum, "amin", math.inf, order="<", word="smaller")
+_CHOICES = {each.name: each for each in (*REDUCTIONS.values(), _MIN) if not each.infix}
 
 _VALUES = {
     "splat": """static inline vec{w} splat_{w}({acc} x) { return x - (vec{w}){0}; }
@@ -183,7 +188,7 @@ _SCALARS = {
     },
 }
 
-_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS
+_VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS | c_turn.HELPERS
 _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, "exp", "erf", *_PAIRS)
@@ -231,7 +236,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     text = (_SCALAR if width == 1 else _VECTOR)[name]
     if width == 2:
         text = _PAIRS.get(name, text)
-    values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "chosen": "", "end": ""}
+    values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "chosen": "", "scaled": "", "end": ""}
     values |= {"held": _held(width), "streamed": _streamed(width)}
     if not narrow:
         values |= _intrinsics(name, width, accumulator)
@@ -247,6 +252,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     values["butterflies"] = _butterflies(width)
     values |= c_fold.lane_lists(width) | c_dot.intrinsics(width)
     values["pieces"] = _pieces(width)
+    values |= c_turn.texts(width) if name in c_turn.HELPERS else {}
     values |= {"w": width, "acc": accumulator, "item": narrow or accumulator, "s": "_narrow" if narrow else ""}
     values |= {"bytes": 4 * width, "half": width // 2}
     for key, value in values.items():
@@ -313,6 +319,9 @@ def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
     if name in _CHOICES and width in _CHOSEN and accumulator == "float":
         macro, prefix = _CHOSEN[width]
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}
+    if name == "exp" and width in _MASKS:
+        prefix = "_mm" if width == 4 else f"_mm{32 * width}"
+        return {"scaled": f"#ifdef {_MASKS[width]}\n    return (vec{width}){prefix}_scalef_ps(y, n);\n#else\n", "end": "#endif\n"}
     if name in ("load_masked", "store_masked") and width in _MASKS:
         return _masked(width, "ps" if accumulator == "float" else "epi32")
     return {}

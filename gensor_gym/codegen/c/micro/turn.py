@@ -1,0 +1,81 @@
+"""Blocks of rows and columns that lie the other way round in memory, turned in registers.
+
+Element (g, lane) of a block lies at `p[lane * stride + g]`: for each lane so many neighbours as there are rows. `turn` loads
+these and exchanges halves, quarters and so on. Where the neighbours of all lanes lie one after another (`stride` is their
+number), `apart` takes whole vectors and sorts even from odd. Processors have an instruction or two for each exchange, which
+compilers know.
+"""
+
+from __future__ import annotations
+
+COUNTS = {2: "two", 4: "four", 8: "eight"}
+"""Rows of a block -> the word for them in names."""
+HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart") for word in COUNTS.values()}
+"""Templates by name; `texts` has what stands for the words in braces."""
+
+
+def texts(width: int) -> dict[str, str]:
+    """Helpers of blocks of no more rows than a vector has lanes."""
+    found = {}
+    for count, word in COUNTS.items():
+        if count <= width:
+            found[f"turn_{word}"] = _turn(count, word, width)
+            found[f"apart_{word}"] = _apart(count, word, width)
+    return found
+
+
+def _turn(count: int, word: str, width: int) -> str:
+    """Any stride; a lane past the last one of a row is the last one's again."""
+    lines = [
+        f"/* x[g][lane] = p[lane * stride + g] for g < {count}. */",
+        f"static inline __attribute__((always_inline)) void turn_{word}_{width}(const {{acc}} *p, long stride, long lanes,",
+        f"    vec{width} *x) {{",
+        *(f"    const vec{count} c{i} = load_{count}(p + least({i}, lanes - 1) * stride);" for i in range(width)),
+        f"    vec{width} t;",
+    ]
+    for i in range(count):
+        columns, size = [f"c{at}" for at in range(i, width, count)], count
+        while len(columns) > 1:
+            columns = [_shuffled(a, b, range(2 * size)) for a, b in zip(columns[::2], columns[1::2], strict=True)]
+            size *= 2
+        lines.append(f"    x[{i}] = {columns[0]};")
+    distance = count // 2
+    while distance:
+        low = [width + lane - distance if lane & distance else lane for lane in range(width)]
+        high = [width + lane if lane & distance else lane + distance for lane in range(width)]
+        for i in range(count):
+            if not i & distance:
+                a, b = f"x[{i}]", f"x[{i + distance}]"
+                lines.append(f"    t = {_shuffled(a, b, low)}, {b} = {_shuffled(a, b, high)}, {a} = t;")
+        distance //= 2
+    return "\n".join([*lines, "}", ""])
+
+
+def _apart(count: int, word: str, width: int) -> str:
+    """Neighbours of all lanes one after another."""
+    lines = [
+        f"/* x[g][lane] = p[lane * {count} + g] for g < {count}. */",
+        f"static inline __attribute__((always_inline)) void apart_{word}_{width}(const {{acc}} *p, long lanes, vec{width} *x) {{",
+    ]
+    for i in range(count):
+        masked = f"load_masked_{width}(p + {i * width}, {i * width}, lanes * {count}, 0)"
+        lines.append(f"    const vec{width} a{i} = lanes == {width} ? load_{width}(p + {i * width}) : {masked};")
+    parts = [(0, 1, [f"a{i}" for i in range(count)])]  # (first row, step of rows, vectors in which these alternate)
+    number = 0
+    while parts:
+        first, step, names = parts.pop()
+        if len(names) == 1:
+            lines.append(f"    x[{first}] = {names[0]};")
+            continue
+        for odd in (0, 1):
+            made = []
+            for a, b in zip(names[::2], names[1::2], strict=True):
+                made.append(f"s{number}")
+                lines.append(f"    const vec{width} s{number} = {_shuffled(a, b, range(odd, 2 * width, 2))};")
+                number += 1
+            parts.append((first + odd * step, 2 * step, made))
+    return "\n".join([*lines, "}", ""])
+
+
+def _shuffled(a: str, b: str, lanes: list[int] | range) -> str:
+    return f"__builtin_shufflevector({a}, {b}, {', '.join(map(str, lanes))})"

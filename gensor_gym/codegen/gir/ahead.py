@@ -1,0 +1,52 @@
+"""What passes fetch ahead: lines that a later pass writes, and those that the next step of rows begins with.
+
+A pass that computes leaves the memory idle, and one that only loads or stores waits for it. So the pass before fetches what is
+written next, for writing, and the second pass what the next step reads. Processors see long streams themselves, but not those of
+short rows that are worked on together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.gir.igraph import KernelGraph, Slice
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.placement import Level
+
+LINE = 16
+"""Elements of a cache line of 64 bytes."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A slice of which a pass fetches what it will need at the same columns."""
+
+    part: Slice
+    elements: int
+    """How far ahead of this step's row; past a tensor's end nothing is fetched."""
+    writes: bool
+
+    def statement(self, at: str) -> str:
+        """C text; `at` points to this step's elements."""
+        if self.writes:
+            return f"__builtin_prefetch({at}, 1);"
+        return f"__builtin_prefetch((const void *)((uintptr_t)({at}) + {4 * self.elements}));"
+
+
+def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool) -> list[list[Ahead]]:
+    """Of each pass of a kernel what it fetches; of a kernel of one pass nothing."""
+    found: list[list[Ahead]] = [[] for _ in kernel.passes]
+    for number, one in enumerate(kernel.passes[1:]):
+        written = (i.target for i in one.along if i.kind == "move" and not i.once)
+        found[number] += [Ahead(part, 0, True) for part in written if _in_lines(part) and not streaming]
+    if len(found) > 1 and len(nest.row_extents) == 1:
+        read = dict.fromkeys(i.sources[0][1] for i in kernel.passes[0].along if i.kind == "move")
+        for part in read:
+            if _in_lines(part) and part.access is not None and part.access.rows[0]:
+                found[1].append(Ahead(part, rows * part.access.rows[0], False))
+    return found
+
+
+def _in_lines(part: Slice) -> bool:
+    """Whether it is a row in a tensor whose elements lie side by side."""
+    return part.wide and part.buffer.level is Level.DRAM and part.access is not None and part.access.column == 1

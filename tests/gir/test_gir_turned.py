@@ -1,0 +1,139 @@
+"""What generated C does beside its instructions: blocks turned in registers, what is written once, lines fetched ahead, exp."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from gensor_gym.codegen.c.micro.turn import COUNTS
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.dataflow.evaluate import evaluate
+from gensor_gym.dataflow.suite import make
+from gensor_gym.dataflow.text import parse
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.lowering import lower
+from gensor_gym.gir.schedule import make_schedule
+from gensor_gym.hardware.cpuinfo import cpu_info
+from gensor_gym.measure.answers.fused import FusedDraw
+from tests.codegen.c.test_codegen_c_dot import ARCHES
+from tests.support import gir_cases
+from tests.support.gir_cases import faults_of, kernel_at, machine
+from tests.support.thorough import thorough_but
+
+ACROSS = """def across(x: float32[{n}, {m}]):
+    top = reduce_max(x, axes=[0])
+    e = exp(x - top)
+    total = reduce_sum(e, axes=[0])
+    y = e / total
+    return y
+"""
+"""A softmax of columns: loads of a pass before reductions are turned, tails are left out of sums."""
+
+
+def turned(columns: int, rows: int, vector: int, step: int, tile: int = 1) -> Kernel:
+    """A transposition of `rows` neighbours."""
+    schedule = f"vector={vector} tile={tile} rows={step} loop=1 streaming=0"
+    return kernel_at(make("transpose_last", a=3, b=columns, c=rows), schedule)
+
+
+@pytest.mark.parametrize("columns", thorough_but([16, 33, 39], 39))
+def test_blocks_of_all_sizes_and_tails(columns: int) -> None:
+    sizes = itertools.product((columns,), (2, 3, 4, 8, 12, 16), (4, 8, 16), (2, 4, 8))
+    kernels = [turned(*size) for size in sizes if 3 * size[1] >= size[3]]
+    assert faults_of(kernels) == []
+    for kernel in kernels:
+        found = re.findall(r"c=(\d+).*vector=(\d+).*rows=(\d+)", kernel.source)[0]
+        rows, vector, step = (int(word) for word in found)
+        block = min(int(np.gcd(rows, step)), vector)
+        words = set(re.findall(r"\b(turn_\w+|apart_\w+|gather_\d+)\(t_", kernel.source))
+        kind = "apart" if block == rows else "turn"
+        expected = f"{kind}_{COUNTS[block]}_{vector}" if block > 1 else f"gather_{vector}"
+        assert expected in words and words <= {expected, f"gather_{vector}"}, f"{columns} x {rows}: {words}"
+
+
+def test_turned_loads_feed_reductions_and_several_tiles() -> None:
+    kernels = [
+        kernel_at(parse(ACROSS.format(n=n, m=m)), f"vector={vector} tile={tile} rows={rows} place={place}")
+        for n, m in ((37, 8), (100, 12), (64, 4))
+        for vector, tile, rows in ((16, 2, 4), (8, 1, 4), (4, 4, 2), (16, 1, 4))
+        for place in ("dram,sram", "dram,recompute", "sram,dram")
+    ]
+    assert faults_of(kernels) == [] and all("turn_" in kernel.source or "apart_" in kernel.source for kernel in kernels)
+
+
+@pytest.mark.parametrize("columns, rows, pattern, instead", [
+    (33, 8, r"_turned\[3\]", "_turned[2]"),  # another row of a block
+    (33, 16, r", 16, 16, (v_x_0_0_turned)", r", 15, 16, \1"),  # another pitch
+    (39, 4, r"(apart_four_16\(.*), 7, ", r"\1, 6, "),  # a tail that lacks its last column
+])  # fmt: skip
+def test_faults_of_blocks_are_caught(columns: int, rows: int, pattern: str, instead: str) -> None:
+    right = turned(columns, rows, 16, 8)
+    text, count = re.subn(pattern, instead, right.source)
+    assert count, f"{pattern} is nowhere in\n{right.source}"
+    wrong = dataclasses.replace(right, source=text)
+    assert len(faults_of([wrong])) == 1
+
+
+def test_what_is_repeated_along_rows_is_written_once() -> None:
+    graph = make("kv_concat", h=3, t=5, d=16)
+    kernel = kernel_at(graph, "vector=16 tile=1 rows=4 loop=1")
+    assert faults_of([kernel]) == [] and kernel.source.count("if (digit1_0 == 0) {") == 2  # in steps of four rows, and of one
+    wrong = dataclasses.replace(kernel, source=kernel.source.replace("if (digit1_0 == 0)", "if (digit1_0 == 9)"))
+    assert len(faults_of([wrong])) == 1
+    nest = GirGraph(graph, machine()).nest
+    once = [one for one in lower(nest, ()).kernels[0].instructions() if one.once]
+    assert [(one.kind, one.cell, one.once) for one in once] == [("move", "now", (1,)), ("move", "now", (1,))]
+    elements = 2 * 3 * 16 * (5 + 1)
+    assert GirGraph(graph, machine()).moved_bytes(make_schedule({}).row[None])[0] == 4 * elements
+
+
+def test_a_number_of_fewer_rows_is_written_once() -> None:
+    text = """def f(x: float32[3, 1, 7], z: float32[3, 5, 7]):
+    a = reduce_max(x, axes=[2])
+    y = z * a
+    return y, a
+"""
+    kernel = kernel_at(parse(text), "vector=4 tile=1 rows=2 loop=1")
+    assert faults_of([kernel]) == [] and re.search(r"if \(digit1_1 == 0\) \*t_a_\d_at1 = ", kernel.source)
+
+
+def test_passes_fetch_what_comes_next() -> None:
+    graph = make("softmax", m=9, n=77)
+    kernel = kernel_at(graph, "vector=16 tile=2 rows=2 loop=1 place=dram,sram")
+    ahead = re.findall(r"__builtin_prefetch\((.*)\);", kernel.source)
+    assert [text for text in ahead if text.endswith(", 1")][:2] == ["t_y_1_at0 + c, 1", "t_y_1_at1 + c, 1"]
+    assert f"(const void *)((uintptr_t)(t_x_0_at1 + c + 16) + {4 * 2 * 77})" in ahead
+    past = kernel_at(graph, "vector=16 tile=2 rows=2 loop=1 streaming=1 place=dram,sram").source
+    assert ", 1);" not in "".join(re.findall(r"__builtin_prefetch\(.*\);", past))
+    assert "prefetch" not in kernel_at(make("gelu", m=9, n=77), "vector=16 tile=2 rows=2 loop=1").source
+    assert faults_of([kernel]) == []
+
+
+EXP = "def f(x: float32[1, {n}], z: float32[1, {n}]):\n    y = minimum(exp(x), z)\n    return y\n"
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_exp_is_within_its_bound_everywhere(arch: str) -> None:
+    if ARCHES[arch] not in cpu_info().flags | {""}:
+        pytest.skip(f"this CPU does not run code for {arch}")
+    special = (-np.inf, np.inf, np.nan, 0.0, -0.0, 88.72283, 88.72284, -87.33654, -103.9, -104.1, 1e30, -1e30)
+    x = np.concatenate([np.array(special, np.float32), np.linspace(-110, 95, 20001, dtype=np.float32)])[None]
+    inputs = (x, np.full_like(x, np.inf))
+    graph = parse(EXP.format(n=x.size))
+    kernels = [kernel_at(graph, f"vector={vector} tile=1 rows=1 loop=1") for vector in (16, 8, 4)]
+    draw = FusedDraw(inputs, evaluate(graph, inputs))
+    for kernel, entry in zip(kernels, gir_cases.entries_of(kernels, arch), strict=True):
+        (output,) = gir_cases.called(kernel, entry, inputs)
+        assert draw.fault(output) == "" and np.isposinf(output[0, 1]) and np.isnan(output[0, 2]) and output[0, 0] == 0.0
+
+
+def test_a_transposition_costs_less_turned_than_gathered() -> None:
+    graph = GirGraph(make("transpose_last", a=49, b=232, c=8), machine())
+    seconds = [graph.latency(graph.parse(f"vector=16 tile=1 rows={rows} loop=1")) for rows in (1, 8)]
+    assert seconds[1] < 0.5 * seconds[0]
+    odd = GirGraph(make("transpose_last", a=49, b=232, c=7), machine())
+    assert odd.latency(odd.parse("vector=16 tile=1 rows=8 loop=1")) > 1.5 * seconds[1]
