@@ -56,6 +56,15 @@ static dim3 blockDim, gridDim;
 
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline int min(int a, int b) { return a < b ? a : b; }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+template <typename T>
+static inline void __stcs(T *to, T value) {  // past the caches
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(T)) {
+    fprintf(stderr, "emulator: a store is not aligned to its size\n");
+    exit(3);
+  }
+  *to = value;
+}
 static inline float __int_as_float(unsigned bits) {
   float value;
   memcpy(&value, &bits, sizeof value);
