@@ -163,7 +163,7 @@ class GpuModel(GirModel):
         return found
 
     def _home(self, footprint: int) -> MemoryLevel:
-        """Where the tensors of a call are found: in L2, unless they are more; of a stream that goes round nothing is left there."""
+        """Where the tensors of a call are found: in L2, unless they are more; a stream that goes round leaves nothing there."""
         l2 = self.hardware.level("l2")
         return l2 if footprint <= l2.capacity else self.hardware.level("dram")
 
