@@ -3,8 +3,8 @@
 // The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, at a warp operation until
 // every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two
 // waits the order of the fibers is random (seeded), and shared memory starts as NaN in every block, so that a missing
-// barrier gives a wrong answer. Between two barriers of a block one warp lags behind: it goes on when no other can. Blocks run one after another, those of a cluster at the same time: now one of them lags
-// behind, now another. A block ends only after a barrier of the cluster that follows all that others do to its memory.
+// barrier gives a wrong answer. Now and then one warp lags behind until no other can go on. Blocks run one after another,
+// those of a cluster at the same time: now one of them lags behind, now another. A block ends only after a barrier of the cluster that follows all that others do to its memory.
 // Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
 // once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
@@ -321,7 +321,7 @@ static void run_blocks(uint3 first) {
     makecontext(&fiber.context, start, 0);
   }
   do {
-    const int slow = random_below(warps + 1);
+    const int slow = random_below(4) == 0 ? static_cast<int>(random_below(warps)) : -1;
     for (;;) {
       if (cluster > 1 && random_below(16) == 0) lagging = random_below(cluster + 1);
       const int ready = choose(lagging, slow, order);

@@ -15,7 +15,7 @@ from tests.support.thorough import thorough_but
 
 RIGHT = {
     "warp": ("softmax(m=7, n=77)", "vector=4 rows=2 place=sram,sram"),
-    "warps": ("rmsnorm(m=9, n=300)", "tile=2 rows=2 loop=4 place=reg"),
+    "warps": ("rmsnorm(m=40, n=300)", "tile=2 rows=2 loop=4 place=reg"),
     "wide": ("add_layernorm(m=5, n=160)", "vector=4 place=reg,reg"),
     "parts": ("norm(m=64, n=150)", "vector=4 loop=1"),
     "turned": ("transpose_last(a=2, b=40, c=33)", "tile=4 rows=8"),
