@@ -39,7 +39,9 @@ def is_legal(nest: RowNest, hardware: Hardware, schedule: GirSchedule) -> bool:
     if streaming and not any(to.column == 1 and nest.cell[name].wide for name, to in nest.stores):
         return False
     threads, levels = lanes * of_step, list(placed.values())
-    registers = 40 + tile * vector * (2 + levels.count(REG) * steps)
+    loads = [number for cell in nest.cells if cell.wide and isinstance(cell.made, Access) for number in nest.uses[cell.name]]
+    live = max([2, *(loads.count(number) for number in loads)])
+    registers = 40 + tile * vector * (live + levels.count(REG) * steps)
     if registers > 255 or registers * threads > hardware.registers_per_unit:
         return False
     if shared(nest, schedule, hardware) > hardware.shared_per_block or not oracle_gir._outlives(nest, placed):

@@ -79,10 +79,12 @@ class GpuModel(GirModel):
     def _resident(self, teams: Teams, registers: np.ndarray, shared: np.ndarray) -> np.ndarray:
         """Blocks that a multiprocessor has at once, at least 1."""
         hw = self.hardware
-        limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit)
-        room = (hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved)
+        limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
         triples, inverse = np.unique(np.stack([teams.threads, registers, shared], axis=1), axis=0, return_inverse=True)
-        found = [blocks_per_unit(*map(int, triple), *limits, *room) for triple in triples]
+        found = [
+            blocks_per_unit(int(one), int(two), int(three), *limits, hw.shared_granularity, hw.shared_reserved)
+            for one, two, three in triples
+        ]
         return np.maximum(np.array(found), 1)[inverse.reshape(-1)]
 
     def _gpu_kernel(
@@ -103,7 +105,7 @@ class GpuModel(GirModel):
         issue = waves * turns * cycles / hw.clock
         found = {"arithmetic": issue * per_lane, "rows": issue * (once + folds)}
         found["launch"] = hw.launch_overhead * (1.0 + (parts > 1) * (kernel.folds > 0))
-        home = self._home(footprint)
+        home = self._lies_in(footprint)
         wait = home.latency
         join = _SHUFFLE * np.log2(np.clip(teams.lanes, 2, WARP)) + (teams.lanes > WARP) * (_BARRIER + 5 * _SHUFFLE)
         path = len(kernel.passes) * wait * np.ceil(steps / np.maximum(1, WIDEST // header["tile"]))
@@ -162,7 +164,7 @@ class GpuModel(GirModel):
                     found += self._whole * (_SECTOR / used - 1.0)
         return found
 
-    def _home(self, footprint: int) -> MemoryLevel:
+    def _lies_in(self, footprint: int) -> MemoryLevel:
         """Where the tensors of a call are found: in L2, unless they are more; a stream that goes round leaves nothing there."""
         l2 = self.hardware.level("l2")
         return l2 if footprint <= l2.capacity else self.hardware.level("dram")

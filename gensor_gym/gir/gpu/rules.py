@@ -15,8 +15,8 @@ WIDEST = 4
 """Elements of the widest load: 16 bytes."""
 OWN_REGISTERS = 40
 """Registers of a thread for addresses, loops and what an expression holds for a moment, beside the values."""
-LIVE = 2
-"""Values of a step that are in registers at once, beside those that are kept whole."""
+LEAST_LIVE = 2
+"""Values of a step that are in registers at once at least, beside those that are kept whole."""
 
 
 class GpuRules(GirRules):
@@ -34,6 +34,12 @@ class GpuRules(GirRules):
         """Reductions: each has a place of shared memory for every warp."""
         return sum(cell.is_reduction for cell in self.nest.cells)
 
+    @cached_property
+    def live(self) -> int:
+        """Values of a step that are in registers at once: loads of the pass that has most, which are under way together."""
+        loads = [self.nest.uses[cell.name] for cell in self.nest.cells if cell.is_load and cell.wide]
+        return max(LEAST_LIVE, *(sum(number in uses for uses in loads) for number in range(self.nest.passes)))
+
     def shared_bytes(self, teams: Teams, buffers: np.ndarray) -> np.ndarray:
         """Bytes of shared memory of a block at most, int64 [B], with so many buffers of a row."""
         turned = np.where(teams.rows > 1, self.across, 0) * 4 * teams.rows * (teams.wide + 1)
@@ -42,7 +48,7 @@ class GpuRules(GirRules):
     def registers_of(self, teams: Teams, header: dict[str, np.ndarray], whole: np.ndarray) -> np.ndarray:
         """Registers of a thread, about, int64 [B], with so many rows kept whole in registers."""
         own = header["tile"] * header["vector"]
-        return OWN_REGISTERS + own * (whole * teams.steps + LIVE)
+        return OWN_REGISTERS + own * (whole * teams.steps + self.live)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
         """Nothing is larger than what it divides: each value is 1 or the one below it would not do the whole."""

@@ -84,12 +84,13 @@ class BlockShape:
 
 def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Hardware) -> BlockShape:
     """Of a kernel with so many passes under one header."""
-    arrays = {name: np.array([value]) for name, value in header.items()}
-    teams = teams_of(nest, arrays, hardware)
-    shares = teams.shares(nest, passes, arrays["loop"])
-    sizes = (teams.lanes, teams.rows, teams.threads, teams.wide, teams.steps, *shares)
-    own = (header["vector"], header["tile"], header["loop"], bool(header["streaming"]))
-    return BlockShape(*(int(size[0]) for size in sizes), *own)
+    values = {name: np.array([value]) for name, value in header.items()}
+    teams = teams_of(nest, values, hardware)
+    shares = teams.shares(nest, passes, values["loop"])
+    arrays = (teams.lanes, teams.rows, teams.threads, teams.wide, teams.steps, *shares)
+    lanes, rows, threads, wide, steps, parts, turns, blocks = (int(array[0]) for array in arrays)
+    vector, tile, loop, streaming = header["vector"], header["tile"], header["loop"], bool(header["streaming"])
+    return BlockShape(lanes, rows, threads, wide, steps, parts, turns, blocks, vector, tile, loop, streaming)
 
 
 def lies_across(access: Access, extents: tuple[int, ...]) -> bool:
