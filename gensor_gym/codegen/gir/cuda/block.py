@@ -108,7 +108,7 @@ class BlockPrinter:
                 assert isinstance(one.body, Expression)
                 out.line(f"const float {name} = {c_text(one.body, self.names, {}, 1)};")
             elif one.target.access is not None:
-                with out.guarded([*writers, *self.pointers.once(one.target.access, "row")]):
+                with out.guarded([*writers, *self.pointers.once(one.target.access)]):
                     out.line(f"*{self.pointers.names[one.target.access]} = {name};")
             else:
                 out.line(f"const float {name} = *{self._at(one.sources[0][1])};")
@@ -165,9 +165,7 @@ class BlockPrinter:
             out.line("__syncthreads();")
             for access in dict.fromkeys(stores):
                 assert access is not None
-                once = self.pointers.once(access, "side_row")
-                conditions = [text.replace("digit", "side_digit") for text in once]
-                self.tile.turn_out(out, access, f"side_{self.pointers.names[access]}", conditions)
+                self.tile.turn_out(out, access, f"side_{self.pointers.names[access]}", self.pointers.once(access, "side_"))
             out.line("__syncthreads();")
 
     def _instruction(self, out: Writer, one: Instruction) -> None:
@@ -188,7 +186,7 @@ class BlockPrinter:
         elif one.target.buffer.elements == 0:
             self.tile.load(out, one.sources[0][1], name, self._at(one.sources[0][1]))
         else:
-            once = self.pointers.once(one.target.access, "row") if one.target.access is not None else []
+            once = self.pointers.once(one.target.access) if one.target.access is not None else []
             shared = one.target.buffer.level is Level.SRAM
             self.tile.store(out, one.target, name, self._at(one.target), [] if shared else ["here", *once])
 

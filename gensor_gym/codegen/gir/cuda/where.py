@@ -58,8 +58,8 @@ class Pointers:
             below *= extents[axis]
         return found
 
-    def once(self, access: Access, row: str) -> list[str]:
+    def once(self, access: Access, prefix: str = "") -> list[str]:
         """Conditions for writing what other rows would write alike: along axes that a tensor does not step the first row does."""
         extents = self.nest.row_extents
         axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]
-        return [f"{f'digit{axis}' if len(extents) > 1 else row} == 0" for axis in axes]
+        return [f"{prefix}{f'digit{axis}' if len(extents) > 1 else 'row'} == 0" for axis in axes]
