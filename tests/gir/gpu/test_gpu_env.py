@@ -12,7 +12,6 @@ from gensor_gym import hardware
 from gensor_gym.codegen.runtime.cuda import CudaUnavailableError
 from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.schedule import GirSchedule
-from gensor_gym.gir.table import table_of
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.devices.presence import absence_of_cuda
 from gensor_gym.measure.measurement import Status
@@ -51,7 +50,7 @@ def test_columns_that_lie_apart_cost_less_where_tiles_are_turned() -> None:
     graph = graph_of(make("transpose_last", a=64, b=512, c=512))
     turned, alone = (graph.latency(GirSchedule.parse(text)) for text in ("tile=8 rows=8", "tile=1 rows=1"))
     assert 2 * turned < alone
-    best = table_of(graph).optimum[0]
+    best = graph.optimum()[0]
     assert graph.model.hardware.kind == "gpu" and graph.latency(best) <= turned
 
 
@@ -59,7 +58,7 @@ def test_every_shape_of_the_tables_is_slower_than_no_program_can_be() -> None:
     for text in ("softmax", "layernorm", "rmsnorm", "norm", "swiglu"):
         for machine in ("h100", "rtx4090"):
             graph = graph_of(make(text, m=512, n=4096), machine)
-            assert table_of(graph).optimum[1] >= graph.floor
+            assert graph.optimum()[1] >= graph.floor
 
 
 @pytest.mark.skipif(not absence_of_cuda(), reason="there is a device")

@@ -11,7 +11,6 @@ from gensor_gym.gir.gpu.teams import teams_of
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.rules import columns_of
 from gensor_gym.gir.schedule import HEADER, GirSchedule
-from gensor_gym.gir.table import table_of
 from tests.support.gir_cases import random_schedule
 from tests.support.gir_gpu_cases import gpu, graph_of, kernel_of
 from tests.support.thorough import thorough_but
@@ -46,5 +45,5 @@ def test_the_optimum_and_random_programs_of_the_suite(names: list[str]) -> None:
     for name in names:
         graph = graph_of(fused_operator(name))
         rng = np.random.default_rng(len(name))
-        for schedule in (table_of(graph).optimum[0], random_schedule(graph, rng)):
+        for schedule in (graph.optimum()[0], random_schedule(graph, rng)):
             check(name, schedule, "sm_90")

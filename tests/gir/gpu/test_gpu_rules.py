@@ -12,7 +12,6 @@ from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import HEADER, GirSchedule
-from gensor_gym.gir.table import table_of
 from tests.gir.test_gir_rules import operators
 from tests.support import oracle_gir_gpu
 from tests.support.gir_cases import random_rows
@@ -67,7 +66,7 @@ def test_every_limit_refuses_something() -> None:
 
 def test_the_optimum_keeps_rows_on_the_chip() -> None:
     graph = graph_of(make("softmax", m=4096, n=1024))
-    best, seconds = table_of(graph).optimum
+    best, seconds = graph.optimum()
     assert seconds == graph.latency(best) >= graph.floor and graph.is_legal(best)
     fused = [GirSchedule.parse(f"{str(best).partition(' place')[0]} place={place}") for place in ("dram,dram", "reg,reg")]
     assert graph.latency(fused[0]) > 1.5 * graph.latency(fused[1])
@@ -75,7 +74,7 @@ def test_the_optimum_keeps_rows_on_the_chip() -> None:
 
 def test_rows_that_are_few_are_shared_by_blocks() -> None:
     graph = graph_of(make("norm", m=4096, n=4096))
-    best, seconds = table_of(graph).optimum
+    best, seconds = graph.optimum()
     alone = [GirSchedule.parse(f"vector=4 tile={tile} loop=4096") for tile in (1, 2)]
     assert best.value("loop") < 256 and all(graph.latency(one) > 5 * seconds for one in alone)
     assert graph.floor <= seconds < 2 * graph.floor
