@@ -61,6 +61,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "torch": (
         "agents/learners/cloning.py",
+        "experiments/device/work/beside_torch.py",
         "agents/columns/learner.py",
         "agents/columns/network.py",
         "agents/columns/policy.py",

@@ -4,7 +4,7 @@
     prepare_s=120        seconds at most to compile our own code before them, which is not taken from theirs
     out=results/h200     folder of the results
     stages=a,b           which, of correctness, operators, tables, refit, compare, policies (these by default, in this order), and
-                         fine_tuning and headline, which take minutes; `stages=` only compiles our own code
+                         fused, fine_tuning and headline, which take minutes; `stages=` only compiles our own code
     hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
     previous=FOLDER      results that are continued: what its tables hold is not recorded again, and of a whole run (with a
                          summary.json, of the same code) every stage goes on where it ended

@@ -111,6 +111,14 @@ def _operators(result: dict) -> list[str]:
     return lines + [f"- {key}: {str(text).strip().splitlines()[-1]}" for key, text in result["errors"].items() if text]
 
 
+def _fused(result: dict) -> list[str]:
+    """Speed-ups over the best of torch by operator, and shares of a copy's bandwidth."""
+    lines = ["| operator | over the best of torch | of a copy's bandwidth |", "|---|---:|---:|"]
+    lines += [f"| {key} | {_ratio(over)} | {_ratio(result['of_copy'].get(key))} |" for key, over in result["over_torch"].items()]
+    lines += [f"| geometric mean | {_ratio(result['geomean_over_torch'])} | |", ""]
+    return lines + [f"- {key}: {str(text).strip().splitlines()[-1]}" for key, text in result["errors"].items()]
+
+
 def contest_lines(result: dict) -> list[str]:
     """Microseconds by operator and search, then means by strategy."""
     if not result.get("seconds"):
@@ -154,5 +162,5 @@ def headline_lines(result: dict) -> list[str]:
 
 _WRITERS = {
     "correctness": _correctness, "operators": _operators, "compare": contest_lines, "policies": contest_lines,
-    "headline": headline_lines,
+    "headline": headline_lines, "fused": _fused,
 }  # fmt: skip

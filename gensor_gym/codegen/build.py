@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gensor_gym.codegen import targets
-from gensor_gym.codegen.gir.generate import GirProgram, generate_gir
+from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.codegen.runtime.arrays import Bound, LoadedKernel
@@ -82,7 +82,7 @@ def generate(
     check_kind(op, schedule)
     if isinstance(op, Dataflow):
         assert isinstance(schedule, GirSchedule)
-        return generate_gir(GirProgram(row_nest(op), schedule, machine))
+        return targets.target_of(machine).generate_fused(GirProgram(row_nest(op), schedule, machine))
     assert isinstance(schedule, Schedule)
     return targets.target_of(machine).generate(lower(op, schedule, machine), prepacked)
 

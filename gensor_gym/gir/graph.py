@@ -13,6 +13,9 @@ import numpy as np
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.actions import ACTIONS, STOP, GirAction, applied
+from gensor_gym.gir.gpu.model import GpuModel
+from gensor_gym.gir.gpu.rules import GpuRules
+from gensor_gym.gir.gpu.teams import WARP
 from gensor_gym.gir.model import TERMS, GirModel
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.gir.placement import Level
@@ -36,14 +39,15 @@ class GirGraph:
     """The whole space as a table, once `gir.table.table_of` has made it."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """ValueError for a graph that is no row nest, a machine that is no CPU, an unknown space."""
+        """ValueError for a graph that is no row nest, a GPU of wider warps, an unknown space."""
         if space not in SPACES:
             raise ValueError(f"space {space!r} of {operator}: expected one of {', '.join(SPACES)}")
-        if hardware.kind != "cpu":
-            raise ValueError(f"{operator} on {hardware.name}: fused operators have code for CPUs so far")
+        if hardware.kind == "gpu" and hardware.warp != WARP:
+            raise ValueError(f"{operator} on {hardware.name}: fused operators have code for CPUs and GPUs of {WARP} lanes a warp")
         self.operator, self.hardware, self.space = operator, hardware, space
         self.nest = row_nest(operator)
-        self.rules, self.model = GirRules(self.nest, hardware), GirModel(self.nest, hardware)
+        rules, model = (GirRules, GirModel) if hardware.kind == "cpu" else (GpuRules, GpuModel)
+        self.rules, self.model = rules(self.nest, hardware), model(self.nest, hardware)
         self.evaluations = 0
 
     @property

@@ -139,7 +139,7 @@ def test_optimize_says_what_there_is(text: str, words: str) -> None:
     ({"strategy": "exhaustve"}, "no strategy 'exhaustve'; strategies are ["),
     ({"strategy": "exhaustive", "kep": 4}, "strategy 'exhaustive' has no hyperparameters ['kep']; it has ['space', 'keep']"),
     ({"space": "gensor"}, "space 'gensor' of softmax(m=4, n=4): expected one of gir, monotone"),
-    ({"hardware": "h200"}, "softmax(m=4, n=4) on h200: fused operators have code for CPUs so far"),
+    ({"hardware": "mi300x"}, "softmax(m=4, n=4) on mi300x: fused operators have code for CPUs and GPUs of 32 lanes a warp"),
     ({"hardware": "pentium"}, "pentium"),
     ({"trials": 0}, "0"),
 ])  # fmt: skip

@@ -17,6 +17,9 @@ from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.dataflow.evaluate import evaluate
+from gensor_gym.dataflow.suite import make
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
 from gensor_gym.measure.answers.expectation import ExpectationCache
@@ -148,3 +151,25 @@ def test_faults_on_a_gpu_of_numpy(fake: types.ModuleType, monkeypatch: pytest.Mo
     assert kernel_that(refuse).status is Status.LAUNCH_ERROR
     with pytest.raises(DeviceLost, match="IllegalAddress"):
         kernel_that(poison)
+
+
+@pytest.mark.parametrize("wrong, status", [(False, Status.OK), (True, Status.WRONG_ANSWER)])
+def test_fused_operators_are_verified_by_all_their_outputs(
+    fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch, wrong: bool, status: Status
+) -> None:
+    op = make("add_layernorm", m=3, n=40)
+    kernel = generate(op, GirSchedule.parse("vector=4 place=reg,reg"), hardware.get("h100"))
+
+    def launch(entry: str, arguments: tuple) -> None:
+        inputs, outputs = arguments[: len(op.inputs)], arguments[len(op.inputs) : -1]
+        for output, expected in zip(outputs, evaluate(op, inputs), strict=True):
+            output[...] = expected.value
+        outputs[1][2, 7] += 1.0 if wrong else 0.0
+
+    monkeypatch.setattr(fake_cupy.module, "launch", launch)
+    device = fake.CudaDevice()
+    request = TrialRequest(Built(kernel, "none.cubin"), 1, 0.0)
+    measured = run_trial(device, ExpectationCache(device.draws), request, lambda stage: None)
+    assert measured.status is status and (not wrong or measured.error.startswith("before timing: output 1: 1 of 120"))
+    with pytest.raises(ValueError, match="torch has no one operation that is timed beside a fused operator"):
+        device.baseline(op, device.draws(op, 0)[0], 1, "torch")

@@ -17,10 +17,11 @@ STAGES = (
     _stage("refit", 6.0, 5.0),
     _stage("compare", 77.0, 20.0),
     _stage("policies", 76.0, 20.0),
+    _stage("fused", 120.0, 30.0),
     _stage("fine_tuning", 200.0, 60.0),
     _stage("headline", 300.0, 60.0),
 )
-ASKED_FOR = ("fine_tuning", "headline")
+ASKED_FOR = ("fused", "fine_tuning", "headline")
 """Stages of minutes that are run where they are named."""
 FRESH = {
     "correctness": "correctness.jsonl",
@@ -28,6 +29,7 @@ FRESH = {
     "refit": "fits.json",
     "compare": "results.jsonl",
     "policies": "policies.jsonl",
+    "fused": "fused.jsonl",
     "headline": "headline.jsonl",
 }
 """Stage -> the file that it begins anew, unless a run is continued. Recorded tables and the fine-tuning are always continued."""

@@ -39,7 +39,7 @@ class CudaKernel:
     def __init__(self, kernel: Kernel, cupy: ModuleType) -> None:
         """Compile, load, and raise the shared memory limit where a launch needs it."""
         self.kernel = kernel
-        self.arrays = DeviceArrays(kernel.loop_nest, cupy)
+        self.arrays = DeviceArrays(kernel.operator, cupy)
         module = _load_module(kernel, cupy)
         self._cupy = cupy
         self._functions = [module.get_function(launch.entry) for launch in kernel.launches]
@@ -59,9 +59,9 @@ class CudaKernel:
         """
         with self.arrays.stream_of(inputs):
             arrays = self.arrays.inputs(inputs)
-            output = self.arrays.output(out, arrays)
-            self._launch(self._arguments(arrays, output))
-            return self.arrays.returned(output, inputs, out)
+            outputs = self.arrays.outputs(out, arrays)
+            self._launch(self._arguments(arrays, outputs))
+            return self.arrays.returned(outputs, inputs, out)
 
     def bind(self, *arrays: Any) -> BoundCuda:
         """A launch of these arrays of the device, and of the output where one more is given, that checks nothing any more.
@@ -70,14 +70,14 @@ class CudaKernel:
         """
         given, own = self.arrays.signature.split(arrays)
         inputs = self.arrays.inputs(given, copy=False)
-        output = self.arrays.output(own, inputs, copy=False)
-        out = self.arrays.returned(output, given, own)
-        return BoundCuda(self._launch, self._arguments(inputs, output), out)
+        outputs = self.arrays.outputs(own, inputs, copy=False)
+        out = self.arrays.returned(outputs, given, own)
+        return BoundCuda(self._launch, self._arguments(inputs, outputs), out)
 
-    def _arguments(self, arrays: Sequence[Any], output: Any) -> tuple[Any, ...]:
+    def _arguments(self, arrays: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
         """What every entry takes; the workspace is the call's own, of CuPy's pool, which keeps it for its stream."""
         workspace = self._cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
-        return with_maps(self.kernel.maps, (*arrays, output, workspace))
+        return with_maps(self.kernel.maps, (*arrays, *outputs, workspace))
 
     def _launch(self, arguments: tuple[Any, ...]) -> None:
         """All launches, in order, on the current stream."""

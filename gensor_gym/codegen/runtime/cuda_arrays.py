@@ -8,8 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
-from gensor_gym.operators.types import Operator, Tensor
+from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 
 DEVICES = (2, 13)
 """DLPack's device types of CUDA's memory: kDLCUDA, kDLCUDAManaged (the header of DLPack)."""
@@ -27,7 +30,7 @@ def lies_on_device(value: Any) -> bool:
 class DeviceArrays:
     """The arrays of one operator on the device that is current when this is made."""
 
-    def __init__(self, op: Operator, cupy: ModuleType) -> None:
+    def __init__(self, op: Computation, cupy: ModuleType) -> None:
         """Nothing is allocated."""
         self.signature = Signature(op)
         self._op, self._cupy, self._device = op, cupy, cupy.cuda.Device().id
@@ -51,23 +54,52 @@ class DeviceArrays:
             raise ValueError(f"{self._op}: GPU {current} is the current device, this kernel is on GPU {self._device}")
         return [self._input(place, value, copy) for place, value in enumerate(values)]
 
-    def output(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> Any:
-        """A new output, or the caller's own as a CuPy array; on the device in the place of one of the host."""
+    def outputs(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> list[Any]:
+        """New outputs, or the caller's own as CuPy arrays, a tuple of them where there are several.
+
+        They are on the device in the place of those of the host. ValueError where one overlaps another, too.
+        """
+        tensors = self._op.outputs
+        given = self._several(value)
+        arrays = [self._output(one, place, inputs, copy) for place, one in enumerate(given)]
+        for place in range(len(tensors)):
+            if any(self._cupy.may_share_memory(arrays[place], other) for other in arrays[:place]):
+                raise ValueError(f"{self._op}: outputs overlap, expected memory of its own for each")
+        return arrays
+
+    def _several(self, value: Any) -> list[Any]:
+        """What was given for each output, None where nothing was."""
+        count = len(self._op.outputs)
+        if count == 1 or value is None:
+            return [value] * count
+        if not isinstance(value, (tuple, list)) or len(value) != count:
+            raise ValueError(f"{self._op}: out is {type(value).__qualname__}, expected a tuple of {count} arrays")
+        return list(value)
+
+    def _output(self, value: Any, place: int, inputs: Sequence[Any], copy: bool) -> Any:
+        """One output."""
+        tensor = self._op.outputs[place]
         if value is None or (copy and not lies_on_device(value)):
             if value is not None:
-                self.signature.output(value, ())
-            return self._cupy.empty(self.signature.shape, dtype=self.signature.dtype)
-        array = self._viewed(value, self._op.output, "out")
+                self.signature.output(value, (), place)
+            return self._cupy.empty(tensor.shape, dtype=np.dtype(ARRAY_DTYPE[tensor.dtype]))
+        array = self._viewed(value, tensor, "out")
         if not _is_readable(array):
             raise ValueError(f"{self._op}: out is not dense in row-major order, or begins at no multiple of {ALIGNMENT} bytes")
         self.signature.check_apart(array, inputs, self._cupy.may_share_memory)
         return array
 
-    def returned(self, output: Any, values: Sequence[Any], out: Any) -> Any:
-        """What a call returns: the caller's own output, or the new one where and as whose the inputs are."""
+    def returned(self, outputs: Sequence[Any], values: Sequence[Any], out: Any) -> Any:
+        """What a call returns: the caller's own outputs, or new ones where and as whose the inputs are; of several a tuple."""
+        given = self._several(out)
+        found = tuple(self._returned(array, place, values, given[place]) for place, array in enumerate(outputs))
+        return found if len(found) > 1 else found[0]
+
+    def _returned(self, output: Any, place: int, values: Sequence[Any], out: Any) -> Any:
+        """One output."""
         if out is not None:
             if not lies_on_device(out):
-                self.signature.output(out, ())[...] = self._cupy.asnumpy(output)
+                self.signature.output(out, (), place)[...] = self._cupy.asnumpy(output)
             return out
         first = next((value for value in values if lies_on_device(value)), None)
         if first is None:

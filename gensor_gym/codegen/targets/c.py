@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.arrays import LoadedKernel
@@ -23,6 +24,12 @@ class CTarget(Target):
         from gensor_gym.codegen.c.codegen import generate_c
 
         return generate_c(program, prepacked)
+
+    def generate_fused(self, program: GirProgram) -> Kernel:
+        """See `gir/generate.py`."""
+        from gensor_gym.codegen.gir.generate import generate_gir
+
+        return generate_gir(program)
 
     def prepare(self, kernel: Kernel) -> None:
         """Compile now: CompileError with the compiler's message."""

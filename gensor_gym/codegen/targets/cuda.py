@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.arrays import LoadedKernel
@@ -18,6 +19,12 @@ class CudaTarget(GpuTarget):
         from gensor_gym.codegen.cuda.codegen import generate_cuda
 
         return generate_cuda(self.plain(program, prepacked))
+
+    def generate_fused(self, program: GirProgram) -> Kernel:
+        """See `gir/cuda/generate.py`."""
+        from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
+
+        return generate_gir_cuda(program)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
         """CudaUnavailableError without CuPy or a device of its architecture; NvrtcError where it does not compile."""

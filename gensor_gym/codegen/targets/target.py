@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.arrays import LoadedKernel
@@ -30,6 +31,10 @@ class Target(ABC):
     @abstractmethod
     def generate(self, program: Program, prepacked: bool) -> Kernel:
         """The source of a program; ValueError names what cannot be generated. `prepacked` as in `build.generate`."""
+
+    def generate_fused(self, program: GirProgram) -> Kernel:
+        """The source of a fused operator's program; ValueError names what cannot be generated."""
+        raise ValueError(f"{program.nest.graph} on {program.hardware.name}: {self.name} has no generator of fused operators")
 
     @abstractmethod
     def prepare(self, kernel: Kernel) -> None:

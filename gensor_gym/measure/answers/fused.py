@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,40 @@ class FusedDraw:
         parts = [(array - e.value, e.value) for array, e in zip(given, self.outputs, strict=True)]
         norms = [(np.linalg.norm(error.ravel()), np.linalg.norm(value.ravel())) for error, value in parts]
         return float(np.hypot.reduce([a for a, _ in norms])), float(np.hypot.reduce([b for _, b in norms]))
+
+
+@dataclass(frozen=True)
+class DownloadedFused:
+    """A draw for outputs of a device, which are downloaded to be looked at. See `draw.Expected`."""
+
+    download: Callable[[Any], np.ndarray]
+    draw: FusedDraw
+
+    @property
+    def inputs(self) -> tuple[np.ndarray, ...]:
+        """Arrays on the host."""
+        return self.draw.inputs
+
+    @property
+    def nbytes(self) -> int:
+        """Host memory held."""
+        return self.draw.nbytes
+
+    def changed(self, arrays: Sequence[Any]) -> str:
+        """See `Expected`."""
+        return self.draw.changed([self.download(array) for array in arrays])
+
+    def fault(self, output: Any) -> str:
+        """See `Expected`."""
+        return self.draw.fault(self._values(output))
+
+    def distance(self, output: Any) -> tuple[float, float]:
+        """See `Expected`."""
+        return self.draw.distance(self._values(output))
+
+    def _values(self, output: Any) -> Any:
+        several = len(self.draw.outputs) > 1
+        return [self.download(one) for one in output] if several else self.download(output)
 
 
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)

@@ -38,30 +38,15 @@ LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
 _INTEGER_STEP = 8
 
 
-class TorchCudaBaseline:
-    """Torch's kernel for an operator on given inputs, on GPU 0."""
+class Replayed:
+    """Calls of torch on GPU 0, timed as graphs of as many on one stream."""
 
-    def __init__(
-        self, op: Operator, inputs: Sequence[Any], kind: BaselineKind = "torch", wrap: Callable[[Any], Any] | None = None
-    ) -> None:
-        """Copy the inputs, of the host or the device. Calls a few times, so that all is chosen.
-
-        `torch.compile` goes through Triton. `wrap` makes the array that draws compare of a tensor; without it that is
-        NumPy's. ValueError where torch has no such kernel.
-        """
+    def __init__(self, function: Callable[[], Any]) -> None:
+        """Calls it a few times, so that all is chosen and compiled."""
         import torch
 
-        torch.backends.cuda.matmul.allow_tf32 = op.dtype == "tf32"
-        torch.backends.cudnn.allow_tf32 = op.dtype == "tf32"
-        torch.backends.cudnn.benchmark = True
-        check_integers(op)
         self._torch = torch
-        self._shape = op.output.shape
-        self._tolerance = TOLERANCE[op.dtype]
-        self._wrap = wrap or _on_host
-        self._function: Any = torch_function(op, laid_out(_tensors(op, inputs), kind))
-        if kind == "torch.compile":
-            self._function = torch.compile(self._function, dynamic=False, options=_inductor_options(op))
+        self._function = function
         self._stream = torch.cuda.Stream()
         self._graphs: dict[int, Any] = {}
         torch.cuda.synchronize()
@@ -69,19 +54,6 @@ class TorchCudaBaseline:
             for _ in range(_WARM_CALLS):
                 self._function()
         torch.cuda.synchronize()
-
-    def output(self) -> Any:
-        """The result of one call, as kernels hold it: bfloat16 as its bits, in the output's own order of elements."""
-        torch = self._torch
-        with torch.no_grad():
-            result = self._function().contiguous()
-            bits = result.view(torch.int16) if result.dtype == torch.bfloat16 else result
-        torch.cuda.synchronize()
-        return self._wrap(bits)
-
-    def fault(self, draw: Expected) -> str:
-        """What is wrong with the output: its distance from the reference as a whole. Empty when nothing."""
-        return distance_fault(self.output(), self._shape, draw, self._tolerance)
 
     def time(self, calls: int) -> float:
         """Seconds between events around `calls` calls on one stream."""
@@ -108,6 +80,45 @@ class TorchCudaBaseline:
             torch.cuda.synchronize()
             self._graphs[calls] = graph
         return self._graphs[calls]
+
+
+class TorchCudaBaseline(Replayed):
+    """Torch's kernel for an operator on given inputs, on GPU 0."""
+
+    def __init__(
+        self, op: Operator, inputs: Sequence[Any], kind: BaselineKind = "torch", wrap: Callable[[Any], Any] | None = None
+    ) -> None:
+        """Copy the inputs, of the host or the device. Calls a few times, so that all is chosen.
+
+        `torch.compile` goes through Triton. `wrap` makes the array that draws compare of a tensor; without it that is
+        NumPy's. ValueError where torch has no such kernel.
+        """
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = op.dtype == "tf32"
+        torch.backends.cudnn.allow_tf32 = op.dtype == "tf32"
+        torch.backends.cudnn.benchmark = True
+        check_integers(op)
+        self._shape = op.output.shape
+        self._tolerance = TOLERANCE[op.dtype]
+        self._wrap = wrap or _on_host
+        function: Any = torch_function(op, laid_out(_tensors(op, inputs), kind))
+        if kind == "torch.compile":
+            function = torch.compile(function, dynamic=False, options=_inductor_options(op))
+        super().__init__(function)
+
+    def output(self) -> Any:
+        """The result of one call, as kernels hold it: bfloat16 as its bits, in the output's own order of elements."""
+        torch = self._torch
+        with torch.no_grad():
+            result = self._function().contiguous()
+            bits = result.view(torch.int16) if result.dtype == torch.bfloat16 else result
+        torch.cuda.synchronize()
+        return self._wrap(bits)
+
+    def fault(self, draw: Expected) -> str:
+        """What is wrong with the output: its distance from the reference as a whole. Empty when nothing."""
+        return distance_fault(self.output(), self._shape, draw, self._tolerance)
 
 
 def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:

@@ -16,9 +16,11 @@ import numpy as np
 
 from gensor_gym.codegen.cuda.nvrtc import NvrtcError
 from gensor_gym.codegen.cuda.tensor_map import TensorMapError, with_maps
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.measure.answers.device_draws import SETTING, DownloadedDraw, ReferenceFault, chosen_place, device_draws
 from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.answers.expectation import operator_draws
+from gensor_gym.measure.answers.fused import DownloadedFused, fused_draws
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
 from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.buffers import written_outside
@@ -133,12 +135,14 @@ class CudaDevice:
         self.anchor: Anchor | None = None  # the SM clock stands in the conditions of every trial
         self.draws_limit = min(_MOST_DRAWS, int(properties["totalGlobalMem"]) // 4)
         self._kernels: ReferenceKernels | None = None
-        self._operator: Operator | None = None
+        self._operator: Computation | None = None
         self._inputs: list[DeviceBuffer] = []
 
     def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The operator's three draws: on the device, or by NumPy where $GENSOR_GYM_REFERENCE says `host`."""
-        op = _loop_nest(op)
+        """The operator's three draws: on the device, or by NumPy where $GENSOR_GYM_REFERENCE says `host` and of fused ones."""
+        if isinstance(op, Dataflow):
+            return tuple(DownloadedFused(_download, draw) for draw in fused_draws(op, seed))
+        assert isinstance(op, Operator)
         if chosen_place() == "host":
             return tuple(DownloadedDraw(_download, op, draw) for draw in operator_draws(op, seed))
         if self._kernels is None:
@@ -152,13 +156,14 @@ class CudaDevice:
         """Torch in each layout of the operator that there is."""
         from gensor_gym.measure.baselines.torch_cuda import LAYOUTS
 
-        op = _loop_nest(op)
+        if not isinstance(op, Operator):
+            return ("torch",)
         return ("torch", *LAYOUTS.get((op.name, op.dtype == "int8"), ()))
 
     def load(self, built: Built, threads: int) -> LoadedCubin:
         """Load a cubin; LaunchError when the driver refuses it. `threads` means nothing here."""
         with translated():
-            op = built.kernel.loop_nest
+            op = built.kernel.operator
             if op != self._operator:
                 self._inputs = []
                 cupy.get_default_memory_pool().free_all_blocks()
@@ -172,18 +177,13 @@ class CudaDevice:
 
         if kind == "torch.prepacked":
             raise ValueError("prepacked weights are a baseline on CPUs only")
-        return TorchCudaBaseline(_loop_nest(op), draw.inputs, kind, tensor_array)
+        if not isinstance(op, Operator):
+            raise ValueError(f"{op}: torch has no one operation that is timed beside a fused operator; see stage `fused`")
+        return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
         """Nothing: events on the device tell the time."""
         return nullcontext()
-
-
-def _loop_nest(op: Computation) -> Operator:
-    """An operator of one loop nest; ValueError for a fused one, which has no CUDA kernels yet."""
-    if not isinstance(op, Operator):
-        raise ValueError(f"{op}: fused operators have no CUDA kernels yet")
-    return op
 
 
 class LoadedCubin:
@@ -204,11 +204,10 @@ class LoadedCubin:
         # Reading attributes also loads the module now: loading is not allowed while a graph is captured.
         self._registers = max(function.num_regs for function, _ in self._launches)
         self._spilled = max(function.local_size_bytes for function, _ in self._launches)
-        output = kernel.loop_nest.output
         self._inputs = inputs
-        self._output = DeviceBuffer(output.shape, ARRAY_DTYPE[output.dtype])
+        self._outputs = [DeviceBuffer(output.shape, ARRAY_DTYPE[output.dtype]) for output in kernel.operator.outputs]
         self._workspace = DeviceBuffer((max(1, -(-kernel.workspace_bytes // 4)),), "float32")
-        plain = (*(b.array for b in inputs), self._output.array, self._workspace.array)
+        plain = (*(buffer.array for buffer in (*inputs, *self._outputs)), self._workspace.array)
         self._arguments = with_maps(kernel.maps, plain)
         self._graphs: dict[int, cupy.cuda.Graph] = {}
 
@@ -217,14 +216,16 @@ class LoadedCubin:
         with translated():
             for buffer, array in zip(self._inputs, draw.inputs, strict=True):
                 buffer.fill(array)
-            self._output.poison()
+            for output in self._outputs:
+                output.poison()
             self._workspace.poison()
             cupy.cuda.Device().synchronize()
 
     def poison(self) -> None:
         """Fill the output with NaN bytes."""
         with translated():
-            self._output.poison()
+            for output in self._outputs:
+                output.poison()
             cupy.cuda.Device().synchronize()
 
     def time(self, calls: int) -> float:
@@ -246,12 +247,13 @@ class LoadedCubin:
 
     def fault(self, draw: Expected) -> str:
         """What is wrong with the output that stands in the buffers for this draw."""
-        return draw.fault(self._output.array)
+        arrays = [output.array for output in self._outputs]
+        return draw.fault(arrays[0] if len(arrays) == 1 else arrays)
 
     def damage(self, draw: Expected) -> str:
         """Guard words overwritten or inputs changed, in words."""
         with translated():
-            outside = written_outside([self._output], self._workspace, self._inputs)
+            outside = written_outside(self._outputs, self._workspace, self._inputs)
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:

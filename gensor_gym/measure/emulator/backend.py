@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import lower
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.expectation import ExpectationCache, decode
@@ -42,24 +45,24 @@ class EmulatedBackend:
         """The emulator, for a GPU's kernels."""
         return f"emulated {hw.name}"
 
-    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+    def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
         """Digest of the generated kernel."""
         return make_kernel(op, schedule, hw).digest
 
-    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+    def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
         """Correctness of every schedule's kernel."""
         return list(self.stream(op, schedules, hw))
 
-    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+    def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """As `measure`, one after the other.
 
         ValueError for an operator that no kernel can compute within the deadline; a kernel that cannot is a TIMEOUT
         at once.
         """
-        most = POINTS_PER_SECOND * self.timeout
-        if op.points > most:
+        most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
+        if points > most:
             raise ValueError(
-                f"{op} has {op.points:.1e} points: expected at most {most:.1e}, what the emulator can do in "
+                f"{op} has {points:.1e} points: expected at most {most:.1e}, what the emulator can do in "
                 f"{self.timeout:g} s; choose a smaller operator, or EmulatedBackend(timeout=seconds)"
             )
         for schedule in schedules:
@@ -88,19 +91,34 @@ class EmulatedBackend:
         except EmulatorError as error:
             return Measurement(Status.COMPILE_ERROR, error=str(error), digest=kernel.digest)
         with program:
-            for number, draw in enumerate(self._cache.get(kernel.loop_nest, self.seed)[:2]):
+            for number, draw in enumerate(self._cache.get(kernel.operator, self.seed)[:2]):
                 try:
                     output = program.run(0, draw.inputs, self.seed + number, self.timeout)
                 except EmulatorError as error:
                     status = Status.TIMEOUT if "not done after" in str(error) else Status.CRASHED
                     return Measurement(status, error=str(error), digest=kernel.digest)
-                if fault := draw.fault(decode(output, kernel.loop_nest.output.dtype)):
+                several = isinstance(output, list)
+                if fault := draw.fault(output if several else decode(output, kernel.operator.outputs[0].dtype)):
                     return Measurement(Status.WRONG_ANSWER, (), conditions, fault, kernel.digest)
         return Measurement(Status.OK, (), conditions, "", kernel.digest)
 
 
-def least_seconds(kernel: Kernel, schedule: Schedule, hw: Hardware) -> float:
+def points_of(op: Operator | Dataflow) -> int:
+    """Points of the iteration space; of a fused operator elements of all values, each of which a pass goes along."""
+    return op.points if isinstance(op, Operator) else sum(value.size for value in op.values.values())
+
+
+def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware) -> float:
     """Seconds that the emulator needs for a run of a kernel at its fastest."""
+    op = kernel.operator
+    if isinstance(schedule, GirSchedule):
+        assert isinstance(op, Dataflow)
+        return points_of(op) / POINTS_PER_SECOND + sum(_threads(launch) for launch in kernel.launches) / STEPS_PER_SECOND
     op = kernel.loop_nest
     steps = math.prod(lower(op, schedule, hw).grid) * math.prod(kernel.main.block)
     return op.points / POINTS_PER_SECOND + steps / STEPS_PER_SECOND
+
+
+def _threads(launch: Launch) -> int:
+    """Of all blocks."""
+    return math.prod(launch.grid) * math.prod(launch.block)

@@ -3,8 +3,8 @@
 // The threads of a block are fibers. A fiber runs until it has to wait: at __syncthreads, at a warp operation until
 // every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two
 // waits the order of the fibers is random (seeded), and shared memory starts as NaN in every block, so that a missing
-// barrier gives a wrong answer. Blocks run one after another, those of a cluster at the same time: now one of them lags
-// behind, now another. A block ends only after a barrier of the cluster that follows all that others do to its memory.
+// barrier gives a wrong answer. Now and then one warp lags behind until no other can go on. Blocks run one after another,
+// those of a cluster at the same time: now one of them lags behind, now another. A block ends only after a barrier of the cluster that follows all that others do to its memory.
 // Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
 // once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
@@ -56,6 +56,15 @@ static dim3 blockDim, gridDim;
 
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline int min(int a, int b) { return a < b ? a : b; }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+template <typename T>
+static inline void __stcs(T *to, T value) {  // past the caches
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(T)) {
+    fprintf(stderr, "emulator: a store is not aligned to its size\n");
+    exit(3);
+  }
+  *to = value;
+}
 static inline float __int_as_float(unsigned bits) {
   float value;
   memcpy(&value, &bits, sizeof value);
@@ -267,22 +276,31 @@ static bool waits_for_event() {
   return false;
 }
 
-// Fibers that can run, without those of the block that lags behind, if there are others.
-static int choose(int lagging, int *order) {
-  int ready = 0, ahead = 0;
+// Fibers that can run, without those of the block that lags behind, if there are others, and without those of the warp that does.
+static int choose(int lagging, int slow, int *order) {
+  static int behind[MAX_THREADS * MAX_CLUSTER];
+  int ahead = 0, slower = 0, last = 0;
   const int from = lagging * threads, to = from + threads;
-  for (int t = 0; t < threads * cluster; ++t)
-    if (can_run(fibers[t])) {
-      order[ready++] = t;
-      if (t < from || t >= to) order[ahead++] = t;
-    }
-  return ahead ? ahead : ready;
+  for (int t = 0; t < threads * cluster; ++t) {
+    if (!can_run(fibers[t])) continue;
+    if (t >= from && t < to)
+      behind[MAX_THREADS * MAX_CLUSTER - ++last] = t;
+    else if (t / EMULATOR_WARP == slow)
+      behind[slower++] = t;
+    else
+      order[ahead++] = t;
+  }
+  if (ahead) return ahead;
+  const int count = slower ? slower : last;
+  memcpy(order, slower ? behind : behind + MAX_THREADS * MAX_CLUSTER - last, count * sizeof(int));
+  return count;
 }
 
 // The blocks of a cluster, the first of which is `first`.
 static void run_blocks(uint3 first) {
   static int order[MAX_THREADS * MAX_CLUSTER];
   int lagging = cluster;
+  const int warps = (threads * cluster + EMULATOR_WARP - 1) / EMULATOR_WARP;
   met = false;
   ++blocks_begun;
   for (int b = 0; b < cluster; ++b) {
@@ -303,9 +321,10 @@ static void run_blocks(uint3 first) {
     makecontext(&fiber.context, start, 0);
   }
   do {
+    const int slow = random_below(4) == 0 ? static_cast<int>(random_below(warps)) : -1;
     for (;;) {
       if (cluster > 1 && random_below(16) == 0) lagging = random_below(cluster + 1);
-      const int ready = choose(lagging, order);
+      const int ready = choose(lagging, slow, order);
       if (ready == 0) {
         if (!waits_for_event() || advance == nullptr || !advance()) break;
         continue;

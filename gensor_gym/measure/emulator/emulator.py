@@ -7,6 +7,7 @@ exactly as long as the tensors. Times mean nothing here.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +52,8 @@ def find_cxx() -> tuple[str, ...]:
 
 def emulate(
     kernel: Kernel, inputs: Sequence[np.ndarray], seed: int = 0, sanitize: bool = True, timeout: float = 120.0
-) -> np.ndarray:
-    """Output of a CUDA kernel, computed by the emulator in a process of its own.
+) -> Any:
+    """Output of a CUDA kernel, a list if there are several, computed by the emulator in a process of its own.
 
     `inputs` are the operator's arrays in order; `seed` chooses the order of threads; `timeout` is in seconds.
     EmulatorError carries the report of a compiler, a sanitizer or the emulator.
@@ -102,9 +104,9 @@ class EmulatedKernels:
             hint = "; without sanitizers: sanitize=False" if sanitize else ""
             raise EmulatorError(f"{' '.join(command)} failed{hint}\n{_head(done.stderr)}")
 
-    def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> np.ndarray:
+    def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> Any:
         """Output of kernel `number`; see `emulate`."""
-        op = self.kernels[number].loop_nest
+        op = self.kernels[number].operator
         if len(inputs) != len(op.inputs):
             raise ValueError(f"{op}: {len(inputs)} arrays given, expected {[t.name for t in op.inputs]}")
         with tempfile.TemporaryDirectory(dir=self._path) as name:
@@ -124,7 +126,8 @@ class EmulatedKernels:
                 raise EmulatorError(f"{op}: not done after {timeout} s") from late
             if done.returncode:
                 raise EmulatorError(f"{op}: exit status {done.returncode}\n{_head(done.stderr)}")
-            return np.fromfile(target, dtype=ARRAY_DTYPE[op.output.dtype]).reshape(op.output.shape)
+            outputs = _arrays(op.outputs, target.read_bytes())
+            return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
@@ -132,6 +135,16 @@ def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
     if np.shape(array) != tensor.shape:
         raise ValueError(f"input {tensor.name} has shape {np.shape(array)}; the kernel takes {tensor.shape}")
     return np.ascontiguousarray(array, dtype=ARRAY_DTYPE[tensor.dtype]).tobytes()
+
+
+def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
+    """Tensors that lie one behind the other."""
+    found, place = [], 0
+    for tensor in tensors:
+        array = np.frombuffer(data, ARRAY_DTYPE[tensor.dtype], math.prod(tensor.shape), place)
+        found.append(array.reshape(tensor.shape).copy())
+        place += tensor.nbytes
+    return found
 
 
 def _head(report: str) -> str:
@@ -163,34 +176,36 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
 def _include_text(number: int, kernel: Kernel) -> str:
     """One kernel: its text with entries and shared memory renamed, its shared memory, and a function that runs it."""
-    op = kernel.loop_nest
+    op = kernel.operator
     shared = max(launch.shared_bytes * launch.cluster for launch in kernel.launches)
     names = [*(launch.entry for launch in kernel.launches), "shared_memory"]
     lines = [f"#define {name} {name}_{number}" for name in names]
     lines.append(f'#include "kernel_{number}.cu"')
     if shared:
         lines.append(f"alignas(16) unsigned char shared_memory[{shared}];")
-    types = [f"const {SCALARS[t.dtype].name} *" for t in op.inputs] + [f"{SCALARS[op.output.dtype].name} *", "float *"]
+    types = [f"const {SCALARS[t.dtype].name} *" for t in op.inputs]
+    types += [f"{SCALARS[t.dtype].name} *" for t in op.outputs] + ["float *"]
     plain = [f"static_cast<{kind}>(a[{i}])" for i, kind in enumerate(types)]
     arguments = ", ".join([f"maps_{number}[{i}]" for i in range(len(kernel.maps))] + plain)
     if kernel.maps:
         lines.append(f"static TensorMap maps_{number}[{len(kernel.maps)}];")
     for launch in kernel.launches:
         lines.append(f"static void call_{launch.entry}_{number}(void **a) {{ {launch.entry}({arguments}); }}")
-    output = len(op.inputs)
+    outputs = {i: tensor.nbytes for i, tensor in enumerate(op.outputs, len(op.inputs))}
+    arrays = len(op.inputs) + len(outputs) + 1
     lines.append(f"static int run_{number}(const char *source, const char *target) {{")
     lines.append('  FILE *file = fopen(source, "rb");\n  if (file == nullptr) return 2;')
-    lines.append(f"  void *a[{output + 2}];")
+    lines.append(f"  void *a[{arrays}];")
     lines += [f"  a[{i}] = emulator::read_exactly(file, {tensor.nbytes});" for i, tensor in enumerate(op.inputs)]
     lines.append("  fclose(file);")
-    for i, size in ((output, op.output.nbytes), (output + 1, kernel.workspace_bytes)):
+    for i, size in {**outputs, arrays - 1: kernel.workspace_bytes}.items():
         lines.append(f"  a[{i}] = {f'memset(malloc({size}), 0xff, {size})' if size else 'nullptr'};")
     lines += [f"  maps_{number}[{i}] = {_map_text(made)};" for i, made in enumerate(kernel.maps)]
     lines += [f"  {_launch_text(number, launch)}" for launch in kernel.launches]
     lines.append('  file = fopen(target, "wb");')
-    size = op.output.nbytes
-    lines.append(f"  if (file == nullptr || fwrite(a[{output}], 1, {size}, file) != {size}) return 2;")
-    lines.append(f"  for (int i = 0; i < {output + 2}; ++i) free(a[i]);\n  return fclose(file);\n}}")
+    written = " || ".join(f"fwrite(a[{i}], 1, {size}, file) != {size}" for i, size in outputs.items())
+    lines.append(f"  if (file == nullptr || {written}) return 2;")
+    lines.append(f"  for (int i = 0; i < {arrays}; ++i) free(a[i]);\n  return fclose(file);\n}}")
     lines += [f"#undef {name}" for name in names]
     return "\n".join(lines) + "\n"
 

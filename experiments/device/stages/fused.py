@@ -1,0 +1,109 @@
+"""Stage: fused memory-bound operators, the fastest of those that the model ranks first, against torch and a copy.
+
+The suite's shapes, then four of which a call moves 256 MiB or more, which a copy of as many bytes is the bound of. No such
+kernel has been timed yet: what is known without a device is in docs/design.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from experiments.common.journal import read_rows
+from experiments.device.context import Context
+from experiments.device.work.beside_torch import COMPILED, COPY, EAGER, OURS, beside_torch
+from experiments.device.work.trials import SEARCH, device_backends, summary_of
+from experiments.statistics.statistics import geometric_mean
+from gensor_gym import hardware
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.table import fused_operator, stand_in
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.schedule import GirSchedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend, make_kernel
+
+FILE = "fused.jsonl"
+CANDIDATES = 24
+"""Programs of an operator that are timed: the first by the model."""
+ROUNDS = 15
+LARGE = {
+    "large/softmax": "softmax(m=16384, n=2048)", "large/layernorm": "layernorm(m=16384, n=2048)",
+    "large/rmsnorm": "rmsnorm(m=8192, n=4096)", "large/relu_add": "relu_add(a=2, b=64, c=512, d=512)",
+}  # fmt: skip
+
+
+def operators() -> dict[str, str]:
+    """Text by name."""
+    return {**stand_in(), **LARGE}
+
+
+def run(context: Context) -> dict[str, object]:
+    """A row for each operator."""
+    hw = hardware.get(context.hardware)
+    (search,) = device_backends(SEARCH)
+    with closing(search), closing(context.journal(FILE)) as journal:
+        for name, text in operators().items():
+            if context.left > 0 and journal.pending(name):
+                journal.begin(name)
+                journal.put(name, _row(fused_operator(text), hw, search, context.seed))
+    return digest(Path(context.out), context.run)
+
+
+def ranked(graph: GirGraph, count: int) -> list[GirSchedule]:
+    """The first programs by the model."""
+    rows = np.concatenate(list(graph.enumerate()))
+    first = np.argsort(graph.latencies(rows), kind="stable")[:count]
+    return [GirSchedule(row) for row in rows[first]]
+
+
+def _row(op: Dataflow, hw: Hardware, search: NativeBackend, seed: int) -> dict[str, object]:
+    """What was tried, and the fastest beside torch and the copy."""
+    graph = GirGraph(op, hw)
+    schedules = ranked(graph, CANDIDATES)
+    tried = list(zip(schedules, search.measure(op, schedules, hw), strict=True))
+    row: dict[str, object] = {"operator": str(op), "bytes": op.compulsory_bytes, "roofline_s": roofline_floor(op, hw)}
+    row["trials"] = [_trial(graph, schedule, measured) for schedule, measured in tried]
+    right = [(m.seconds, place) for place, (_, m) in enumerate(tried) if m.status is Status.OK]
+    if not right:
+        return {**row, "error": "no candidate ran well"}
+    best = tried[min(right)[1]][0]
+    row |= {"schedule": str(best), "model_s": graph.latency(best)}
+    try:
+        samples = beside_torch(make_kernel(op, best, hw), ROUNDS, seed)  # type: ignore[arg-type]
+    except (ValueError, RuntimeError) as error:
+        return {**row, "error": str(error)[-600:]}
+    return {**row, **compared(samples)}
+
+
+def _trial(graph: GirGraph, schedule: GirSchedule, measured: Measurement) -> dict[str, object]:
+    """A trial with the model's word on it; JSON has no infinity."""
+    seconds = measured.seconds if measured.status is Status.OK else None
+    words = {"schedule": str(schedule), "status": measured.status.value, "error": measured.error[-300:]}
+    return {**words, "seconds": seconds, "model_s": graph.latency(schedule)}
+
+
+def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
+    """Samples, medians with intervals, how many times faster than the best of torch, and the share of the copy's bandwidth."""
+    medians = {name: float(np.median(values)) for name, values in samples.items()}
+    torch = [medians[name] for name in (EAGER, COMPILED) if name in medians]
+    found: dict[str, object] = {"samples": dict(samples), "cache": "warm"}
+    found["seconds"] = {name: summary_of(values) for name, values in samples.items()}
+    found |= {"over_torch": min(torch) / medians[OURS]} if torch else {}
+    return {**found, "of_copy": medians[COPY] / medians[OURS]}
+
+
+def digest(out: Path, run: str) -> dict[str, object]:
+    """Ratios by operator, and their means."""
+    rows = {row["key"]: row for row in read_rows(out / FILE) if row.get("run") == run}
+    over = {key: row["over_torch"] for key, row in rows.items() if "over_torch" in row}
+    copies = {key: row["of_copy"] for key, row in rows.items() if key in LARGE and "of_copy" in row}
+    return {
+        "timed": sum("seconds" in row for row in rows.values()), "over_torch": over,
+        "geomean_over_torch": geometric_mean(list(over.values())), "of_copy": copies,
+        "errors": {key: row["error"] for key, row in rows.items() if "error" in row},
+    }  # fmt: skip

@@ -1,0 +1,71 @@
+"""A fused operator's kernel in this process beside torch, as its user calls it and compiled, and a copy of as many bytes.
+
+All are timed as graphs of many calls on warm caches, in rounds of random order, as `measure/workers/compare.py` times kernels of
+one loop nest. The copy moves as many bytes as the operator must: half of them read, half written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.dataflow.graph import Dataflow
+
+SAMPLE_SECONDS = 2e-3
+OURS, EAGER, COMPILED, COPY = "gensor_gym", "torch", "torch.compile", "copy"
+
+Timer = Callable[[int], float]
+"""Seconds of so many calls."""
+
+
+def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float]]:
+    """Seconds a call by contestant, one a round; ValueError where our answer is wrong or the kernel does not compile."""
+    from gensor_gym.measure.devices.cuda import CudaDevice
+    from gensor_gym.measure.workers.builders import build_cubin
+    from gensor_gym.measure.workers.trial import check
+
+    built = build_cubin(kernel)
+    if isinstance(built, str):
+        raise ValueError(f"{kernel.operator}: {built}")
+    device = CudaDevice()
+    loaded, draw = device.load(built, 1), device.draws(kernel.operator, seed)[0]
+    loaded.write(draw)
+    loaded.time(1)
+    if fault := check(loaded, draw):
+        raise ValueError(f"{kernel.operator}: {fault}")
+    assert isinstance(kernel.operator, Dataflow)
+    return interleaved({OURS: loaded.time, **_of_torch(kernel.operator, draw.inputs)}, rounds, seed)
+
+
+def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, list[float]]:
+    """Rounds of one sample each, of as many calls as make `SAMPLE_SECONDS`, in random order."""
+    calls = {name: max(1, int(SAMPLE_SECONDS / max(timer(8) / 8, 1e-9))) for name, timer in timers.items()}
+    order, names = np.random.default_rng(seed), list(timers)
+    found: dict[str, list[float]] = {name: [] for name in timers}
+    for _ in range(rounds):
+        for place in order.permutation(len(names)):
+            name = names[place]
+            found[name].append(timers[name](calls[name]) / calls[name])
+    return found
+
+
+def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Timer]:
+    """Torch's own function where a factory has one, the same compiled, and the copy."""
+    import torch
+
+    from experiments.benches.fused.eager import EAGER as KNOWN
+    from experiments.benches.fused.eager import function_of
+    from gensor_gym.measure.baselines.torch_cuda import Replayed
+
+    half = torch.empty(graph.compulsory_bytes // 2, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(half)
+    found: dict[str, Timer] = {COPY: Replayed(lambda: target.copy_(half)).time}
+    if graph.name in KNOWN:
+        given = [torch.from_numpy(array).cuda() for array in inputs]
+        function = function_of(graph)
+        compiled = torch.compile(function, dynamic=False)
+        found[EAGER] = Replayed(lambda: function(*given)).time
+        found[COMPILED] = Replayed(lambda: compiled(*given)).time
+    return found

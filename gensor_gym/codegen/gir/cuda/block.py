@@ -1,0 +1,221 @@
+"""The text of one kernel: what a block does in each of its steps of rows, pass after pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gensor_gym.codegen.c.text import identifiers
+from gensor_gym.codegen.cuda.text import Writer
+from gensor_gym.codegen.gir.cuda.moves import Tile
+from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace, parts_name
+from gensor_gym.codegen.gir.cuda.sums import Fold, joining_of
+from gensor_gym.codegen.gir.cuda.where import Pointers, index_type
+from gensor_gym.codegen.gir.expressions import c_text, number
+from gensor_gym.codegen.gir.rows import c_name
+from gensor_gym.dataflow.expressions import Expression, divisors
+from gensor_gym.gir.gpu.teams import WARP
+from gensor_gym.gir.igraph import Instruction, Pass, Slice
+from gensor_gym.gir.nest import Access
+from gensor_gym.gir.placement import Level
+
+
+class BlockPrinter:
+    """Prints the body of a kernel, and of the launch that joins the parts of its reductions."""
+
+    def __init__(self, places: KernelPlaces, workspace: Workspace) -> None:
+        """Names of cells are unlike those of tensors, which begin otherwise, and of what the text itself uses."""
+        self.places, self.workspace, self.shape = places, workspace, places.shape
+        self.nest, self.graph = places.program.nest, places.graph
+        self.index = index_type(self.nest)
+        cells = [cell.name for cell in self.nest.cells]
+        self.names = dict(zip(cells, identifiers(f"v_{name}" for name in cells), strict=True))
+        accesses = dict.fromkeys(s.access for i in self.graph.instructions() for s in _slices(i) if s.access is not None)
+        self.pointers = Pointers.of(self.nest, list(accesses))
+        self.written = {i.target.access for i in self.graph.instructions() if i.target.access is not None}
+        self.tile = Tile(places)
+        self.inverses: dict[str, str] = {}
+
+    # The kernel
+
+    def body(self) -> str:
+        """Of the main launch."""
+        out, shape = Writer(depth=1), self.shape
+        self._tensors(out)
+        shared = shape.parts > 1
+        out.line("const int lane = threadIdx.x % LANES, place = threadIdx.x / LANES;")
+        out.line(f"const {self.index} task = blockIdx.x{f' / {shape.parts}' if shared else ''};")
+        if shared:
+            out.line(f"const int part = blockIdx.x % {shape.parts};")
+        with out.block(f"for (int turn = 0; turn < {shape.turns}; ++turn)"):
+            out.line(f"const {self.index} first = (task * {shape.turns} + turn) * ROWS;")
+            out.line(f"if (first >= {self.nest.rows}) break;")
+            if shape.turns > 1 and shape.lanes > WARP and self.places.reductions:
+                out.line("if (turn > 0) __syncthreads();  // sums of the step before are still read")
+            self._row(out, "", "place")
+            if self.places.turned:
+                self._row(out, "side_", "threadIdx.x % ROWS", self.places.turned)
+            for buffer in self.graph.buffers(Level.SRAM):
+                at = f"shared + {self.places.shared[buffer.name]} + place * {buffer.elements}"
+                out.line(f"float *const {c_name(buffer.name)} = {at};")
+            for buffer in self.graph.buffers(Level.REG):
+                if buffer.elements:
+                    out.line(f"float {c_name(buffer.name)}[{shape.steps}][TILE][VECTOR];")
+            self._numbers(out, self.graph.before, ["here", "lane == 0", *(["part == 0"] if shared else [])])
+            for one in self.graph.passes:
+                self._pass(out, one)
+        return out.text
+
+    def finish(self) -> str:
+        """Of the launch behind it: a block joins the parts of one row and does what comes after the pass."""
+        out, (one,) = Writer(depth=1), self.graph.passes
+        threads = self.shape.finish_threads
+        self._tensors(out)
+        out.line(f"const {self.index} row = blockIdx.x;")
+        self.pointers.write(out, "row", self.written)
+        self._numbers(out, tuple(i for i in self.graph.before if i.target.access is None), [])
+        for reduction in self.places.reductions:
+            joining, name = joining_of(reduction), self.names[reduction.cell]
+            out.line(f"float {name} = {number(joining.identity)};")
+            parts = f"{self._parts(reduction)}[static_cast<long long>(row) * {self.shape.parts} + k]"
+            with out.block(f"for (int k = threadIdx.x; k < {self.shape.parts}; k += {threads})"):
+                out.line(f"{name} = {joining.joined(name, parts, 1)};")
+        at = {i.cell: f"(shared + {n * (threads // WARP)})" for n, i in enumerate(self.places.reductions)}
+        Fold(threads, self.names, at).write(out, self.places.reductions)
+        self._numbers(out, one.after, ["threadIdx.x == 0"])
+        return out.text
+
+    def _tensors(self, out: Writer) -> None:
+        """Pointers to the tensors of the workspace, and to shared memory."""
+        needed = {access.tensor for access in self.pointers.names}
+        needed |= {parts_name(i.cell) for i in self.places.reductions} if self.places.finishes else set()
+        for name, place in self.workspace.places.items():
+            if name in needed:
+                out.line(f"float *const {c_name(name)} = workspace + {place}ll;")
+
+    def _row(self, out: Writer, prefix: str, place: str, only: tuple[Access, ...] | None = None) -> None:
+        """The row of a thread, the last one for those that have none and write nothing, with pointers."""
+        out.line(f"const bool {prefix}here = first + {place} < {self.nest.rows};")
+        out.line(f"const {self.index} {prefix}row = {prefix}here ? first + {place} : {self.nest.rows - 1};")
+        self.pointers.write(out, f"{prefix}row", self.written, prefix, only)
+
+    # Once a row
+
+    def _numbers(self, out: Writer, instructions: tuple[Instruction, ...], writers: list[str]) -> None:
+        """Numbers of a row, which every lane has; one lane of `writers` stores them."""
+        for one in instructions:
+            name = self.names[one.cell]
+            if one.kind == "map":
+                assert isinstance(one.body, Expression)
+                out.line(f"const float {name} = {c_text(one.body, self.names, {}, 1)};")
+            elif one.target.access is not None:
+                with out.guarded([*writers, *self.pointers.once(one.target.access)]):
+                    out.line(f"*{self.pointers.names[one.target.access]} = {name};")
+            else:
+                out.line(f"const float {name} = *{self._at(one.sources[0][1])};")
+
+    def _at(self, part: Slice) -> str:
+        """Where a slice's row begins."""
+        return c_name(part.buffer.name) if part.access is None else self.pointers.names[part.access]
+
+    # Along the columns
+
+    def _pass(self, out: Writer, one: Pass) -> None:
+        """One way along the columns, and what comes after it."""
+        reductions = [i for i in one.along if i.kind == "reduce"]
+        self._inverses(out, one)
+        for reduction in reductions:
+            sums = ", ".join([number(joining_of(reduction).identity)] * self.shape.tile)
+            out.line(f"float {self._sum(reduction)}[TILE] = {{{sums}}};")
+        whole = any(buffer.elements for buffer in self.graph.buffers(Level.REG))
+        start, stop = ("0", str(self.shape.steps))
+        if self.shape.parts > 1:
+            start, stop = f"part * {self.shape.loop}", "last_step"
+            out.line(f"const int last_step = min({self.shape.steps}, (part + 1) * {self.shape.loop});")
+        out.line(f"#pragma unroll{'' if whole else ' 1'}")
+        with out.block(f"for (int step = {start}; step < {stop}; ++step)"):
+            self._step(out, one)
+        self._fold(out, reductions)
+        if not self.places.finishes:
+            self._numbers(out, one.after, ["here", "lane == 0"])
+
+    def _inverses(self, out: Writer, one: Pass) -> None:
+        """Of numbers of the row that quotients are by: a product takes a tenth of a quotient's instructions."""
+        for i in one.along:
+            for name in divisors(i.body) if i.kind == "map" and isinstance(i.body, Expression) else ():
+                narrow = any(source == name and not part.wide for source, part in i.sources)
+                if narrow and name not in self.inverses:
+                    self.inverses[name] = f"{self.names[name]}_inverse"
+                    out.line(f"const float {self.inverses[name]} = 1.0f / {self.names[name]};")
+
+    def _step(self, out: Writer, one: Pass) -> None:
+        """One tile of columns: instruction after instruction, tiles that are turned before and after all others."""
+        loads = [a for i in one.along for _, part in i.sources if (a := part.access) in self.places.turned]
+        stores = [a for i in one.along if (a := i.target.access) in self.places.turned]
+        kind = self.index
+        out.line(f"const {kind} first_column = static_cast<{kind}>(step) * WIDE, column = first_column + lane * VECTOR;")
+        if loads:
+            out.line("__syncthreads();  // tiles of the step before are still read")
+            for access in dict.fromkeys(loads):
+                assert access is not None
+                self.tile.turn_in(out, access, f"side_{self.pointers.names[access]}")
+            out.line("__syncthreads();")
+        for i in one.along:
+            self._instruction(out, i)
+        if stores:
+            out.line("__syncthreads();")
+            for access in dict.fromkeys(stores):
+                assert access is not None
+                self.tile.turn_out(out, access, f"side_{self.pointers.names[access]}", self.pointers.once(access, "side_"))
+            out.line("__syncthreads();")
+
+    def _instruction(self, out: Writer, one: Instruction) -> None:
+        """One instruction on the tile of a lane."""
+        name = self.names[one.cell]
+        if one.kind == "map":
+            assert isinstance(one.body, Expression)
+            names = {n: f"{self.names[n]}[u][i]" if part.wide else self.names[n] for n, part in one.sources}
+            out.line(f"float {name}[TILE][VECTOR];")
+            with self.tile.elements(out):
+                out.line(f"{name}[u][i] = {c_text(one.body, names, self._inverted(one), 1)};")
+        elif one.kind == "reduce":
+            joining, total = joining_of(one), f"{self._sum(one)}[u]"
+            value = f"{self.names[one.sources[0][0]]}[u][i]"
+            value = f"({self.tile.inside} ? {value} : {number(joining.identity)})" if self.tile.inside else value
+            with self.tile.elements(out):
+                out.line(f"{total} = {joining.joined(total, value, 1)};")
+        elif one.target.buffer.elements == 0:
+            self.tile.load(out, one.sources[0][1], name, self._at(one.sources[0][1]))
+        else:
+            once = self.pointers.once(one.target.access) if one.target.access is not None else []
+            shared = one.target.buffer.level is Level.SRAM
+            self.tile.store(out, one.target, name, self._at(one.target), [] if shared else ["here", *once])
+
+    def _inverted(self, one: Instruction) -> Mapping[str, str]:
+        """Inverses of the numbers of the row that a map reads."""
+        return {name: self.inverses[name] for name, part in one.sources if name in self.inverses and not part.wide}
+
+    def _sum(self, reduction: Instruction) -> str:
+        return f"sum_{self.names[reduction.cell]}"
+
+    def _parts(self, reduction: Instruction) -> str:
+        return c_name(parts_name(reduction.cell))
+
+    def _fold(self, out: Writer, reductions: list[Instruction]) -> None:
+        """Sums of a lane's vectors to one number a row, or to its part."""
+        for one in reductions:
+            name, joining = self.names[one.cell], joining_of(one)
+            out.line(f"float {name} = {self._sum(one)}[0];")
+            for u in range(1, self.shape.tile):
+                out.line(f"{name} = {joining.joined(name, f'{self._sum(one)}[{u}]', 1)};")
+        warps = self.shape.lanes > WARP
+        shared = {i.cell: f"(shared + {self.places.shared[i.cell]})" for i in reductions} if warps else {}
+        if reductions:
+            Fold(self.shape.lanes, self.names, shared).write(out, reductions)
+        for one in reductions if self.places.finishes else ():
+            with out.guarded(["here", "lane == 0"]):
+                place = f"static_cast<long long>(row) * {self.shape.parts} + part"
+                out.line(f"{self._parts(one)}[{place}] = {self.names[one.cell]};")
+
+
+def _slices(one: Instruction) -> list[Slice]:
+    return [one.target, *(part for _, part in one.sources)]

@@ -1,0 +1,59 @@
+"""CUDA for a schedule of a row nest: a kernel for each of the instruction graph, one more where blocks share rows."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.cuda.dialect import CUDA
+from gensor_gym.codegen.gir.cuda.block import BlockPrinter
+from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace
+from gensor_gym.codegen.gir.cuda.prelude import functions_for
+from gensor_gym.codegen.gir.generate import GirProgram
+from gensor_gym.codegen.gir.rows import c_name
+from gensor_gym.codegen.kernel import FINISH, Kernel, Launch
+from gensor_gym.gir.gpu.teams import WARP
+
+
+def generate_gir_cuda(program: GirProgram) -> Kernel:
+    """The CUDA kernel of a schedule; ValueError for a placement that no code can be written for."""
+    lowered = program.lowered
+    if lowered.fault:
+        raise ValueError(f"{program.nest.graph.name}: {lowered.fault}")
+    kernels = tuple(KernelPlaces(program, number) for number in range(len(lowered.kernels)))
+    workspace = Workspace(kernels)
+    texts, launches = [], []
+    for places in kernels:
+        entry, shape = f"gg_fused{places.number}", places.shape
+        printer = BlockPrinter(places, workspace)
+        launches.append(Launch(entry, (shape.blocks, 1, 1), (shape.threads, 1, 1), places.shared_bytes))
+        texts.append(_kernel(program, entry, shape.threads, _sizes(places) + printer.body(), places.shared_bytes))
+        if places.finishes:
+            threads = shape.finish_threads
+            nbytes = 4 * len(places.reductions) * (threads // WARP) if threads > WARP else 0
+            launches.append(Launch(f"{entry}{FINISH}", (program.nest.rows, 1, 1), (threads, 1, 1), nbytes))
+            texts.append(_kernel(program, f"{entry}{FINISH}", threads, BlockPrinter(places, workspace).finish(), nbytes))
+    text = "\n".join(texts)
+    shared = f"{CUDA.shared_memory}\n\n" if any(launch.shared_bytes for launch in launches) else ""
+    title = f"// {program.nest.graph} on {program.hardware.name}: {program.schedule}\n\n"
+    source = f"{title}{functions_for(text)}{shared}{text}"
+    return Kernel(program.nest.graph, "cuda", program.hardware.arch, source, tuple(launches), workspace.nbytes)
+
+
+def _sizes(places: KernelPlaces) -> str:
+    """Named sizes of a kernel."""
+    shape = places.shape
+    named = {
+        "LANES": (shape.lanes, "threads of a row"), "ROWS": (shape.rows, "rows of a step"),
+        "THREADS": (shape.threads, "of a block"),
+        "VECTOR": (shape.vector, "elements a lane takes at once"), "TILE": (shape.tile, "vectors of a lane in a step"),
+        "WIDE": (shape.wide, "columns of a step"),
+    }  # fmt: skip
+    return "".join(f"  constexpr int {name} = {value};  // {why}\n" for name, (value, why) in named.items())
+
+
+def _kernel(program: GirProgram, entry: str, threads: int, body: str, shared_bytes: int) -> str:
+    """A kernel with this body, which takes all inputs, all outputs and the workspace."""
+    graph = program.nest.graph
+    inputs = [f"const float *__restrict__ {c_name(value.name)}" for value in graph.inputs]
+    outputs = [f"float *__restrict__ {c_name(name)}" for name in graph.returns]
+    arguments = ", ".join([*inputs, *outputs, "float *__restrict__ workspace"])
+    shared = "  float *const shared = reinterpret_cast<float *>(shared_memory);\n" if shared_bytes else ""
+    return f'extern "C" __global__ void __launch_bounds__({threads})\n{entry}({arguments}) {{\n{shared}{body}}}\n'

@@ -1,0 +1,122 @@
+"""Loads and stores of a tile of a row: by 16 bytes where all lie so, one by one else, across rows through shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gensor_gym.codegen.cuda.text import Loop, Writer
+from gensor_gym.codegen.gir.cuda.places import KernelPlaces
+from gensor_gym.gir.igraph import Slice
+from gensor_gym.gir.nest import Access
+from gensor_gym.gir.placement import Level
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The vectors of one step of a lane: `[u][i]` is element i of vector u, in column `column + u * (LANES * VECTOR) + i`."""
+
+    places: KernelPlaces
+
+    @property
+    def columns(self) -> int:
+        """Of a row."""
+        return self.places.program.nest.columns
+
+    @property
+    def overhangs(self) -> bool:
+        """Whether the last step reaches behind the last column."""
+        return self.places.shape.wide * self.places.shape.steps != self.columns
+
+    @contextmanager
+    def elements(self, out: Writer) -> Iterator[None]:
+        """A loop over all elements."""
+        with out.nest([Loop("u", "TILE"), Loop("i", "VECTOR")]):
+            yield
+
+    @property
+    def inside(self) -> str:
+        """The condition that element (u, i) is one; empty where all are."""
+        return f"column + u * (LANES * VECTOR) + i < {self.columns}" if self.overhangs else ""
+
+    def load(self, out: Writer, part: Slice, name: str, at: str) -> None:
+        """`float name[TILE][VECTOR]` of a slice whose row begins at `at`."""
+        if part.buffer.level is Level.REG:
+            out.line(f"float (&{name})[TILE][VECTOR] = {at}[step];")
+            return
+        out.line(f"float {name}[TILE][VECTOR];")
+        if part.access in self.places.turned:
+            with self.elements(out):
+                out.line(f"{name}[u][i] = {self._turned(part.access)}[u * (LANES * VECTOR) + lane * VECTOR + i];")
+        elif self._is_wide(part):
+            with out.nest([Loop("u", "TILE")]):
+                inside = f"column + u * (LANES * VECTOR) < {self.columns}" if self.overhangs else ""
+                vector = f"*reinterpret_cast<const float4 *>({at} + column + u * (LANES * VECTOR))"
+                vector = f"{inside} ? {vector} : float4{{0.0f, 0.0f, 0.0f, 0.0f}}" if inside else vector
+                out.line(f"const float4 four = {vector};")
+                out.line(" ".join(f"{name}[u][{i}] = four.{field};" for i, field in enumerate("xyzw")))
+        else:
+            with self.elements(out):
+                element = f"{at}[{self._offset(part)}]"
+                out.line(f"{name}[u][i] = {f'{self.inside} ? {element} : 0.0f' if self.inside else element};")
+
+    def store(self, out: Writer, part: Slice, name: str, at: str, conditions: list[str]) -> None:
+        """The elements of a tile to a slice, where the row's conditions hold; a buffer in registers is whole all the same."""
+        streaming = self.places.shape.streaming and not part.buffer.padded
+        if part.buffer.level is Level.REG:
+            with self.elements(out):
+                out.line(f"{at}[step][u][i] = {name}[u][i];")
+        elif part.access in self.places.turned:
+            with self.elements(out):
+                out.line(f"{self._turned(part.access)}[u * (LANES * VECTOR) + lane * VECTOR + i] = {name}[u][i];")
+        elif self._is_wide(part):
+            with out.nest([Loop("u", "TILE")]):
+                inside = [f"column + u * (LANES * VECTOR) < {self.columns}"] if self.overhangs else []
+                with out.guarded(conditions + inside):
+                    four = "float4{" + ", ".join(f"{name}[u][{i}]" for i in range(4)) + "}"
+                    target = f"reinterpret_cast<float4 *>({at} + column + u * (LANES * VECTOR))"
+                    out.line(f"__stcs({target}, {four});" if streaming else f"*{target} = {four};")
+        else:
+            with self.elements(out), out.guarded(conditions + ([self.inside] if self.inside else [])):
+                target, value = f"{at} + {self._offset(part)}", f"{name}[u][i]"
+                out.line(f"__stcs({target}, {value});" if streaming else f"*({target}) = {value};")
+
+    def turn_in(self, out: Writer, access: Access, at: str) -> None:
+        """Bring the tile of all rows of a step to shared memory, along the rows: this thread is of row `side` there."""
+        with self._across(out, access, "side_here") as element:
+            out.line(f"{element} = {at}[static_cast<long long>(first_column + c) * {access.column}];")
+
+    def turn_out(self, out: Writer, access: Access, at: str, conditions: list[str]) -> None:
+        """The same the other way round."""
+        with self._across(out, access, " && ".join(["side_here", *conditions])) as element:
+            target = f"{at} + static_cast<long long>(first_column + c) * {access.column}"
+            out.line(f"__stcs({target}, {element});" if self.places.shape.streaming else f"*({target}) = {element};")
+
+    @contextmanager
+    def _across(self, out: Writer, access: Access, here: str) -> Iterator[str]:
+        """A loop over the columns of a tile that this thread moves in its side row, where there is one."""
+        inside = [f"first_column + c < {self.columns}"] if self.overhangs else []
+        out.line("#pragma unroll")
+        with (
+            out.block("for (int c = threadIdx.x / ROWS; c < WIDE; c += THREADS / ROWS)"),
+            out.guarded([here, *inside]),
+        ):
+            yield f"shared[{self.places.shared[access]} + threadIdx.x % ROWS * (WIDE + 1) + c]"
+
+    def _turned(self, access: Access | None) -> str:
+        """The row's part of a tile in shared memory."""
+        assert access is not None
+        return f"(shared + {self.places.shared[access]} + place * (WIDE + 1))"
+
+    def _is_wide(self, part: Slice) -> bool:
+        """Whether every vector is 16 bytes that lie together, within the row or what it is padded to."""
+        if self.places.shape.vector != 4 or (self.columns % 4 and not part.buffer.padded):
+            return False
+        access = part.access
+        return access is None or (access.column == 1 and all(step % 4 == 0 for step in (access.offset, *access.rows)))
+
+    def _offset(self, part: Slice) -> str:
+        stride = 1 if part.access is None else part.access.column
+        here = "column + u * (LANES * VECTOR) + i"
+        return here if stride == 1 else f"static_cast<long long>({here}) * {stride}"

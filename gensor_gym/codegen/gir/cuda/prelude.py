@@ -1,0 +1,35 @@
+"""Scalar functions of CUDA under the names that `codegen.gir.expressions` writes, of which a kernel's text holds those it calls.
+
+The library's functions err by at most 2 units in the last place (CUDA C++ Programming Guide, mathematical functions), within what
+`dataflow.scalars` allows. Maxima and minima hand on what is no number, as NumPy's and torch's do.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HEAD = "__device__ __forceinline__ float"
+_OF_ONE = {
+    "exp": "expf(x)", "log": "logf(x)", "sqrt": "sqrtf(x)", "rsqrt": "rsqrtf(x)", "tanh": "tanhf(x)", "erf": "erff(x)",
+    "absolute": "fabsf(x)",
+}  # fmt: skip
+_OF_TWO = {
+    "max": "a > b || a != a ? a : b", "min": "a < b || a != a ? a : b", "add": "a + b", "less": "a < b ? 1.0f : 0.0f",
+}  # fmt: skip
+FUNCTIONS = {
+    **{f"{name}_1": f"{_HEAD} {name}_1(float x) {{ return {text}; }}" for name, text in _OF_ONE.items()},
+    **{f"{name}_1": f"{_HEAD} {name}_1(float a, float b) {{ return {text}; }}" for name, text in _OF_TWO.items()},
+    "where_1": f"{_HEAD} where_1(float condition, float a, float b) {{ return condition != 0.0f ? a : b; }}",
+}
+_INFINITY = """\
+#ifndef INFINITY  // no header is included
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+"""
+
+
+def functions_for(text: str) -> str:
+    """What a kernel's text calls or names; each once, where the emulator compiles several texts together."""
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    used = [f"#ifndef HAS_{name}\n#define HAS_{name}\n{body}\n#endif\n" for name, body in FUNCTIONS.items() if name in words]
+    return (_INFINITY if "INFINITY" in words else "") + "".join(used) + "\n"

@@ -1,0 +1,65 @@
+"""Rows and columns of a lane, and pointers to the rows of tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.codegen.c.text import linear
+from gensor_gym.codegen.cuda.text import Writer
+from gensor_gym.codegen.gir.rows import c_name
+from gensor_gym.gir.nest import Access, RowNest
+
+INT = 1 << 31
+
+
+def index_type(nest: RowNest) -> str:
+    """The type that numbers of rows and columns are counted in; beyond the last ones a block's overhang is counted too."""
+    return "long long" if max(nest.rows, nest.columns) + (1 << 20) >= INT else "int"
+
+
+@dataclass
+class Pointers:
+    """Names of the pointers to the rows of tensors that a kernel touches."""
+
+    nest: RowNest
+    names: dict[Access, str]
+
+    @classmethod
+    def of(cls, nest: RowNest, accesses: list[Access]) -> Pointers:
+        """One for each access."""
+        return cls(nest, {access: f"{c_name(access.tensor)}_at{place}" for place, access in enumerate(accesses)})
+
+    def write(
+        self, out: Writer, row: str, written: set[Access], prefix: str = "", only: tuple[Access, ...] | None = None
+    ) -> None:
+        """The digits of a row along its axes, and every pointer, or those of `only`, under names that begin with `prefix`."""
+        chosen = [access for access in self.names if only is None or access in only]
+        if not chosen:
+            return
+        digits = self._digits(out, row, prefix)
+        for access in chosen:
+            const = "" if access in written else "const "
+            terms = [(stride, f"static_cast<long long>({digit})") for stride, digit in zip(access.rows, digits, strict=True)]
+            place = linear(terms, access.offset)
+            at = f" + {place}" if place != "0" else ""
+            out.line(f"{const}float *const {prefix}{self.names[access]} = {c_name(access.tensor)}{at};")
+
+    def _digits(self, out: Writer, row: str, prefix: str) -> list[str]:
+        extents = self.nest.row_extents
+        if len(extents) <= 1:
+            return [row] * len(extents)
+        found: list[str] = []
+        below = 1
+        for axis in reversed(range(len(extents))):
+            quotient = row if below == 1 else f"{row} / {below}"
+            text = f"{quotient} % {extents[axis]}" if axis else quotient
+            out.line(f"const {index_type(self.nest)} {prefix}digit{axis} = {text};")
+            found.insert(0, f"{prefix}digit{axis}")
+            below *= extents[axis]
+        return found
+
+    def once(self, access: Access, prefix: str = "") -> list[str]:
+        """Conditions for writing what other rows would write alike: along axes that a tensor does not step the first row does."""
+        extents = self.nest.row_extents
+        axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]
+        return [f"{prefix}{f'digit{axis}' if len(extents) > 1 else 'row'} == 0" for axis in axes]

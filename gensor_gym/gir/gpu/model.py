@@ -1,0 +1,173 @@
+"""The analytic model of row nests on a GPU: seconds of many schedules at once.
+
+A kernel takes the longest of three times and a share of the others, and a launch: what its instructions take of the lanes' issue,
+what its bytes take of the memory they come from, and how long the slowest multiprocessor's blocks wait, one after another, for
+loads, shuffles and barriers. Bytes are those of the slices that its instructions move. Warps that wait at once share the memory:
+by Little's law no more arrives than is under way in a latency. The form is our reconstruction, and nothing of it was measured.
+Latencies and rates are the machine's (hardware/nvidia.py, sources there); the other constants are estimates of ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.gir.gpu.rules import WIDEST, GpuRules
+from gensor_gym.gir.gpu.teams import WARP, Teams, lies_across, teams_of
+from gensor_gym.gir.igraph import KernelGraph
+from gensor_gym.gir.lowering import lower
+from gensor_gym.gir.model import TERMS, GirModel, Header
+from gensor_gym.gir.placement import Level
+from gensor_gym.gir.profile import KINDS, KernelProfile, PassProfile, Profile
+from gensor_gym.hardware.occupancy import PARTITIONS, blocks_per_unit
+from gensor_gym.hardware.types import MemoryLevel
+
+_INSTRUCTIONS = {"simple": 1, "divide": 10, "root": 8, "exp": 8, "fraction": 22, "log": 16}
+"""Instructions that a scalar function takes of a lane, by kind: an estimate."""
+_MOVE, _STEP, _ROW, _POINTER, _JOIN = 2.0, 6.0, 20.0, 6.0, 2.0
+"""Instructions of a load or store with its address, of a step's loop, of a row, of a pointer, of a step of a shuffled sum."""
+_SHUFFLE, _BARRIER = 25.0, 40.0
+"""Cycles until the next instruction can go on: estimates."""
+_DEPENDENT = 4.0
+"""Cycles until an instruction's result is there, in which a lane's other elements are worked on."""
+_SECTOR = 8
+"""Elements of a sector of 32 bytes: of one that is touched all come."""
+_HIDDEN = 0.2
+"""Of the two shorter times so much is not hidden behind the longest."""
+_ALIKE = 0.9
+"""Share of a memory's rate that streaming kernels reach: 0.9 of DRAM's peak is what copies have on Hopper (a rule of thumb)."""
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What a kernel touches of tensors in DRAM and between kernels: bytes, and how many loads wait together."""
+
+    first: float
+    again: float
+    loads: int
+    tensors: int
+
+
+class GpuModel(GirModel):
+    """The model of one nest on one GPU."""
+
+    def _terms(self, profile: Profile, header: Header) -> np.ndarray:
+        """Of one placement under many headers."""
+        rules = GpuRules(self.nest, self.hardware)
+        teams = teams_of(self.nest, header, self.hardware)
+        count = len(header["rows"])
+        shared = rules.shared_bytes(teams, np.full(count, profile.buffered))
+        registers = rules.registers_of(teams, header, np.full(count, profile.registered))
+        resident = self._resident(teams, registers, shared)
+        total = np.zeros((count, 1 + len(TERMS)))
+        footprint = self.nest.graph.compulsory_bytes + 4 * profile.spilled
+        graphs = lower(self.nest, self._placement_of(profile)).kernels
+        for kernel, graph in zip(profile.kernels, graphs, strict=True):
+            parts = self._gpu_kernel(kernel, graph, header, teams, resident, footprint)
+            times = np.stack([parts["arithmetic"] + parts["rows"], parts["cache"] + parts["memory"], parts["chains"]])
+            longest = times.max(axis=0)
+            total[:, 0] += parts["launch"] + longest + _HIDDEN * (times.sum(axis=0) - longest)
+            for place, name in enumerate(TERMS, 1):
+                total[:, place] += parts.get(name, 0.0)
+        return total
+
+    def _placement_of(self, profile: Profile) -> tuple[Level, ...]:
+        return next(placement for placement, one in self._profiles.items() if one is profile)
+
+    def _resident(self, teams: Teams, registers: np.ndarray, shared: np.ndarray) -> np.ndarray:
+        """Blocks that a multiprocessor has at once, at least 1."""
+        hw = self.hardware
+        limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
+        triples, inverse = np.unique(np.stack([teams.threads, registers, shared], axis=1), axis=0, return_inverse=True)
+        found = [
+            blocks_per_unit(int(one), int(two), int(three), *limits, hw.shared_granularity, hw.shared_reserved)
+            for one, two, three in triples
+        ]
+        return np.maximum(np.array(found), 1)[inverse.reshape(-1)]
+
+    def _gpu_kernel(
+        self, kernel: KernelProfile, graph: KernelGraph, header: Header, teams: Teams, resident: np.ndarray, footprint: int
+    ) -> dict[str, np.ndarray]:
+        """Seconds of each term of one kernel."""
+        hw, own = self.hardware, header["tile"] * header["vector"]
+        parts, turns, blocks = teams.shares(self.nest, len(kernel.passes), header["loop"])
+        steps = np.minimum(teams.steps, header["loop"]) if len(kernel.passes) == 1 else teams.steps
+        waves = np.ceil(blocks / (hw.units * resident))
+        busy = np.minimum(blocks, hw.units * resident)
+        per_lane = sum(self._of_lane(one, header) for one in kernel.passes) * steps
+        once = float(np.dot(kernel.numbers, list(_INSTRUCTIONS.values()))) + kernel.pointers * _POINTER + _ROW
+        folds = kernel.folds * _JOIN * np.log2(np.maximum(teams.lanes, 2))
+        # Each of a unit's partitions issues for one warp at a time; of few blocks some units have none.
+        warps = np.minimum(resident, np.ceil(busy / hw.units)) * teams.threads / WARP
+        cycles = np.maximum(np.maximum(warps / PARTITIONS, 1.0) * PARTITIONS * WARP / hw.lanes, _DEPENDENT / own)
+        issue = waves * turns * cycles / hw.clock
+        found = {"arithmetic": issue * per_lane, "rows": issue * (once + folds)}
+        found["launch"] = hw.launch_overhead * (1.0 + (parts > 1) * (kernel.folds > 0))
+        home = self._lies_in(footprint)
+        wait = home.latency
+        join = _SHUFFLE * np.log2(np.clip(teams.lanes, 2, WARP)) + (teams.lanes > WARP) * (_BARRIER + 5 * _SHUFFLE)
+        path = len(kernel.passes) * wait * np.ceil(steps / np.maximum(1, WIDEST // header["tile"]))
+        path = path + kernel.folds * join / hw.clock + (parts > 1) * (kernel.folds > 0) * (wait * np.ceil(parts / 1024))
+        found["chains"] = waves * turns * path
+        touched = self._touched(graph)
+        flight = 4.0 * own * touched.loads * busy * teams.threads / wait
+        rate = np.minimum(_ALIKE * home.bandwidth, flight)
+        found["memory"] = (touched.first + self._wasted(graph, teams)) / rate
+        rows_bytes = 4.0 * self.nest.columns * resident * teams.rows * touched.tensors
+        near, l2 = hw.level("shared"), hw.level("l2")
+        again = np.where(rows_bytes <= near.capacity, touched.again / near.bandwidth, touched.again / l2.bandwidth)
+        found["cache"] = again + self._whole * sum(one.scratch for one in kernel.passes) / near.bandwidth
+        return found
+
+    def _of_lane(self, one: PassProfile, header: Header) -> np.ndarray:
+        """Instructions of a lane in one step of a pass."""
+        own = header["tile"] * header["vector"]
+        work = float(np.dot(one.counts, list(_INSTRUCTIONS.values()))) + one.reductions
+        moves = one.inputs + one.again + one.outputs + one.spills + one.scratch
+        wide = header["vector"] if self.nest.columns % WIDEST == 0 else 1
+        return own * (work + _MOVE * moves / wide) + _STEP
+
+    @property
+    def _whole(self) -> float:
+        """Bytes of all columns of all rows."""
+        return 4.0 * self.nest.rows * self.nest.columns
+
+    def _touched(self, graph: KernelGraph) -> Touched:
+        """What a kernel's slices in DRAM are of bytes: an element's first touch comes from its tensor, later ones do not."""
+        first, again, loads = 0.0, 0.0, 0
+        seen: set[str] = set()
+        for one in graph.instructions():
+            for part, is_load in ((one.target, False), *((part, True) for _, part in one.sources)):
+                if part.access is None:
+                    continue
+                axes = zip(part.access.rows, self.nest.row_extents, strict=True)
+                steps = math.prod(extent for step, extent in axes if step)
+                own, whole = (4.0 * rows * (self.nest.columns if part.wide else 1) for rows in (steps, self.nest.rows))
+                fresh = part.buffer.name not in seen
+                first += own if fresh or not is_load else 0.0
+                again += (whole - own if fresh else whole) if is_load else 0.0
+                loads += is_load and part.wide and fresh
+                seen |= {part.buffer.name} if is_load else set()
+        return Touched(first, again, max(loads, 1), max(len(seen), 1))
+
+    def _wasted(self, graph: KernelGraph, teams: Teams) -> np.ndarray:
+        """Bytes of sectors that come and are not asked for: of accesses whose columns lie apart and that are not turned."""
+        found = np.zeros(len(teams.rows))
+        for one in graph.instructions():
+            for part in (one.target, *(part for _, part in one.sources)):
+                if part.wide and part.access is not None and part.access.column not in (0, 1):
+                    across = lies_across(part.access, self.nest.row_extents)
+                    beside = np.minimum(teams.rows, self.nest.row_extents[-1]) if across else np.ones(len(teams.rows))
+                    used = np.minimum(beside * np.maximum(1, _SECTOR // part.access.column), _SECTOR)
+                    found += self._whole * (_SECTOR / used - 1.0)
+        return found
+
+    def _lies_in(self, footprint: int) -> MemoryLevel:
+        """Where the tensors of a call are found: in L2, unless they are more; a stream that goes round leaves nothing there."""
+        l2 = self.hardware.level("l2")
+        return l2 if footprint <= l2.capacity else self.hardware.level("dram")
+
+
+assert tuple(_INSTRUCTIONS) == KINDS

@@ -1,0 +1,96 @@
+"""Which schedules of a row nest are legal on a GPU: what a block takes of threads, registers and shared memory."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from gensor_gym.gir.gpu.teams import KNOWN, Teams, lies_across, teams_of
+from gensor_gym.gir.placement import Level, passes_of
+from gensor_gym.gir.rules import GirRules, by_placement
+from gensor_gym.gir.schedule import FIELDS, HEADER
+
+WIDEST = 4
+"""Elements of the widest load: 16 bytes."""
+OWN_REGISTERS = 40
+"""Registers of a thread for addresses, loops and what an expression holds for a moment, beside the values."""
+LEAST_LIVE = 2
+"""Values of a step that are in registers at once at least, beside those that are kept whole."""
+
+
+class GpuRules(GirRules):
+    """The limits of one nest on one GPU; what is common to all machines is the base's."""
+
+    @cached_property
+    def across(self) -> int:
+        """Tensors, as they are loaded and stored, that blocks turn through shared memory."""
+        loads = (cell.made for cell in self.nest.cells if cell.is_load and cell.wide)
+        stores = (to for name, to in self.nest.stores if self.nest.cell[name].wide)
+        return sum(lies_across(access, self.nest.row_extents) for access in {*loads, *stores})  # type: ignore[arg-type]
+
+    @cached_property
+    def _joins(self) -> int:
+        """Reductions: each has a place of shared memory for every warp."""
+        return sum(cell.is_reduction for cell in self.nest.cells)
+
+    @cached_property
+    def live(self) -> int:
+        """Values of a step that are in registers at once: loads of the pass that has most, which are under way together."""
+        loads = [self.nest.uses[cell.name] for cell in self.nest.cells if cell.is_load and cell.wide]
+        return max(LEAST_LIVE, *(sum(number in uses for uses in loads) for number in range(self.nest.passes)))
+
+    def shared_bytes(self, teams: Teams, buffers: np.ndarray) -> np.ndarray:
+        """Bytes of shared memory of a block at most, int64 [B], with so many buffers of a row."""
+        turned = np.where(teams.rows > 1, self.across, 0) * 4 * teams.rows * (teams.wide + 1)
+        return buffers * teams.rows * self.row_bytes + turned + 4 * self._joins * (teams.threads // 32)
+
+    def registers_of(self, teams: Teams, header: dict[str, np.ndarray], whole: np.ndarray) -> np.ndarray:
+        """Registers of a thread, about, int64 [B], with so many rows kept whole in registers."""
+        own = header["tile"] * header["vector"]
+        return OWN_REGISTERS + own * (whole * teams.steps + self.live)
+
+    def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
+        """Nothing is larger than what it divides: each value is 1 or the one below it would not do the whole."""
+        vector, tile, rows = (header[name] for name in ("vector", "tile", "rows"))
+        teams = teams_of(self.nest, header, self.hardware)
+        fitting = (vector <= WIDEST) & ((vector == 1) | (vector // 2 < self.nest.columns))
+        fitting &= (tile == 1) | (tile // 2 * vector < self.nest.columns)
+        fitting &= (rows == 1) | (teams.rows // 2 < self.nest.rows)
+        fitting &= (header["streaming"] == 0) | self._streams
+        for field in FIELDS:
+            if field.name not in KNOWN:
+                fitting &= header[field.name] == field.values[0]
+        return fitting
+
+    def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
+        """Cells are where they may be, what is in a kernel stays in it, a block has room, and its loop is not too long."""
+        placed = rows[:, HEADER:]
+        teams = teams_of(self.nest, header, self.hardware)
+        fitting = np.all(self._allowed[np.arange(placed.shape[1]), placed], axis=1)
+        registers = self.registers_of(teams, header, (placed == Level.REG).sum(axis=1))
+        fitting &= registers <= np.minimum(self.hardware.registers_per_thread, self.hardware.registers_per_unit // teams.threads)
+        fitting &= self.shared_bytes(teams, (placed == Level.SRAM).sum(axis=1)) <= self.hardware.shared_per_block
+        for placement, chosen in by_placement(rows, len(self.nest.crossing)):
+            fitting[chosen] &= self._is_sound(placement)
+            once = self._goes_once(placement)
+            steps = -(-self.nest.rows // teams.rows[chosen]) * (teams.steps[chosen] if once else 1)
+            fitting[chosen] &= self._loops(header["loop"][chosen], steps)
+        return fitting
+
+    def _loops(self, loop: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Whether a loop is 1 or the value below it would not do all steps."""
+        values = np.array(next(field.values for field in FIELDS if field.name == "loop"))
+        below = values[np.maximum(np.searchsorted(values, loop) - 1, 0)]
+        return (loop == 1) | (below < steps)
+
+    @cached_property
+    def _once(self) -> dict[tuple[Level, ...], bool]:
+        return {}
+
+    def _goes_once(self, placement: tuple[Level, ...]) -> bool:
+        """Whether some kernel of a placement goes along its rows once only, so that its steps are tiles of columns."""
+        if placement not in self._once:
+            ends = sorted({-1, *passes_of(self.nest, placement).cuts, self.nest.passes - 1})
+            self._once[placement] = any(end - start == 1 for start, end in zip(ends, ends[1:], strict=False))
+        return self._once[placement]

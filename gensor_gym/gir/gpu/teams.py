@@ -1,0 +1,101 @@
+"""What the header of a schedule means on a GPU: a team of lanes goes along each row, a block has several teams.
+
+`vector` elements a lane loads at once and `tile` vectors of a lane side by side, as on a CPU. So many lanes are a row's team that
+one step does all columns, up to what a block has room for. `rows` are IntelliGen's units of a group: warps, or teams of several
+warps, that a block has; a team of less than a warp shares it with teams of neighbouring rows. `loop` are steps that a block does
+one after another. Where a kernel goes along its rows once only, a step is one tile of columns, so that blocks may share a row:
+each then leaves a part of every reduction, and a second launch adds these up (the split in two stages). In a kernel of several
+passes a step is all columns of its rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.gir.nest import Access, RowNest
+from gensor_gym.hardware.types import Hardware
+
+WARP = 32
+KNOWN = ("vector", "tile", "rows", "loop", "streaming")
+"""Fields of the header that mean something on a GPU; others stand at their first value."""
+FINISH_THREADS = 1024
+"""Most threads of a block that adds up the parts of one row."""
+
+
+@dataclass(frozen=True)
+class Teams:
+    """The shape of blocks under many headers, int64 [B] each."""
+
+    lanes: np.ndarray
+    """Threads that share a row, a power of two."""
+    rows: np.ndarray
+    """Rows of a step of a block, a power of two."""
+    threads: np.ndarray
+    """Of a block: whole warps."""
+    wide: np.ndarray
+    """Columns of a step of a row's team."""
+    steps: np.ndarray
+    """Steps along all columns."""
+
+    def shares(self, nest: RowNest, passes: int, loop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of a kernel with so many passes (blocks that share a row, steps of rows of a block, blocks in all)."""
+        along = self.steps if passes == 1 else np.ones_like(self.steps)
+        parts = -(-along // loop)
+        turns = np.maximum(loop // along, 1)
+        return parts, turns, parts * -(-nest.rows // (self.rows * turns))
+
+
+def teams_of(nest: RowNest, header: dict[str, np.ndarray], hardware: Hardware) -> Teams:
+    """The shape of blocks under headers whose values are int64 [B]."""
+    own = header["tile"] * header["vector"]
+    wanted = 2 ** np.ceil(np.log2(-(-nest.columns // own))).astype(np.int64)
+    lanes = np.minimum(wanted, hardware.threads_per_block // header["rows"])
+    rows = header["rows"] * np.maximum(WARP // lanes, 1)
+    wide = lanes * own
+    return Teams(lanes, rows, rows * lanes, wide, -(-nest.columns // wide))
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """The shape of one kernel's blocks."""
+
+    lanes: int
+    rows: int
+    threads: int
+    wide: int
+    steps: int
+    parts: int
+    """Blocks that share a row."""
+    turns: int
+    """Steps of rows that a block does one after another."""
+    blocks: int
+    vector: int
+    tile: int
+    loop: int
+    streaming: bool
+
+    @property
+    def finish_threads(self) -> int:
+        """Threads that add up the parts of a row."""
+        return min(max(1 << (self.parts - 1).bit_length(), WARP), FINISH_THREADS)
+
+
+def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Hardware) -> BlockShape:
+    """Of a kernel with so many passes under one header."""
+    values = {name: np.array([value]) for name, value in header.items()}
+    teams = teams_of(nest, values, hardware)
+    shares = teams.shares(nest, passes, values["loop"])
+    arrays = (teams.lanes, teams.rows, teams.threads, teams.wide, teams.steps, *shares)
+    lanes, rows, threads, wide, steps, parts, turns, blocks = (int(array[0]) for array in arrays)
+    vector, tile, loop, streaming = header["vector"], header["tile"], header["loop"], bool(header["streaming"])
+    return BlockShape(lanes, rows, threads, wide, steps, parts, turns, blocks, vector, tile, loop, streaming)
+
+
+def lies_across(access: Access, extents: tuple[int, ...]) -> bool:
+    """Whether neighbouring rows lie side by side in a tensor and neighbouring columns do not.
+
+    A block of several rows turns tiles of it through shared memory, so that both ways go along whole lines of memory.
+    """
+    return access.column not in (0, 1) and bool(extents) and access.rows[-1] == 1 and extents[-1] > 1

@@ -1,0 +1,91 @@
+"""CUDA kernels of fused operators in the emulator: right on every schedule, and within their tensors, barriers and masks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gensor_gym import codegen
+from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
+from gensor_gym.codegen.gir.generate import GirProgram
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.dataflow.text import parse
+from gensor_gym.gir.nest import row_nest
+from gensor_gym.gir.schedule import GirSchedule
+from tests.gir.test_gir_igraph import BESIDE
+from tests.gir.test_gir_kernels import EDGES, NAMES
+from tests.support.dataflows import random_dataflow
+from tests.support.gir_cases import SUITE
+from tests.support.gir_gpu_cases import faults_of, gpu, graph_kernels, kernel_of, random_kernel, suite_kernels
+from tests.support.row_dataflows import random_rows_dataflow
+
+CHOSEN = {
+    "one number a lane, all between kernels": ("softmax(m=7, n=77)", "place=dram,dram"),
+    "rows in registers, 16 bytes a load": ("softmax(m=9, n=128)", "vector=4 tile=2 rows=2 place=reg,reg"),
+    "rows in shared memory, four warps a row": ("layernorm(m=5, n=500)", "vector=4 rows=2 loop=4 place=sram,sram"),
+    "two outputs, past the caches": ("add_layernorm(m=6, n=256)", "vector=4 rows=1 streaming=1 place=reg,reg"),
+    "a row for many blocks, and a sum of their parts": ("norm(m=64, n=199)", "vector=4 loop=1"),
+    "several kernels for many blocks": ("masked_softmax(m=2, n=1100)", "loop=1 place=dram,dram"),
+    "tiles that are turned": ("transpose_relu(a=3, b=31, c=33, d=5)", "tile=4 rows=4"),
+    "parts of a row": ("rope(t=3, h=2, d=24)", "vector=4 rows=2"),
+    "rows that are written once": ("kv_concat(h=2, t=3, d=8)", "vector=4"),
+}  # fmt: skip
+"""What is shown -> (operator, schedule)."""
+
+
+@pytest.fixture(scope="module")
+def chosen() -> tuple[list[Kernel], dict[int, str]]:
+    kernels = [codegen.generate(op, GirSchedule.parse(schedule), gpu()) for op, schedule in CHOSEN.values()]
+    return kernels, faults_of(kernels)
+
+
+@pytest.mark.parametrize("number", range(len(CHOSEN)), ids=list(CHOSEN))
+def test_programs_of_every_kind_are_right(chosen: tuple[list[Kernel], dict[int, str]], number: int) -> None:
+    assert chosen[1].get(number, "") == ""
+
+
+def test_programs_are_of_the_kinds_that_they_show(chosen: tuple[list[Kernel], dict[int, str]]) -> None:
+    texts = dict(zip(CHOSEN, chosen[0], strict=True))
+    launches = {name: len(kernel.launches) for name, kernel in texts.items()}
+    assert launches["rows in registers, 16 bytes a load"] == 1 and launches["one number a lane, all between kernels"] == 2
+    assert launches["a row for many blocks, and a sum of their parts"] == 2
+    assert launches["several kernels for many blocks"] == 5
+    assert "float4" in texts["rows in registers, 16 bytes a load"].source
+    assert "__stcs" in texts["two outputs, past the caches"].source
+    assert "WIDE + 1" in texts["tiles that are turned"].source
+    assert "digit1 == 0" in texts["rows that are written once"].source
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SUITE)
+def test_many_programs_of_the_suite(name: str) -> None:
+    faults = faults_of(suite_kernels(name, range(30)))
+    assert not faults, "\n".join(faults.values())
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("make_graph", [random_dataflow, random_rows_dataflow])
+def test_programs_of_random_graphs(make_graph: object) -> None:
+    kernels = graph_kernels(make_graph, range(100))  # type: ignore[arg-type]
+    faults = faults_of(kernels)
+    assert len(kernels) >= 40 and not faults, "\n".join(faults.values())
+
+
+@pytest.mark.thorough
+def test_names_and_edges() -> None:
+    texts = [*NAMES.values(), *EDGES.values()]
+    faults = faults_of([random_kernel(parse(text), np.random.default_rng(seed)) for text in texts for seed in range(4)])
+    assert not faults, "\n".join(faults.values())
+
+
+def test_a_placement_without_code_is_refused() -> None:
+    nest = row_nest(parse(BESIDE))
+    with pytest.raises(ValueError, match="x is in SRAM when the kernel ends after pass 1, and pass 2 reads it"):
+        generate_gir_cuda(GirProgram(nest, GirSchedule.parse("place=sram,dram"), gpu()))
+
+
+def test_text_does_not_depend_on_names() -> None:
+    plain = "def f(x: float32[4, 40]):\n    top = reduce_max(x, axes=[1])\n    y = exp(x - top)\n    return y\n"
+    renamed = plain.replace("def f", "def softmax").replace("top", "zz")
+    one, other = (kernel_of(parse(text), "vector=4 place=reg").source.partition("\n")[2] for text in (plain, renamed))
+    assert one.replace("top", "zz") == other
