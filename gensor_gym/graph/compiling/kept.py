@@ -1,0 +1,53 @@
+"""What is kept of compiled functions on disk, and that of several processes one compiles a function while others wait for it."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+
+
+class Kept(CPUDispatcher):  # type: ignore[misc]
+    """A function that is looked for on disk before it is compiled, and compiled by one process at a time."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is compiled is kept on disk at all."""
+        return isinstance(self._cache, FunctionCache)
+
+    def is_kept(self, types: tuple[Any, ...]) -> bool:
+        """Whether it lies on disk for arguments of some types."""
+        if not self.keeps:
+            return False
+        file = self._cache._cache_file
+        name = file._load_index().get(self._cache._index_key(types, self.targetctx.codegen()))
+        return name is not None and Path(file._data_path(name)).exists()
+
+    def compile(self, sig: Any) -> Any:
+        """See Numba's, which looks on disk first. Within a process one thread compiles at a time; that comes first here as there."""
+        with global_compiler_lock, nullcontext() if self._is_at_hand(sig) else self._alone():
+            return super().compile(sig)
+
+    def _is_at_hand(self, sig: Any) -> bool:
+        """Whether there is nothing to compile."""
+        return isinstance(sig, tuple) and (sig in self.overloads or self.is_kept(sig))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other process compiles it. Who holds this waits for functions that are called by this one and for no others."""
+        if not self.keeps:
+            yield
+            return
+        self._cache._impl.locator.ensure_cache_path()
+        with open(f"{self._cache._cache_file._index_path}.lock", "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing would not do where a fork has the file as well
