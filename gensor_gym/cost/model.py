@@ -44,7 +44,7 @@ def fill_latencies(rows, ints, floats, space, seconds):  # noqa: ANN001, ANN201
 
 @compiled
 def fill_terms(rows, ints, floats, space, found):  # noqa: ANN001, ANN201
-    """Seconds and then the terms of every legal row, float64 [B, 1 + NUM_TERMS]; without a resident block these are left alone."""
+    """Seconds and then the terms of every legal row, float64 [B, 1 + NUM_TERMS]; without a resident block these stay."""
     terms, tiles = np.empty(NUM_TERMS, dtype=np.float64), np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         for t in range(NUM_TERMS):

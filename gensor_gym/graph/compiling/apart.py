@@ -1,7 +1,7 @@
 """A process beside this one that compiles functions, which end up on disk, where this one finds them.
 
-It is started when the first is asked for, ends when nothing was asked for a while, and never outlives this one. Where there can be
-none (in a worker process, which its fellows would start as well, or where nothing is kept on disk) functions are compiled here.
+It is started when the first is asked for, ends when nothing was asked for a while, and never outlives this one. Where there can
+be none (in a worker process, whose fellows would start their own, or where nothing is kept on disk) functions are compiled here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
+
+from gensor_gym.graph.compiling.notice import NOTICE, QUIET
 
 MODULE = "gensor_gym.graph.compiling.apart_process"
 """What the other process runs."""
@@ -32,6 +35,7 @@ class Apart:
         self._awaited: list[Asked] = []
         self._over: set[Asked] = set()
         self._broken = False
+        self._begin = 0.0
         self._lock = threading.Lock()
 
     def compiles(self, function: Any, types: tuple[Any, ...]) -> bool:
@@ -42,6 +46,7 @@ class Apart:
         asked = (function.py_func.__module__, function.py_func.__qualname__, types)
         with self._lock:
             if asked in self._awaited:
+                NOTICE.lasts(time.monotonic() - self._begin)
                 self._listen()
             elif asked not in self._over:
                 if function.keeps and not function.is_kept(types) and self._can_be():
@@ -61,7 +66,7 @@ class Apart:
         self._awaited.append(asked)
         try:
             if self._process is None:
-                self._process = _started()
+                self._process, self._begin = _started(), time.monotonic()
             self._process.stdin.write(base64.b64encode(pickle.dumps(asked)) + b"\n")  # type: ignore[union-attr]
         except OSError:  # it cannot be started, or ended at this very moment
             self._broken = self._process is None
@@ -107,7 +112,8 @@ def _started() -> subprocess.Popen[bytes]:
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", MODULE, str(os.getpid())],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0, env=os.environ | {"PYTHONPATH": path},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0,
+        env=os.environ | {"PYTHONPATH": path, QUIET: "1"},
     )  # fmt: skip
     os.set_blocking(process.stdout.fileno(), False)  # type: ignore[union-attr]
     return process

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from numba.core.caching import FunctionCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+
+from gensor_gym.graph.compiling.notice import NOTICE
+
+_LOOK_S = 0.02
+"""Seconds between two looks at whether another process is done."""
 
 
 class Kept(CPUDispatcher):  # type: ignore[misc]
@@ -30,7 +36,7 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
         return name is not None and Path(file._data_path(name)).exists()
 
     def compile(self, sig: Any) -> Any:
-        """See Numba's, which looks on disk first. Within a process one thread compiles at a time; that comes first here as there."""
+        """See Numba's, which looks on disk first. Of the threads of a process one compiles, here as there."""
         with global_compiler_lock, nullcontext() if self._is_at_hand(sig) else self._alone():
             return super().compile(sig)
 
@@ -40,14 +46,27 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While no other process compiles it. Who holds this waits for functions that are called by this one and for no others."""
+        """While no other process compiles it. Who is within waits only for what it calls, so no two wait for each other."""
         if not self.keeps:
             yield
             return
         self._cache._impl.locator.ensure_cache_path()
         with open(f"{self._cache._cache_file._index_path}.lock", "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _lock(file)
             try:
                 yield
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)  # closing would not do where a fork has the file as well
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Wait until no other process has the file locked."""
+    begin = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            NOTICE.lasts(time.monotonic() - begin)
+            time.sleep(_LOOK_S)
+        else:
+            return
