@@ -36,7 +36,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
             for cache in (COLD, WAITED, WARM) if settings.cold else (WARM,):
                 where = f"{folder}/{'empty' if cache == COLD else 'filled'}" if settings.cold else None
-                found = _started(arguments, cache, where, settings.limit_s)
+                found = start_of(arguments, cache, where, settings.limit_s)
                 functions = found.pop("functions")
                 emit(kind="start", environment=name, cache=cache, compiled=len(functions), **found)
                 for row in functions[: settings.functions]:
@@ -55,7 +55,7 @@ def table(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _started(arguments: Any, cache: str, folder: str | None, limit_s: float) -> dict[str, Any]:
+def start_of(arguments: Any, cache: str, folder: str | None, limit_s: float) -> dict[str, Any]:
     """What a process found that starts now; its compiled code lies in the folder, or where it always does."""
     own = {"NUMBA_CACHE_DIR": folder} if folder is not None else {}
     environment = os.environ | own | {QUIET: "1", "PYTHONPATH": str(ROOT)}

@@ -22,6 +22,10 @@ _LOOK_S = 0.02
 class Kept(CPUDispatcher):  # type: ignore[misc]
     """A function that is looked for on disk before it is compiled, and compiled by one process at a time."""
 
+    _cache: Any
+    targetctx: Any
+    _compile_for_args: Any
+
     @property
     def keeps(self) -> bool:
         """Whether what is compiled is kept on disk at all."""
