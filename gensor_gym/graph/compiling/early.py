@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
 
+from numba.core.dispatcher import OmittedArg
+
 from gensor_gym.graph.compiling.apart import apart
 from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
@@ -49,7 +51,7 @@ class Hurried(Kept):
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
         """What Numba calls in place of the compiled function: one of these, or a plain one."""
         hurry = _hurry.get()
-        if not kws and (self.early if hurry is None else hurry):
+        if (self.early if hurry is None else hurry) and not any(isinstance(each, OmittedArg) for each in args):
             types = tuple(self.typeof_pyval(each) for each in args)
             if apart.compiles(self, types):
                 return self._answer
