@@ -28,7 +28,10 @@ if numba.config.DISABLE_JIT:
     pytest.skip("nothing is compiled", allow_module_level=True)
 
 PRODUCT, WINDOWS = "gemm(m=192, n=320, k=1000)", "conv2d(n=2, c=24, h=15, w=17, k=40, r=3, s=3, stride=2, padding=1)"
-OTHERS = ("gemv(m=1000, k=333)", "avg_pool2d(n=2, c=24, h=15, w=17, r=3, s=3)", "gemm(m=64, n=64, k=128, dtype='float16')")
+OTHERS = (
+    "gemm(m=46000, n=46000, k=46000)", "gemv(m=1000, k=333)", "avg_pool2d(n=2, c=24, h=15, w=17, r=3, s=3)",
+    "gemm(m=64, n=64, k=128, dtype='float16')",
+)  # fmt: skip
 MACHINES = ("cascade_lake", "h200", "host", "a100", "mi300x")
 SOME = MACHINES[:2]
 
