@@ -63,12 +63,12 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
                 fcntl.flock(file, fcntl.LOCK_UN)  # closing would not do where a fork has the file as well
 
 
-def _lock(file: IO[bytes]) -> None:
+def _lock(held: IO[bytes]) -> None:
     """Wait until no other process has the file locked."""
     begin = time.monotonic()
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             NOTICE.lasts(time.monotonic() - begin)
             time.sleep(_LOOK_S)
