@@ -18,12 +18,14 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
-from gensor_gym.graph.compiled import compiled, interpreted, plain
+from gensor_gym.graph.compiled import compiled, plain
+from gensor_gym.graph.compiling.plain import interpreted
 from gensor_gym.graph.coordinates import Coordinates, columns_of, opened
 from gensor_gym.graph.defaults import initial_row
 from gensor_gym.graph.enumeration import enumerate_rows
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.knobs.knob import EVERY
+from gensor_gym.graph.rules import fill_mask, transition, within
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.filling import make_tables
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_LEVELS, ROW
@@ -94,9 +96,9 @@ class ConstructionGraph:
 
     def is_legal_once(self, schedule: Schedule) -> bool:
         """`is_legal` for a process that asks little else: some milliseconds of plain Python, and no compiled code is loaded."""
-        row, ints, sizes = (array.astype(np.int64) for array in (schedule.row, self.tables.ints, self.tables.sizes))
+        ints, sizes = self.tables.ints, self.tables.sizes
         well_formed, fits = interpreted(rules.is_well_formed), interpreted(rules.fits)
-        return bool(well_formed(row, ints, sizes)) and bool(fits(row, ints))
+        return bool(well_formed(schedule.row, ints, sizes)) and bool(fits(schedule.row, ints))
 
     def _is_well_formed(self, schedule: Schedule) -> bool:
         """Whether it is a row that the compiled rules may be given; they check no bounds."""
@@ -235,9 +237,12 @@ def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
     """Fill way[1:]: each draw takes one legal action with chances by `weights`, `stop` never."""
     scratch, mask = np.empty(ROW, dtype=np.int32), np.empty(NUM_ACTIONS, dtype=np.int8)
     for step, draw in enumerate(draws):
-        rules.fill_mask(way[step], ints, sizes, scratch, mask)
+        fill_mask(way[step], ints, sizes, scratch, mask)
         mask[STOP] = 0
-        left = draw * np.sum(weights * mask)
+        left = 0.0
+        for action in range(NUM_ACTIONS):
+            left += weights[action] * mask[action]
+        left *= draw
         chosen = STOP
         for action in range(NUM_ACTIONS):
             if mask[action] == 1:
@@ -245,11 +250,11 @@ def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
                 if left < weights[action]:
                     break
                 left -= weights[action]
-        rules.transition(way[step], chosen, ints, sizes, scratch, way[step + 1])
+        transition(way[step], chosen, ints, sizes, scratch, way[step + 1])
 
 
 @compiled
 def _fill_fits(rows: np.ndarray, ints: np.ndarray, limits: int, fitting: np.ndarray) -> None:
     """`rules.within` of every row."""
     for b in range(rows.shape[0]):
-        fitting[b] = rules.within(rows[b], ints, limits)
+        fitting[b] = within(rows[b], ints, limits)

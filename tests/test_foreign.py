@@ -29,6 +29,7 @@ OTHERS = {
     "gensor_gym/measure/workers/wire.py": "a pipe to a process of our own",
     "gensor_gym/measure/isolation/launch.py": "arguments of a process of our own",
     "gensor_gym/measure/workers/worker.py": "arguments of a process of our own",
+    "gensor_gym/graph/compiling/apart": "a pipe to a process of our own",
     "experiments/benches/start.py": "a pipe to a process of our own",
     "experiments/benches/environment/start_process.py": "arguments of a process of our own",
     "experiments/planted": "a pipe to a process of our own",

@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 from experiments.benches.environment import learning, parts
 from experiments.benches.lines import Lines, Steal, calibration, machine, spread
 from gensor_gym.graph.actions import STOP
+from gensor_gym.graph.compiling.early import waiting
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -39,7 +40,8 @@ def run(config: DictConfig, emit: Lines) -> None:
 def _single(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
     """The environment as `gymnasium.make` gives it."""
     env = gymnasium.make("gensor_gym/Construct-v0", **arguments)
-    episodes = _play(env, settings.single_steps, seed)
+    with waiting():  # what is timed is compiled
+        episodes = _play(env, settings.single_steps, seed)
     steps = sum(map(len, episodes))
 
     def repeat() -> None:

@@ -1,8 +1,8 @@
 """From a new process to the end of its first episode: with an empty cache of compiled code, and again with that code there.
 
-Each start is a process of its own (`start_process`). Seconds are the process's processor time, imports included; beside them
-stands the wall time, which others on the machine stretch. Functions are listed by what compiling them alone takes, without
-those that they call.
+Each start is a process of its own (`start_process`). Seconds are the process's processor time, imports included, and not that of
+the process which compiles beside it; beside them stands the wall time, which others on the machine stretch. Functions are listed
+by what compiling them alone takes, without those that they call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import nullcontext
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -24,17 +23,20 @@ from gensor_gym.locate import ROOT
 
 PHASES = ("imports", "make", "reset", "step", "episode")
 """What a start is made of: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
+COLD, WAITED, WARM = "cold", "waited", "warm"
+"""Starts: nothing compiled; nothing compiled, and every function waited for; with what the waiting one left."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Two lines for every environment, cold and warm, and a line for each of the functions that take longest to compile."""
+    """Three lines for every environment, and one for each of the functions that take longest to compile; only warm, one line."""
     settings = config.start
     emit(kind="machine", **machine())
     for name in settings.environments:
         arguments = OmegaConf.to_container(settings.of[name])
-        with tempfile.TemporaryDirectory(prefix="gensor-gym-") if settings.cold else nullcontext() as folder:
-            for cache in ("cold", "warm") if settings.cold else ("warm",):
-                found = _started(arguments, folder, settings.limit_s)
+        with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
+            for cache in (COLD, WAITED, WARM) if settings.cold else (WARM,):
+                where = f"{folder}/{'empty' if cache == COLD else 'filled'}" if settings.cold else None
+                found = start_of(arguments, cache, where, settings.limit_s)
                 functions = found.pop("functions")
                 emit(kind="start", environment=name, cache=cache, compiled=len(functions), **found)
                 for row in functions[: settings.functions]:
@@ -53,13 +55,13 @@ def table(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _started(arguments: Any, folder: str | None, limit_s: float) -> dict[str, Any]:
+def start_of(arguments: Any, cache: str, folder: str | None, limit_s: float) -> dict[str, Any]:
     """What a process found that starts now; its compiled code lies in the folder, or where it always does."""
     own = {"NUMBA_CACHE_DIR": folder} if folder is not None else {}
     environment = os.environ | own | {QUIET: "1", "PYTHONPATH": str(ROOT)}
     begin = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.benches.environment.start_process", json.dumps(arguments)],
+        [sys.executable, "-m", "experiments.benches.environment.start_process", json.dumps(arguments), cache],
         env=environment, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, check=False,
     )  # fmt: skip
     wall = time.perf_counter() - begin

@@ -100,4 +100,5 @@ def _keep(trace, at, tried, seconds, terms):  # noqa: ANN001, ANN202
     """Write down a program that was evaluated, if anything is kept."""
     if trace.shape[0] > 0:
         trace[at, 0], trace[at, 1] = tried - 1, seconds
-        _copy(terms, trace[at, 2:])
+        for t in range(NUM_TERMS):
+            trace[at, 2 + t] = terms[t]

@@ -44,7 +44,11 @@ def fill_latencies(rows, ints, floats, space, seconds):  # noqa: ANN001, ANN201
 
 @compiled
 def fill_terms(rows, ints, floats, space, found):  # noqa: ANN001, ANN201
-    """Seconds and then the terms of every legal row, float64 [B, 1 + NUM_TERMS]."""
-    tiles = np.empty(ROW, dtype=np.int32)
+    """Seconds and then the terms of every legal row, float64 [B, 1 + NUM_TERMS]; without a resident block these stay."""
+    terms, tiles = np.empty(NUM_TERMS, dtype=np.float64), np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
-        found[b, 0] = latency(rows[b], ints, floats, found[b, 1:], tiles, space)
+        for t in range(NUM_TERMS):
+            terms[t] = found[b, 1 + t]
+        found[b, 0] = latency(rows[b], ints, floats, terms, tiles, space)
+        for t in range(NUM_TERMS):
+            found[b, 1 + t] = terms[t]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gensor_gym.env import process
 from gensor_gym.env.episodes.single import EpisodeEnv
 from gensor_gym.env.measured import FinalReward
@@ -75,10 +73,10 @@ class ConstructEnv(EpisodeEnv):
 
     def _begin(self) -> None:
         """See `process.begin`."""
-        process.begin_range(
-            np.zeros(1, dtype=np.int64), np.array([self._task]), self._row[None], self._scalars[None], self.tasks.ints,
-            self.tasks.floats, self.tasks.sizes, self.tasks.static, self.tasks.initial, self.tasks.starts, self._room,
-            self._mask[None], self._obs[None],
+        tasks = self.tasks
+        process.begin_one(
+            self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
+            tasks.starts, self._room, self._mask, self._obs,
         )  # fmt: skip
 
     def _advance(self, action: int) -> tuple[float, bool]:

@@ -11,6 +11,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.reward import final_reward
 from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.gir.graph import GirGraph
+from gensor_gym.graph.compiling.early import at_once
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_name
 from gensor_gym.measure.measurement import Measurement, Status
@@ -59,7 +60,8 @@ class FinalReward:
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
         """Facts of a program that takes so long by the model; `regret` where the task's optimum is certified."""
         if id(graph) not in self._certified:
-            self._certified[id(graph)] = graph, optimum_of(graph)
+            with at_once():
+                self._certified[id(graph)] = graph, optimum_of(graph)
         optimum = self._certified[id(graph)][1]
         known = {} if optimum is None else {"regret": math.log(seconds / optimum)}
         return {"runtime_s": seconds, "status": "OK", **known}
@@ -96,7 +98,8 @@ def reward(graph: Graph, measurement: Measurement) -> float:
     """R of what was measured (`env.reward`); 0 when the status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0
-    return float(final_reward(graph.floor, measurement.seconds))
+    with at_once():
+        return float(final_reward(graph.floor, measurement.seconds))
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:

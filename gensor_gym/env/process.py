@@ -16,7 +16,7 @@ from gensor_gym.env.episodes.scalars import LATENCY, MODEL_REWARD, POTENTIAL, RE
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
 from gensor_gym.env.reward import final_reward, step_reward
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
-from gensor_gym.graph.compiled import compiled, lean
+from gensor_gym.graph.compiled import compiled, early, lean
 from gensor_gym.graph.rules import apply, fill_mask
 from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.graph.tables.tables import FLOOR, HORIZON
@@ -99,7 +99,15 @@ def fill_remaining(scalars, ints, obs):  # noqa: ANN001, ANN201
     obs[REMAINING_AT + 1] = math.log2(scalars[REMAINING] + 1.0) / 8.0
 
 
-@compiled
+@early
+def begin_one(task, row, scalars, ints, floats, sizes, static, initial, starts, room, mask, obs):  # noqa: ANN001, ANN201
+    """`begin` with its own room, for a single environment."""
+    scratch = np.empty(ROW, dtype=np.int32)
+    terms = np.empty(NUM_TERMS, dtype=np.float64)
+    begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scratch, room, terms, mask, obs)
+
+
+@early
 def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, mask, obs):  # noqa: ANN001, ANN201
     """`advance` with its own room, for a single environment."""
     scratch = np.empty(ROW, dtype=np.int32)

@@ -15,7 +15,7 @@ from gensor_gym.env.graph_view import GraphView, box
 from gensor_gym.env.observation import GROUPS, LIMIT, OFFSETS, fill_resources, group_slices
 from gensor_gym.env.settings import Settings
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import early
 from gensor_gym.graph.rules import transition
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import LEVEL, ROW
@@ -80,7 +80,7 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
     return out
 
 
-@compiled
+@early
 def _fill_successors(row, mask, ints, floats, sizes, space, out):  # noqa: ANN001, ANN202
     """Model and resources of every legal successor beside those of `row`."""
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)

@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 
 from gensor_gym.graph.compiling.notice import watch
-from gensor_gym.graph.compiling.parts import entry, is_tried, part
+from gensor_gym.graph.compiling.parts import Early, entry, is_tried, part
 from gensor_gym.graph.compiling.units import unit
 from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.hardware.owned import made_own
@@ -39,6 +38,14 @@ watch()
 def compiled(function: F) -> F:
     """Compile a function for Numba's nopython mode, without the GIL, cached over runs for this state of the sources."""
     return _compile(function, entry)
+
+
+def early(function: F) -> F:
+    """As `compiled`, but it answers at once, as plain Python until another process has compiled it (`graph.compiling.early`).
+
+    For what is asked for a little at a time: the step of one environment.
+    """
+    return _compile(function, entry, Early)
 
 
 def outlined(function: F) -> F:
@@ -60,25 +67,6 @@ def lean(function: F) -> F:
     return made
 
 
-def interpreted(function: F) -> F:
-    """A compiled function as plain Python, with all that it calls, for whoever asks once: loading compiled code takes 0.3 s.
-
-    The same text, so the same answers, if arrays are int64: Numba widens what it reads, plain Python does not.
-    """
-    return _interpreted(function, {})
-
-
-def _interpreted(function: Any, made: dict[Any, Any]) -> Any:
-    """The text of a function over globals in which those that are compiled are plain as well; `made` holds those met before."""
-    text = getattr(function, "py_func", function)
-    if text not in made:
-        scope = dict(text.__globals__)
-        made[text] = FunctionType(text.__code__, scope, text.__name__, text.__defaults__, text.__closure__)
-        called = {name: scope[name] for name in text.__code__.co_names if hasattr(scope.get(name), "py_func")}
-        scope.update({name: _interpreted(value, made) for name, value in called.items()})
-    return made[text]
-
-
 def plain(rows: np.ndarray) -> np.ndarray:
     """The same rows, as a copy where they may not be written, as those of a `Schedule` may not, or do not lie side by side.
 
@@ -87,12 +75,13 @@ def plain(rows: np.ndarray) -> np.ndarray:
     return rows if rows.flags.carray else rows.copy()
 
 
-def _compile(function: F, kind: Callable[..., Any], **options: Any) -> F:
+def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
     """A function of a kind, kept on disk. Plain where Numba is off; of Numba's own kind with a release that was not tried."""
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
-    made = (kind if is_tried(numba.__version__) else numba.njit)(function, nogil=True, **options)
+    tried = is_tried(numba.__version__)
+    made = made_by(function, *kind, nogil=True, **options) if tried else numba.njit(function, nogil=True, **options)
     folder = _folder(_package_of(function))
     if folder is not None:
         before = settings.CACHE_DIR

@@ -15,7 +15,7 @@ from experiments.benches.bench import SUITES, bench
 from experiments.benches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.fitting.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
 from experiments.benches.fitting.ranks import spearman, top_k_regret
-from experiments.benches.start import PHASES
+from experiments.benches.start import COLD, PHASES, start_of
 from experiments.commands.arguments import CONF, compose
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
@@ -24,6 +24,7 @@ from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
 from gensor_gym.fingerprint import fingerprint
 from tests.support.coarse_figures import COARSE_FIGURES
+from tests.support.thorough import thorough_but
 
 pytestmark = COARSE_FIGURES
 TINY = {
@@ -72,8 +73,16 @@ def test_all_suites_have_arguments() -> None:
         bench(compose(["suite=nothing"], "bench"))
 
 
+@pytest.mark.parametrize("name", thorough_but(("h200", "host", "recorded", "graph"), "h200"))
+def test_a_cold_start_waits_for_no_function(name: str, tmp_path: Path) -> None:
+    """From an empty cache to the end of the first episode nothing is compiled in the process: it has its answers before."""
+    settings = compose(["suite=start"], "bench").start
+    found = start_of(OmegaConf.to_container(settings.of[name]), COLD, str(tmp_path), settings.limit_s)
+    assert found["functions"] == [] and found["steps"] >= 1
+
+
 def test_start(tmp_path: Path) -> None:
-    """With the code that is there: what a cold start takes is too much for a test."""
+    """With the code that is there: what compiling takes is too much for a test."""
     (start,) = [row for row in _run("start", tmp_path) if row["kind"] == "start"]
     phases = [start[f"{name}_s"] for name in PHASES]
     assert start["cache"] == "warm" and all(seconds > 0 for seconds in phases)

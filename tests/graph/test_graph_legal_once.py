@@ -10,7 +10,7 @@ from numba.core.dispatcher import Dispatcher
 
 from gensor_gym import ConstructionGraph, Schedule
 from gensor_gym.graph import rules
-from gensor_gym.graph.compiled import interpreted
+from gensor_gym.graph.compiling.plain import over_lists
 
 TASKS = (("gemm(m=96, n=64, k=80)", "host"), ("conv2d(n=1, c=8, h=9, w=9, k=16, r=3, s=3)", "h200"))
 
@@ -36,7 +36,7 @@ def test_the_verdicts_are_the_same(operator: str, machine: str) -> None:
 
 def test_no_compiled_rule_is_left_in_the_plain_ones() -> None:
     for rule in (rules.fits, rules.is_well_formed):
-        waiting, seen = [interpreted(rule)], set()
+        waiting, seen = [over_lists(rule)], set()
         while waiting:
             plain = waiting.pop()
             assert not isinstance(plain, Dispatcher)

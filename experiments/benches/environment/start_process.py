@@ -1,6 +1,7 @@
-"""One start, in a process that has done nothing else: `python -m experiments.benches.environment.start_process ARGUMENTS`.
+"""One start, in a process that has done nothing else: `python -m experiments.benches.environment.start_process ARGUMENTS CACHE`.
 
-ARGUMENTS are those of the environment as JSON. The last line of standard output is what `experiments.benches.start` reads.
+ARGUMENTS are those of the environment as JSON; where CACHE is `waited` every function is waited for until it is compiled. The
+last line of standard output is what `experiments.benches.start` reads.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import sys
 import time
 from collections import defaultdict
+from contextlib import nullcontext
 from typing import Any
 
 
@@ -19,10 +21,17 @@ def main() -> None:
     compilations = _compilations(event)
     import gymnasium
 
-    import gensor_gym  # noqa: F401
+    from gensor_gym.graph.compiling.early import waiting
 
+    with waiting() if sys.argv[2] == "waited" else nullcontext():
+        took = _episode(gymnasium, json.loads(sys.argv[1]))
+    print(json.dumps(took | {"functions": compilations.table()}))
+
+
+def _episode(gymnasium: Any, arguments: dict[str, Any]) -> dict[str, float]:
+    """Seconds of every phase, and steps."""
     marks = [0.0, time.process_time()]
-    env = gymnasium.make("gensor_gym/Construct-v0", **json.loads(sys.argv[1]))
+    env = gymnasium.make("gensor_gym/Construct-v0", **arguments)
     marks.append(time.process_time())
     _, info = env.reset(seed=0)
     marks.append(time.process_time())
@@ -37,7 +46,7 @@ def main() -> None:
     env.close()
     names = ("imports_s", "make_s", "reset_s", "step_s", "episode_s")
     took = {name: after - before for name, before, after in zip(names, marks, marks[1:], strict=False)}
-    print(json.dumps(took | {"processor_s": marks[-1], "steps": steps, "functions": compilations.table()}))
+    return took | {"processor_s": marks[-1], "steps": steps}
 
 
 def _compilations(event: Any) -> Any:

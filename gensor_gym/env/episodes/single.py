@@ -13,6 +13,7 @@ from gensor_gym.env.episodes.scalars import LATENCY, NUM_SCALARS, REMAINING, STE
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.settings import Settings, TextSpec
 from gensor_gym.env.tasks import Tasks
+from gensor_gym.graph.compiling.early import at_once
 
 
 class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
@@ -93,7 +94,10 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     def render(self) -> Any:
         """`ansi`: the program as text; `rgb_array`: its picture as an image uint8 [H, W, 3]; None without a render mode."""
-        return None if self.render_mode is None else self.view.drawn(self.render_mode)(self.graph, self.schedule)
+        if self.render_mode is None:
+            return None
+        with at_once():
+            return self.view.drawn(self.render_mode)(self.graph, self.schedule)
 
     def close(self) -> None:
         """Stop workers, if any. May be called twice."""
@@ -126,6 +130,8 @@ def starting_state(tasks: Tasks, options: dict[str, Any] | None, draw: Callable[
     schedule = graph.parse(schedule) if isinstance(schedule, str) else schedule
     if not isinstance(schedule, type(graph.initial())):
         raise ValueError(f"option schedule is {schedule!r}; it takes a {type(graph.initial()).__name__} or its text")
-    if not graph.is_legal(schedule):
+    with at_once():
+        legal = graph.is_legal(schedule)
+    if not legal:
         raise ValueError(f"{schedule!r} is not legal for {tasks.graphs[task].operator} in space {tasks.space!r}")
     return task, schedule.row

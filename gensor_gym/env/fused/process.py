@@ -11,9 +11,9 @@ from gensor_gym.env.reward import final_reward, step_reward
 from gensor_gym.env.settings import Settings
 from gensor_gym.gir.actions import NUM_ACTIONS, STOP
 from gensor_gym.gir.table import table_of
-from gensor_gym.graph.compiled import interpreted
+from gensor_gym.graph.compiling.plain import text_of
 
-_step_reward, _final_reward = interpreted(step_reward), interpreted(final_reward)
+_step_reward, _final_reward = text_of(step_reward), text_of(final_reward)
 
 
 class Episodes:

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TextIO
 
 from numba.core import event
 
@@ -52,11 +52,21 @@ class Notice(event.Listener):  # type: ignore[misc]
         if seconds > PATIENCE_S and not self._silent():
             self._say(self._out(), seconds)
 
-    def _say(self, out: TextIO, seconds: float) -> None:
-        """The line, once; on a terminal, while it lasts, how far it is."""
+    def lasts(self, seconds: float) -> None:
+        """Another process has been compiling for so long, while this one waits or has slower answers."""
+        if seconds > PATIENCE_S and not self._silent():
+            self._say_once(self._out())
+
+    def _say_once(self, out: TextIO) -> None:
+        """The line, if it was not said."""
         if not self._said:
             self._said = True
             out.write("gensor_gym: compiling, once; it is kept for the next time\n")
+            out.flush()
+
+    def _say(self, out: TextIO, seconds: float) -> None:
+        """The line, once; on a terminal, while it lasts, how far it is."""
+        self._say_once(out)
         if out.isatty():
             out.write(f"\r{self._functions} functions, {seconds:.0f} s\x1b[K" if self._depth > 0 else "\r\x1b[K")
         out.flush()
@@ -73,8 +83,10 @@ def _is_silent() -> bool:
     return bool(os.environ.get(QUIET)) or multiprocessing.parent_process() is not None or sys.stderr is None
 
 
-def watch() -> Any:
+NOTICE = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
+"""That of this process."""
+
+
+def watch() -> None:
     """Hear of all that is compiled from now on in this process."""
-    notice = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
-    event.register(_COMPILING, notice)
-    return notice
+    event.register(_COMPILING, NOTICE)

@@ -22,6 +22,8 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
+from gensor_gym.graph.compiling.early import Hurried
+
 TRIED = ("0.68",)
 """Releases of Numba that tests/graph/test_graph_parts.py has passed with."""
 
@@ -126,7 +128,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
         return _WHOLE[self.py_func](self.py_func)
 
 
-class Entry(CPUDispatcher):  # type: ignore[misc]
+class Entry(Hurried):
     """A function for Python to call. Compiled ones that call it have it as a part, so that it is optimised there alone."""
 
     @cached_property
@@ -143,6 +145,12 @@ class Entry(CPUDispatcher):  # type: ignore[misc]
         return self.part.get_overload(sig)
 
 
+class Early(Entry):
+    """An entry that always answers early: its callers ask little at a time."""
+
+    early = True
+
+
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
 """What makes a function of a part that Python can call."""
 
@@ -152,9 +160,9 @@ def is_tried(version: str) -> bool:
     return ".".join(version.split(".")[:2]) in TRIED
 
 
-def entry(function: Any, **options: Any) -> Entry:
-    """A function for Python to call, with Numba's options."""
-    return Entry(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+def entry(function: Any, kind: type[Entry] = Entry, **options: Any) -> Entry:
+    """A function for Python to call, of a kind of these, with Numba's options."""
+    return kind(function, targetoptions={"nopython": True, "boundscheck": None, **options})
 
 
 def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:

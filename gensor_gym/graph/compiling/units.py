@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
-from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
+from gensor_gym.graph.compiling.early import Hurried
 from gensor_gym.graph.compiling.parts import pipeline
 
 
@@ -52,7 +52,7 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
 _COMPILER = pipeline(_Lowering)
 
 
-class Unit(CPUDispatcher):  # type: ignore[misc]
+class Unit(Hurried):
     """A function that Python may call as any other; compiled ones call it where it is."""
 
     def compile(self, sig: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.compiling.early import at_once
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS, differences
 from gensor_gym.hardware.types import Hardware
@@ -27,6 +29,9 @@ from gensor_gym.measure.records.optimum import Optimum, find_optimum
 from gensor_gym.measure.records.store import Record, Store
 from gensor_gym.measure.records.tables import Table, file_name, read_table
 from gensor_gym.operators.types import Operator
+
+FEW = 1 << 16
+"""Programs of a space that plain Python lists in less time than compiling takes, some 40 us each."""
 
 Source = str | Path | Store | Iterable[Record]
 
@@ -122,7 +127,9 @@ class RecordedBackend:
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
-            self._optima[key] = self._find_optimum(graph)
+            few = isinstance(graph, ConstructionGraph) and graph.coordinates.size <= FEW
+            with at_once() if few else nullcontext():
+                self._optima[key] = self._find_optimum(graph)
         known = self._optima[key]
         if known is None or program_key(schedule) not in known[0]:
             return None

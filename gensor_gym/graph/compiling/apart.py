@@ -1,0 +1,131 @@
+"""A process beside this one that compiles functions, which end up on disk, where this one finds them.
+
+It is started when the first is asked for, ends when nothing was asked for a while, and never outlives this one. Where there can
+be none (in a worker process, whose fellows would start their own, or where nothing is kept on disk) functions are compiled here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from gensor_gym.graph.compiling.notice import NOTICE, QUIET
+
+MODULE = "gensor_gym.graph.compiling.apart_process"
+"""What the other process runs."""
+
+Asked = tuple[str, str, tuple[Any, ...]]
+"""Module and name of a function, types of its arguments."""
+
+
+class Apart:
+    """What was asked of the other process, which is there while something is awaited."""
+
+    def __init__(self) -> None:
+        """Nothing asked."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._awaited: list[Asked] = []
+        self._over: set[Asked] = set()
+        self._broken = False
+        self._begin = 0.0
+        self._lock = threading.Lock()
+
+    def compiles(self, function: Any, types: tuple[Any, ...]) -> bool:
+        """Whether the other process is compiling a function; asked for the first time it is told to.
+
+        Not where the function is on disk, or will not come to be there.
+        """
+        asked = (function.py_func.__module__, function.py_func.__qualname__, types)
+        with self._lock:
+            if asked in self._awaited:
+                NOTICE.lasts(time.monotonic() - self._begin)
+                self._listen()
+            elif asked not in self._over:
+                if function.keeps and not function.is_kept(types) and self._can_be():
+                    self._ask(asked)
+                else:
+                    self._over.add(asked)
+            return asked in self._awaited
+
+    def _can_be(self) -> bool:
+        """Whether there can be another process."""
+        return not self._broken and multiprocessing.parent_process() is None
+
+    def _ask(self, asked: Asked) -> None:
+        """Tell the process, which is started if need be."""
+        if self._process is not None and self._process.poll() is not None:
+            self._ended()
+        self._awaited.append(asked)
+        try:
+            if self._process is None:
+                self._process, self._begin = _started(), time.monotonic()
+            self._process.stdin.write(base64.b64encode(pickle.dumps(asked)) + b"\n")  # type: ignore[union-attr]
+        except OSError:  # it cannot be started, or ended at this very moment
+            self._broken = self._process is None
+            self._ended()
+
+    def _listen(self) -> None:
+        """Take note of functions that are done: the process writes a byte for each, in the order in which they were asked for."""
+        done = self._process.stdout.read() if self._process is not None else b""  # type: ignore[union-attr]
+        for _ in done or b"":
+            self._over.add(self._awaited.pop(0))
+        if done == b"":
+            self._ended()
+
+    def _ended(self) -> None:
+        """The process is no more: what it was to compile is compiled here. It is not started again if it failed."""
+        self._over.update(self._awaited)
+        self._awaited.clear()
+        if self._process is not None:
+            self._broken = self._process.wait() != 0
+            _close(self._process)
+            self._process = None
+
+    def end(self) -> None:
+        """Let the process end at once."""
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+                self._ended()
+
+    def forget(self) -> None:
+        """In a fork: the process belongs to another, and this one has none."""
+        if self._process is not None:
+            self._process.returncode = 0
+            _close(self._process)
+        self.__init__()  # type: ignore[misc]
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """The other process, which imports what this one could. OSError where none can be started.
+
+    It is of another group, so that a terminal's Ctrl-C is left to this one.
+    """
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", MODULE, str(os.getpid())],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0,
+        env=os.environ | {"PYTHONPATH": path, QUIET: "1"},
+    )  # fmt: skip
+    os.set_blocking(process.stdout.fileno(), False)  # type: ignore[union-attr]
+    return process
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    """Close what leads to a process."""
+    for file in (process.stdin, process.stdout):
+        if file is not None:
+            file.close()
+
+
+apart = Apart()
+atexit.register(apart.end)
+os.register_at_fork(after_in_child=apart.forget)

@@ -1,0 +1,70 @@
+"""Compiled functions that answer at once: as plain Python, while another process compiles them.
+
+Numba asks `_compile_for_args` for a function only where none was compiled for the types of a call. There the plain one is handed
+out as long as the other process is at work, and Numba's own afterwards; a call that finds a compiled function costs what it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from typing import Any
+
+from numba.core.dispatcher import OmittedArg
+
+from gensor_gym.graph.compiling.apart import apart
+from gensor_gym.graph.compiling.kept import Kept
+from gensor_gym.graph.compiling.plain import interpreted
+
+_hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
+"""Whether functions are answered at once, all of them or none; None where each does as it was declared."""
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Within it no function is waited for: for questions whose plain answers take less time than compiling."""
+    before = _hurry.set(_hurry.get() is not False)
+    try:
+        yield
+    finally:
+        _hurry.reset(before)
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Within it every function is waited for, also where something inside asks for answers at once: for who measures times."""
+    before = _hurry.set(False)
+    try:
+        yield
+    finally:
+        _hurry.reset(before)
+
+
+class Hurried(Kept):
+    """A function that answers early where its caller says so (`at_once`)."""
+
+    early = False
+    """Whether it does so anyway."""
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        """What Numba calls in place of the compiled function: one of these, or a plain one."""
+        hurry = _hurry.get()
+        if (self.early if hurry is None else hurry) and not any(isinstance(each, OmittedArg) for each in args):
+            types = tuple(self.typeof_pyval(each) for each in args)
+            if apart.compiles(self, types):
+                return self._answer
+        return super()._compile_for_args(*args, **kws)
+
+    def _answer(self, *args: Any) -> Any:
+        """The plain function's answer, or the compiled one's where plain Python stumbles, as over a division by zero."""
+        try:
+            return self._plain(*args)
+        except Exception:  # nothing is changed yet, and the compiled function says what it has to say of these arguments
+            return super()._compile_for_args(*args)(*args)
+
+    @cached_property
+    def _plain(self) -> Any:
+        """The same function as plain Python."""
+        return interpreted(self)

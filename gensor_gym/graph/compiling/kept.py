@@ -1,0 +1,76 @@
+"""What is kept of compiled functions on disk, and that of several processes one compiles a function while others wait for it."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+
+from gensor_gym.graph.compiling.notice import NOTICE
+
+_LOOK_S = 0.02
+"""Seconds between two looks at whether another process is done."""
+
+
+class Kept(CPUDispatcher):  # type: ignore[misc]
+    """A function that is looked for on disk before it is compiled, and compiled by one process at a time."""
+
+    _cache: Any
+    targetctx: Any
+    _compile_for_args: Any
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is compiled is kept on disk at all."""
+        return isinstance(self._cache, FunctionCache)
+
+    def is_kept(self, types: tuple[Any, ...]) -> bool:
+        """Whether it lies on disk for arguments of some types."""
+        if not self.keeps:
+            return False
+        file = self._cache._cache_file
+        name = file._load_index().get(self._cache._index_key(types, self.targetctx.codegen()))
+        return name is not None and Path(file._data_path(name)).exists()
+
+    def compile(self, sig: Any) -> Any:
+        """See Numba's, which looks on disk first. Of the threads of a process one compiles, here as there."""
+        with global_compiler_lock, nullcontext() if self._is_at_hand(sig) else self._alone():
+            return super().compile(sig)
+
+    def _is_at_hand(self, sig: Any) -> bool:
+        """Whether there is nothing to compile."""
+        return isinstance(sig, tuple) and (sig in self.overloads or self.is_kept(sig))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other process compiles it. Who is within waits only for what it calls, so no two wait for each other."""
+        if not self.keeps:
+            yield
+            return
+        self._cache._impl.locator.ensure_cache_path()
+        with open(f"{self._cache._cache_file._index_path}.lock", "ab") as file:
+            _lock(file)
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing would not do where a fork has the file as well
+
+
+def _lock(held: IO[bytes]) -> None:
+    """Wait until no other process has the file locked."""
+    begin = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            NOTICE.lasts(time.monotonic() - begin)
+            time.sleep(_LOOK_S)
+        else:
+            return
