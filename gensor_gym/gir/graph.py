@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +17,11 @@ from gensor_gym.gir.nest import row_nest
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.rules import GirRules, by_placement
 from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
+from gensor_gym.gir.table import LARGEST, GirTable
 from gensor_gym.hardware.types import Hardware
 
-LARGEST = 1 << 20
-"""Schedules, legal or not, of a space that is gone through as a whole."""
+MOST_ENUMERATED = 1 << 24
+"""Schedules, legal or not, of a space that is enumerated: some minutes."""
 SPACES = ("gir", "monotone")
 """`gir`: all primitives. `monotone`: those after which no more bytes move than before (the title of IntelliGen's later paper)."""
 
@@ -32,8 +32,6 @@ class GirGraph:
     actions: tuple[GirAction, ...] = ACTIONS
     meter: Callable[[int], None] | None = None
     """Told of every evaluation of the model before it is made, by a session that pays for them."""
-    kept_table: Any = None
-    """The whole space as a table, once `gir.table.table_of` has made it."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
         """ValueError for a graph that is no row nest, a machine that is no CPU, an unknown space."""
@@ -168,7 +166,15 @@ class GirGraph:
         return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every legal schedule, in batches of rows int32 [<= batch, ROW]."""
+        """Every legal schedule, in batches of rows int32 [<= batch, ROW]; ValueError where they are too many."""
+        if self.size > MOST_ENUMERATED:
+            raise ValueError(
+                f"{self.operator}: {self.size} schedules with {len(self.nest.crossing)} values to place, expected at most "
+                f"{MOST_ENUMERATED} to enumerate; search them, as with strategy local_search"
+            )
+        return self._batches(batch)
+
+    def _batches(self, batch: int) -> Iterator[np.ndarray]:
         header = itertools.product(*(range(len(field.values)) for field in FIELDS))
         headers = np.array(list(header), np.int32)
         levels = itertools.product(range(len(Level)), repeat=len(self.nest.crossing))
@@ -181,6 +187,11 @@ class GirGraph:
                 yield rows[start : start + batch]
 
     @cached_property
+    def table(self) -> GirTable:
+        """The whole space, made once; ValueError where it is too large."""
+        return GirTable(self)
+
+    @cached_property
     def least(self) -> float | None:
         """Seconds of the optimum; None where the space is too large to be gone through."""
         return self.optimum()[1] if self.size <= LARGEST else None
@@ -191,10 +202,5 @@ class GirGraph:
         return roofline_floor(self.operator, self.hardware)
 
     def optimum(self) -> tuple[GirSchedule, float]:
-        """The fastest schedule by the model, by going through all, and its seconds."""
-        best, seconds = self.initial(), math.inf
-        for rows in self.enumerate():
-            found = self.model.terms(rows)[:, 0]
-            if found.min() < seconds:
-                best, seconds = GirSchedule(rows[int(found.argmin())]), float(found.min())
-        return best, seconds
+        """The fastest schedule by the model that primitives lead to, and its seconds; ValueError where the space is too large."""
+        return self.table.optimum

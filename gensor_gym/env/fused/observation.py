@@ -18,7 +18,7 @@ from gensor_gym.gir.model import TERMS
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
-from gensor_gym.gir.table import GirTable, table_of
+from gensor_gym.gir.table import GirTable
 
 CELL = 4
 """Numbers of a crossing cell: whether it is one, whether it is an input, log of operations that make it, passes that read it."""
@@ -39,16 +39,15 @@ NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
 """Legal; log speed-up of the successor by the model; log ratios of its terms; the primitive."""
 
 
-def fill_state(table: GirTable, numbers: np.ndarray, start: float, found: np.ndarray) -> None:
-    """Fill the dynamic features but `remaining` of schedules int64 [B] into float32 [B, NUM_FEATURES].
+def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: np.ndarray) -> None:
+    """Fill the dynamic features but `remaining` of schedules int32 [B, ROW] into float32 [B, NUM_FEATURES].
 
-    `start` is the model's latency of the unscheduled program in seconds.
+    `terms` float64 [B, 1 + terms] are the model's seconds, their total first; `starts` [B] those of the unscheduled programs.
     """
-    rows, terms = table.rows(numbers), table.terms[numbers]
     found[:, SLICES["header"]] = rows[:, :HEADER] / _TOPS
     placed = rows[:, HEADER:, None] == np.arange(len(Level))
-    found[:, SLICES["placement"]] = placed.reshape(len(rows), -1)
-    found[:, SLICES["speed"]] = np.clip(np.log(start / terms[:, :1]), -LIMIT, LIMIT)
+    found[:, SLICES["placement"]] = placed.reshape(len(rows), MOST_PLACED * len(Level))
+    found[:, SLICES["speed"]] = np.clip(np.log(starts[:, None] / terms[:, :1]), -LIMIT, LIMIT)
     found[:, SLICES["terms"]] = terms[:, 1:] / terms[:, :1]
 
 
@@ -99,7 +98,7 @@ class GirView:
 
     def single(self, features: np.ndarray, graph: GirGraph, row: np.ndarray, mask: np.ndarray) -> Any:
         """View of one environment's features [F]."""
-        return successor_features(table_of(graph), row, mask) if self.kind == "successors" else self.batch(features.copy())
+        return successor_features(graph.table, row, mask) if self.kind == "successors" else self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
         """View of features [..., F], flat or by group."""
