@@ -104,14 +104,16 @@ class GirGraph:
 
     def transition(self, schedule: GirSchedule, action: int) -> GirSchedule:
         """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
-        if action == STOP or not self.action_mask(schedule)[action]:
-            return schedule
-        return GirSchedule(applied(schedule.row[None])[0, action])
+        after, legal = self.transitions(schedule.row[None], np.array([action]))
+        return GirSchedule(after[0]) if legal[0] else schedule
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
         after = applied(rows)[np.arange(len(rows)), actions]
-        legal = self.action_masks(rows)[np.arange(len(rows)), actions] & (actions != STOP)
+        legal = np.any(after != rows, axis=1)
+        legal[legal] = self.fits(after[legal])
+        if self.space == "monotone":
+            legal[legal] = self.moved_bytes(after[legal]) <= self.moved_bytes(rows[legal])
         return np.where(legal[:, None], after, rows), legal
 
     def successors(self, schedule: GirSchedule) -> dict[int, GirSchedule]:

@@ -88,7 +88,7 @@ def test_a_space_that_is_too_large_is_refused() -> None:
         GirTable(graph)
     with pytest.raises(ValueError, match=r"3670016 schedules with 6 values to place"):
         graph.optimum()
-    assert graph.least is None and len(next(graph.enumerate(batch=100))) == 100
+    assert graph.least is None and 0 < len(next(graph.enumerate(batch=100))) <= 100
 
 
 def test_what_would_take_hours_to_enumerate_is_refused() -> None:
