@@ -18,7 +18,8 @@ from gensor_gym import hardware as machines
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.dataflow.suite import FACTORIES, make
-from gensor_gym.gir.graph import SPACES, GirGraph
+from gensor_gym.gir.actions import SPACES
+from gensor_gym.gir.graph import GirGraph
 from gensor_gym.registry import near
 
 SEEN = ("softmax", "layernorm", "add_layernorm", "rmsnorm", "bias_gelu", "bias_tanh_gelu", "swiglu", "rope")

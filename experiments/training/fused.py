@@ -16,7 +16,8 @@ from experiments.common.lines import with_bar
 from experiments.training import walk
 from gensor_gym import hardware as machines
 from gensor_gym.env.fused.env import GirVectorEnv
-from gensor_gym.gir.graph import SPACES, GirGraph
+from gensor_gym.gir.actions import SPACES
+from gensor_gym.gir.graph import GirGraph
 
 
 def graphs_of(given: Any, env: dict[str, Any]) -> list[GirGraph]:

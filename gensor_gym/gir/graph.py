@@ -11,7 +11,7 @@ import numpy as np
 
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.gir.actions import ACTIONS, STOP, GirAction, applied
+from gensor_gym.gir.actions import ACTIONS, SPACES, STOP, GirAction, applied, primitives_of
 from gensor_gym.gir.model import TERMS, GirModel
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.gir.placement import Level
@@ -22,8 +22,6 @@ from gensor_gym.hardware.types import Hardware
 
 MOST_ENUMERATED = 1 << 24
 """Schedules, legal or not, of a space that is enumerated: some minutes."""
-SPACES = ("gir", "monotone")
-"""`gir`: all primitives. `monotone`: those after which no more bytes move than before (the title of IntelliGen's later paper)."""
 
 
 class GirGraph:
@@ -40,7 +38,7 @@ class GirGraph:
         if hardware.kind != "cpu":
             raise ValueError(f"{operator} on {hardware.name}: fused operators have code for CPUs so far")
         self.operator, self.hardware, self.space = operator, hardware, space
-        self.nest = row_nest(operator)
+        self.nest, self.primitives = row_nest(operator), primitives_of(space)
         self.rules, self.model = GirRules(self.nest, hardware), GirModel(self.nest, hardware)
         self.evaluations = 0
 
@@ -85,7 +83,7 @@ class GirGraph:
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
         """Legal actions of every row, bool [B, N]: those that change it to a legal row, and `stop`."""
         after = applied(rows)
-        legal = np.any(after != rows[:, None, :], axis=2)
+        legal = np.any(after != rows[:, None, :], axis=2) & self.primitives
         places = np.nonzero(legal)
         legal[places] = self.fits(after[places])
         if self.space == "monotone":
@@ -110,7 +108,7 @@ class GirGraph:
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
         after = applied(rows)[np.arange(len(rows)), actions]
-        legal = np.any(after != rows, axis=1)
+        legal = np.any(after != rows, axis=1) & self.primitives[actions]
         legal[legal] = self.fits(after[legal])
         if self.space == "monotone":
             legal[legal] = self.moved_bytes(after[legal]) <= self.moved_bytes(rows[legal])
@@ -168,7 +166,10 @@ class GirGraph:
         return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every legal schedule, in batches of rows int32 [<= batch, ROW]; ValueError where they are too many."""
+        """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError where they are too many.
+
+        In space `gir` these are all that are legal, else those that primitives lead to.
+        """
         if self.size > MOST_ENUMERATED:
             raise ValueError(
                 f"{self.operator}: {self.size} schedules with {len(self.nest.crossing)} values to place, expected at most "
@@ -185,6 +186,8 @@ class GirGraph:
             rows[:, :HEADER] = headers
             rows[:, HEADER : HEADER + len(placed)] = placed
             rows = rows[self.fits(rows)]
+            if self.space != "gir":
+                rows = rows[self.table.reachable[self.table.numbers(rows)]]
             for start in range(0, len(rows), batch):
                 yield rows[start : start + batch]
 

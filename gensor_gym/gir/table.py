@@ -24,12 +24,15 @@ LARGEST = 1 << 20
 _BATCH = 1 << 16
 
 
-def legal_actions(here: np.ndarray, there: np.ndarray, legal: np.ndarray, moved: np.ndarray | None) -> np.ndarray:
+def legal_actions(
+    here: np.ndarray, there: np.ndarray, primitives: np.ndarray, legal: np.ndarray, moved: np.ndarray | None
+) -> np.ndarray:
     """Masks bool [B, NUM_ACTIONS] of schedules int64 [B] whose actions lead `there`, int64 [B, NUM_ACTIONS].
 
-    Both are places in tables [S]: what is legal, and where they may not grow the bytes that are moved.
+    `primitives` bool [NUM_ACTIONS] are those of the space. `here` and `there` are places in tables [S]: what is legal, and where
+    they may not grow the bytes that are moved.
     """
-    found: np.ndarray = (there != here[:, None]) & legal[there]
+    found: np.ndarray = (there != here[:, None]) & legal[there] & primitives
     if moved is not None:
         found &= moved[there] <= moved[here][:, None]
     found[:, STOP] = True
@@ -77,7 +80,7 @@ class GirTable:
 
     def masks(self, numbers: np.ndarray) -> np.ndarray:
         """Legal actions bool [B, NUM_ACTIONS]: those that change a schedule to a legal one of the space, and `stop`."""
-        return legal_actions(numbers, self.successors(numbers), self.legal, self.moved)
+        return legal_actions(numbers, self.successors(numbers), self.graph.primitives, self.legal, self.moved)
 
     @property
     def moved(self) -> np.ndarray | None:

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 
 from gensor_gym.dataflow.expressions import operations
+from gensor_gym.env.fused.graph_view import GirGraphView
 from gensor_gym.env.graph_view import box
 from gensor_gym.env.observation import LIMIT
 from gensor_gym.env.settings import Settings
@@ -78,15 +79,14 @@ class GirView:
     """Turns the features of one environment, or of a batch, into what the agent asked for."""
 
     def __init__(self, settings: Settings) -> None:
-        """ValueError names an unknown group, and an observation that fused operators have not."""
+        """ValueError names an unknown group."""
         self.kind = settings.observation
-        if self.kind == "graph":
-            raise ValueError("observation 'graph' of a fused operator: expected 'flat', 'dict' or 'successors'")
         names = tuple(GROUPS) if settings.groups is None else settings.groups
         if unknown := [name for name in names if name not in GROUPS]:
             raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(GROUPS)}")
         self.slices = {name: SLICES[name] for name in GROUPS if name in names}
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
+        self._graphs = GirGraphView(GROUPS, self.slices)
         self.space = self._space()
 
     def _space(self) -> gymnasium.Space:
@@ -94,11 +94,17 @@ class GirView:
         if self.kind == "dict":
             boxes: dict[str, gymnasium.Space] = {name: box(s.stop - s.start) for name, s in self.slices.items()}
             return gymnasium.spaces.Dict(boxes)
+        if self.kind == "graph":
+            return self._graphs.space
         return box(NUM_ACTIONS, NUM_SUCCESSOR_FEATURES) if self.kind == "successors" else box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: GirGraph, row: np.ndarray, mask: np.ndarray) -> Any:
         """View of one environment's features [F]."""
-        return successor_features(graph.table, row, mask) if self.kind == "successors" else self.batch(features.copy())
+        if self.kind == "successors":
+            return successor_features(graph.table, row, mask)
+        if self.kind == "graph":
+            return self._graphs.of({name: features[s] for name, s in self.slices.items()}, graph, row)
+        return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
         """View of features [..., F], flat or by group."""

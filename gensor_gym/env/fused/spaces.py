@@ -19,6 +19,7 @@ class Spaces:
         self.first = np.cumsum([0, *(len(table.legal) for table in tables[:-1])])
         self.legal = np.concatenate([table.legal for table in tables])
         self.terms = np.concatenate([table.terms for table in tables])
+        self.primitives = tables[0].graph.primitives
         moved = [table.moved for table in tables if table.moved is not None]
         self.moved = np.concatenate(moved) if moved else None
 
@@ -41,4 +42,4 @@ class Spaces:
     def masks(self, task: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Legal actions bool [B, NUM_ACTIONS], as `GirTable.masks`, of numbers and their rows."""
         first, after = self.first[task], self.numbering.take(task).successors(numbers, rows)
-        return legal_actions(first + numbers, first[:, None] + after, self.legal, self.moved)
+        return legal_actions(first + numbers, first[:, None] + after, self.primitives, self.legal, self.moved)

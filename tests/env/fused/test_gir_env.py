@@ -176,7 +176,7 @@ def test_reset_starts_anywhere() -> None:
     ("arguments", "words"),
     [
         ({"operator": []}, "empty"), ({"hardware": "h200"}, "CPUs"), ({"space": "gensor"}, "expected one of gir"),
-        ({"observation": "graph"}, "flat"), ({"observation_groups": ["tiles"]}, "no observation group"),
+        ({"observation": "tree"}, "flat"), ({"observation_groups": ["tiles"]}, "no observation group"),
         ({"operator": "sofmax(m=4, n=4)"}, "softmax"), ({"render_mode": "human"}, "render_mode"), ({"discount": 2.0}, "discount"),
     ],
 )  # fmt: skip
