@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.fused.parts import fused_fingerprints, fused_operators, is_fused
+from agents.policies.fused_parts import fused_fingerprints, fused_operators, is_fused
 from gensor_gym import operators
 from gensor_gym.fingerprint import common, fingerprints
 

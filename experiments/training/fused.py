@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from agents.fused.parts import fused_operators, is_fused
 from agents.fused.policy import GirPpo, fused_learner
 from agents.learners.registry import Learner
+from agents.policies.fused_parts import fused_operators, is_fused
 from experiments.common.lines import with_bar
 from experiments.training import walk
 from gensor_gym import hardware as machines

@@ -18,8 +18,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from agents.fused.parts import parts_of as fused_parts_of
 from agents.learners.stored import POLICY
+from agents.policies.fused_parts import parts_of as fused_parts_of
 from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF

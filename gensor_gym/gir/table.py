@@ -7,21 +7,40 @@ a few look-ups, and the optimum is the least entry: every task is certified by h
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.actions import STOP
-from gensor_gym.gir.model import TERMS
+from gensor_gym.gir.model import TERMS, GirModel
+from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.numbering import Numbering
 from gensor_gym.gir.schedule import GirSchedule
-
-if TYPE_CHECKING:
-    from gensor_gym.gir.graph import GirGraph
 
 LARGEST = 1 << 20
 """Schedules, legal or not, of a space that is gone through as a whole."""
 _BATCH = 1 << 16
+
+
+class Spanned(Protocol):
+    """What a table is made of: `gir.graph.GirGraph`."""
+
+    operator: Dataflow
+    nest: RowNest
+    model: GirModel
+    space: str
+    primitives: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Numbers of schedules."""
+
+    def fits(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows int32 [B, ROW] are legal, bool [B]."""
+
+    def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes that rows move, int64 [B]."""
 
 
 def legal_actions(
@@ -42,7 +61,7 @@ def legal_actions(
 class GirTable:
     """The space of one graph."""
 
-    def __init__(self, graph: GirGraph) -> None:
+    def __init__(self, graph: Spanned) -> None:
         """ValueError for a space that is too large to be gone through."""
         if graph.size > LARGEST:
             size = f"{graph.size} schedules with {len(graph.nest.crossing)} values to place"

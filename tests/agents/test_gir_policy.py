@@ -12,9 +12,9 @@ pytest.importorskip("sb3_contrib")
 
 from agents.fused.descent import GirDescent
 from agents.fused.observer import GirObserver
-from agents.fused.parts import SEEN, UNSEEN, fused_fingerprints, fused_operators, part, parts_of
 from agents.fused.policy import POLICIES, GirPpo, load_policy
 from agents.learners.stored import POLICY
+from agents.policies.fused_parts import SEEN, UNSEEN, fused_fingerprints, fused_operators, part, parts_of
 from agents.policies.learned import CARD
 from gensor_gym.env.fused.env import GirVectorEnv
 from gensor_gym.gir.graph import GirGraph

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments.common import style
-
-if TYPE_CHECKING:
-    from experiments.studies.fused.study import Found, Plan
+from experiments.studies.fused.scores import Found, Plan
 
 POINTS = 60
 SHORTEST = 1e-3

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agents.core.watched import WatchedGir
-from agents.fused.parts import fused_fingerprints, fused_operators
+from agents.policies.fused_parts import fused_fingerprints, fused_operators
 from agents.strategy import FUSED, Constructs, build
 from experiments.common.settings import code_digest, short_hash
 from gensor_gym import hardware as machines

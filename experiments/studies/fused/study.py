@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,13 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from agents.fused.parts import fused_operators
+from agents.policies.fused_parts import fused_operators
 from agents.policies.learned import read_card
 from agents.strategy import FUSED, build
 from experiments.commands.checks import check_whole
 from experiments.common.anytime import digest_of_policy
 from experiments.studies.fused import report
+from experiments.studies.fused.scores import Found, Plan
 from experiments.studies.fused.searches import Search, run_search
 from experiments.studies.intervals import interval, mean
 from experiments.studies.study import Study, study_command
@@ -29,25 +29,6 @@ from gensor_gym import hardware as machines
 from gensor_gym.fingerprint import common
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.locate import located
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is run and what is said of it."""
-
-    parts: tuple[str, ...]
-    hardware: str
-    space: str
-    strategies: dict[str, dict[str, Any]]
-    seeds: tuple[int, ...]
-    budget_s: float
-    evaluations: tuple[int, ...]
-    seconds: tuple[float, ...]
-    processes: int
-    resamples: int
-    output: Path
-    figures: bool
-    config: dict[str, Any]
 
 
 def plan_of(config: DictConfig) -> Plan:
@@ -68,26 +49,6 @@ def plan_of(config: DictConfig) -> Plan:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Found:
-    """Lines by (strategy, operator, seed), and the tasks of each part: text -> (optimum, unscheduled) in seconds."""
-
-    lines: dict[tuple[str, str, int], dict[str, Any]]
-    tasks: dict[str, dict[str, tuple[float, float]]]
-    certain_s: dict[str, float]
-    """Processor seconds that a table of a task took, by its text."""
-
-    def regrets(self, plan: Plan, strategy: str, part: str, at: np.ndarray, column: int) -> np.ndarray:
-        """log(T / T*) [tasks, seeds, K] after so many evaluations (column 0) or seconds (column 2); at first the unscheduled."""
-        found = np.zeros((len(self.tasks[part]), len(plan.seeds), len(at)))
-        for i, (text, (optimum, start)) in enumerate(self.tasks[part].items()):
-            for j, seed in enumerate(plan.seeds):
-                curve = self.lines[strategy, text, seed]["curve"]
-                places = np.searchsorted(np.array(curve[column]), at, side="right")
-                found[i, j] = np.log(np.minimum.accumulate([start, *curve[1]])[places] / optimum)
-        return found
-
-
 class FusedStudy(Study[Plan, Found]):
     """Strategies on tasks of fused operators."""
 
@@ -95,7 +56,9 @@ class FusedStudy(Study[Plan, Found]):
 
     def run(self, console: Console) -> Found:
         """Certify and search what is missing."""
-        plan, tasks, certain = self.plan, {}, {}
+        plan = self.plan
+        tasks: dict[str, dict[str, tuple[float, float]]] = {}
+        certain: dict[str, float] = {}
         for part in plan.parts:
             tasks[part] = {}
             for op in fused_operators(part):
@@ -141,6 +104,7 @@ class FusedStudy(Study[Plan, Found]):
         training = {name: {"seconds": card["training_seconds"], "steps": card["training_steps"]} for name, card in cards.items()}
         return {
             "parts": parts, "tasks": {part: list(tasks) for part, tasks in found.tasks.items()},
+            "asked": {name: found.asked(name) for name in plan.strategies},
             "evaluations": plan.evaluations, "seconds": plan.seconds, "seeds": plan.seeds, "hardware": plan.hardware,
             "space": plan.space, "training": training,
             "certain_s": [min(found.certain_s.values()), max(found.certain_s.values())],

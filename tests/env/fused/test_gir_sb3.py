@@ -11,7 +11,7 @@ sb3 = pytest.importorskip("stable_baselines3")
 
 from stable_baselines3.common.env_checker import check_env as check_for_sb3  # noqa: E402
 
-from agents.fused.parts import part  # noqa: E402
+from agents.policies.fused_parts import part  # noqa: E402
 from gensor_gym.env.fused.env import GirEnv, GirVectorEnv  # noqa: E402
 from gensor_gym.env.fused.observation import GROUPS  # noqa: E402
 from gensor_gym.env.sb3 import make_fused_sb3  # noqa: E402
