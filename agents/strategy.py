@@ -67,6 +67,8 @@ STRATEGIES: dict[str, Entry] = {
     "markov": Entry("agents.gensor.markov:Markov"),
     "markov_ext": Entry("agents.gensor.markov:MarkovExtended"),
     "gir_markov": Entry("agents.fused.markov:GirMarkov", {FUSED: {}}),
+    "gir_ppo": Entry("agents.fused.policy:GirPpo", {FUSED: {}}),
+    "gir_descent": Entry("agents.fused.descent:GirDescent", {FUSED: {}}),
     "roller": Entry("agents.baselines.roller:Roller"),
     "ansor": Entry("agents.ansor.ansor:Ansor"),
     "ansor_small": Entry("agents.ansor.ansor:AnsorSmall"),

@@ -99,6 +99,11 @@ COMMANDS = {
         "trained policies on operators that nothing was trained on, beside search by the model",
         ("evaluations=4096 output=outputs/generalise", "evaluations=512 env.hardware=a100 output=outputs/generalise_a100"),
     ),
+    "fused_study": Command(
+        "experiments.studies.fused.study:main",
+        "searches of fused operators by the model, beside a learned policy",
+        ("output=outputs/fused", "'parts=[fused/unseen]' 'seeds=[0]' output=outputs/unseen"),
+    ),
     "transfer": Command(
         "experiments.studies.transfer.transfer:main",
         "policies trained on the model of one GPU, tested on those of others",

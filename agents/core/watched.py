@@ -8,12 +8,16 @@ after every step of its episodes.
 from __future__ import annotations
 
 import math
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.graph import GirGraph
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.session import BudgetSpent
 from gensor_gym.operators.types import Operator
@@ -43,38 +47,39 @@ class Curve:
         return np.array([math.inf, *self.latencies])[at]
 
 
-class WatchedGraph(ConstructionGraph):
-    """A graph with a curve. The evaluation beyond `limit` is not made: BudgetSpent ends the search.
+class Watched:
+    """Put before a graph: it has a curve. The evaluation beyond `limit` is not made: BudgetSpent ends the search.
 
     Compiled walks are charged when they end. What they find beyond the limit does not enter the curve.
     """
 
-    def __init__(self, operator: Operator | str, hardware: Hardware | str, space: str, limit: int) -> None:
-        """ValueError for a limit below 1, or a task that there is not."""
-        if limit < 1:
-            raise ValueError(f"limit {limit!r}: expected a number of evaluations, 1 or more")
-        super().__init__(operator, hardware, space)
+    clock: Callable[[], float] = staticmethod(time.perf_counter)
+    """Seconds since any time."""
+    evaluations: int
+
+    def watch(self, limit: int) -> None:
+        """Begin with an empty curve."""
         self.limit = limit
         self.curve = Curve()
-        self._begun = self._last = time.perf_counter()
+        self.start()
 
     def start(self) -> None:
         """Begin to count seconds now."""
-        self._begun = self._last = time.perf_counter()
+        self._begun = self._last = self.clock()
 
     @property
     def elapsed(self) -> float:
-        """Wall seconds since `start`."""
-        return time.perf_counter() - self._begun
+        """Seconds of the clock since `start`."""
+        return self.clock() - self._begun
 
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
         """Count, and note improvements; their times are spread evenly over the time since the charge before."""
         before, since, now = self.evaluations, self._last - self._begun, self.elapsed
-        super().charge(evaluations)
+        super().charge(evaluations)  # type: ignore[misc]
         for at, latency in improvements if improvements is not None else ():
             if before + at <= self.limit:
                 self.curve.add(before + int(at), float(latency), since + (now - since) * float(at) / evaluations)
-        self._last = time.perf_counter()
+        self._last = self.clock()
         if self.evaluations > self.limit:
             self._end()
 
@@ -82,7 +87,7 @@ class WatchedGraph(ConstructionGraph):
         """As of any graph, as far as the limit goes."""
         before = self.evaluations
         allowed = rows[: self.limit - before]
-        seconds = super().latencies(allowed)
+        seconds: np.ndarray = super().latencies(allowed)  # type: ignore[misc]
         now = self.elapsed
         least = np.minimum.accumulate(seconds) if len(seconds) else seconds
         for i in np.flatnonzero(np.diff(least, prepend=np.inf) < 0):
@@ -99,3 +104,32 @@ class WatchedGraph(ConstructionGraph):
         """No evaluation is left."""
         self.evaluations = min(self.evaluations, self.limit)
         raise BudgetSpent(f"{self.limit} of {self.limit} model evaluations spent")
+
+
+class WatchedGraph(Watched, ConstructionGraph):
+    """A construction graph with a curve over evaluations and wall time."""
+
+    def __init__(self, operator: Operator | str, hardware: Hardware | str, space: str, limit: int) -> None:
+        """ValueError for a limit below 1, or a task that there is not."""
+        if limit < 1:
+            raise ValueError(f"limit {limit!r}: expected a number of evaluations, 1 or more")
+        super().__init__(operator, hardware, space)
+        self.watch(limit)
+
+
+class WatchedGir(Watched, GirGraph):
+    """A graph of a fused operator with a curve over evaluations and the process's processor time, which ends the search."""
+
+    clock = staticmethod(time.process_time)
+
+    def __init__(self, operator: Dataflow, hardware: Hardware, space: str, seconds: float) -> None:
+        """Evaluations are not limited."""
+        super().__init__(operator, hardware, space)
+        self.seconds = seconds
+        self.watch(sys.maxsize)
+
+    def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
+        """As of all; BudgetSpent where the time is over."""
+        super().charge(evaluations, improvements)
+        if self.elapsed > self.seconds:
+            raise BudgetSpent(f"{self.seconds} of {self.seconds} seconds spent")

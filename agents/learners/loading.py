@@ -34,12 +34,17 @@ def flat_space(model: Any) -> Any:
 
 def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tuple[Learner, Any]:
     """How the policy of a folder was learned, and a model that answers; ValueError names what does not fit."""
-    agent, settings, space = described(folder, card)
-    learner = get_learner(agent)
-    if not (path := folder / POLICY).exists():
+    learner = get_learner(described(folder, card)[0])
+    if not (folder / POLICY).exists():
         check_trust(folder, trust)
         return learner, learner.load(folder / ZIP)
-    tensors, facts = load_tensors(path)
+    return learner, network_of(folder, card, learner)
+
+
+def network_of(folder: Path, card: Mapping[str, Any], learner: Learner) -> Any:
+    """A model that answers with the tensors of a folder; ValueError names what does not fit."""
+    agent, settings, space = described(folder, card)
+    tensors, facts = load_tensors(path := folder / POLICY)
     for name in FACTS:
         if not 1 <= facts.get(name, 0) <= MOST_FEATURES:
             raise ValueError(f"policy {path} says {facts.get(name)} {name}; expected a number from 1 to {MOST_FEATURES}")
@@ -51,4 +56,4 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
             raise ValueError(f"the card beside {path} describes no network of agent {agent}: {error!r}") from error
     fill(model.policy, tensors, path)
     model.policy.set_training_mode(False)
-    return learner, model
+    return model

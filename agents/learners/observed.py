@@ -29,7 +29,8 @@ class ObservedVecEnv(VecEnvWrapper):
 
     def __init__(self, venv: ConstructVecEnv, observer: type[Observer], measured: bool = False) -> None:
         """`venv` must see the flat observation. `measured`: its last reward is a measurement's, whatever its tier."""
-        self.observer = observer(venv.envs)
+        envs: Any = venv.envs  # whose tasks the observer knows
+        self.observer = observer(envs)
         super().__init__(venv, observation_space=self.observer.space)
         self._running = np.zeros(venv.num_envs, dtype=np.bool_)
         tasks, settings = venv.envs.tasks, venv.envs.settings
@@ -47,7 +48,8 @@ class ObservedVecEnv(VecEnvWrapper):
     @property
     def tasks(self) -> TaskSet:
         """The tasks that are drawn from."""
-        return self.venv.envs.tasks
+        tasks: Any = self.venv.envs.tasks
+        return tasks  # type: ignore[no-any-return]
 
     def reset(self) -> np.ndarray:
         """Observations of the first states."""

@@ -12,6 +12,7 @@ from agents.learners.registry import Learner
 from agents.policies.learned import Episodic, LearnedWalk
 from agents.policies.visited import Visited
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.episodes.several import EpisodesVectorEnv
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.actions import STOP
 
@@ -59,7 +60,7 @@ class QrDqn(Ppo):
 
 
 def rollout(
-    learner: Learner, model: Any, envs: ConstructVectorEnv, observer: Observer, rng: np.random.Generator, temperature: float = 1.0
+    learner: Learner, model: Any, envs: EpisodesVectorEnv, observer: Observer, rng: np.random.Generator, temperature: float = 1.0
 ) -> int:
     """One episode in every environment of the observer, which remembers the programs; returns the steps taken in all.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agents.policies.fused_parts import fused_fingerprints, fused_operators, is_fused
 from gensor_gym import operators
 from gensor_gym.fingerprint import common, fingerprints
 
@@ -14,7 +15,10 @@ KEPT = "fingerprints"
 
 def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a card or checkpoint that bind it to its tasks: operators on the hardware and in the space of `env`."""
-    found = fingerprints(operators.resolve(trained_on), env["hardware"], env["space"])
+    if is_fused(env["space"]):
+        found = fused_fingerprints(fused_operators(trained_on), env["hardware"], env["space"])
+    else:
+        found = fingerprints(operators.resolve(trained_on), env["hardware"], env["space"])
     return {"fingerprint": common(found.values()), KEPT: found}
 
 
@@ -32,8 +36,16 @@ def changed_tasks(card: Mapping[str, Any]) -> list[str]:
     known = card.get(KEPT, {})
     try:
         env = card["config"]["env"]
-        largest = {op.name: op for op in sorted(operators.resolve(card["operators"]), key=lambda op: op.points)}
-        now = fingerprints(largest.values(), env["hardware"], env["space"])
+        now = _now(card["operators"], env)
     except (KeyError, ValueError) as error:
         return [f"tasks that are not known here: {error}"]
     return sorted(text for text, found in now.items() if known.get(text) != found)
+
+
+def _now(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, str]:
+    """Fingerprints of one operator of each class, the largest of one loop nest."""
+    if is_fused(env["space"]):
+        first = {op.name: op for op in fused_operators(trained_on)}
+        return fused_fingerprints(first.values(), env["hardware"], env["space"])
+    largest = {op.name: op for op in sorted(operators.resolve(trained_on), key=lambda op: op.points)}
+    return fingerprints(largest.values(), env["hardware"], env["space"])

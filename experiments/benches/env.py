@@ -17,29 +17,35 @@ from omegaconf import DictConfig
 
 from experiments.benches.environment import learning, parts
 from experiments.benches.lines import Lines, Steal, calibration, machine, spread
+from gensor_gym.env import CONSTRUCT, GIR
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.compiling.early import waiting
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for every hardware, operator, space and form; then those of learning, and all as a table."""
+    """One line for every hardware, operator, space and form; then those of learning; and all as a table."""
     settings = config.env
     emit(kind="machine", **machine())
+    for space in settings.fused.spaces:
+        for operator in settings.fused.operators:
+            arguments = {"operator": operator, "hardware": settings.fused.hardware, "space": space}
+            _single(GIR, arguments, settings, config.seed, emit)
+            _vector(GIR, arguments, settings, config.seed, emit)
     for hardware in settings.hardware:
         for space in settings.spaces:
             for operator in settings.operators:
                 arguments = {"operator": operator, "hardware": hardware, "space": space}
-                _single(arguments, settings, config.seed, emit)
-                _vector(arguments, settings, config.seed, emit)
+                _single(CONSTRUCT, arguments, settings, config.seed, emit)
+                _vector(CONSTRUCT, arguments, settings, config.seed, emit)
                 _parts(arguments, settings, config.seed, emit)
         if settings.learning.rounds > 0:
             learning.run(settings, hardware, config.seed, emit)
     sys.stdout.write(table(emit.rows) + "\n" + table_of_parts(emit.rows))
 
 
-def _single(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
+def _single(name: str, arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
     """The environment as `gymnasium.make` gives it."""
-    env = gymnasium.make("gensor_gym/Construct-v0", **arguments)
+    env = gymnasium.make(name, **arguments)
     with waiting():  # what is timed is compiled
         episodes = _play(env, settings.single_steps, seed)
     steps = sum(map(len, episodes))
@@ -54,9 +60,9 @@ def _single(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> No
     env.close()
 
 
-def _vector(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
+def _vector(name: str, arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
     """The native vector form; steps of environments that only reset are not counted."""
-    envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=settings.num_envs, **arguments)
+    envs = gymnasium.make_vec(name, num_envs=settings.num_envs, **arguments)
     actions, steps = _play_vector(envs, settings.vector_steps, seed)
 
     def repeat() -> None:
@@ -70,7 +76,7 @@ def _vector(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> No
 
 def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
     """What parts of a step take, at states on the way of episodes."""
-    envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=settings.num_envs, **arguments)
+    envs = gymnasium.make_vec(CONSTRUCT, num_envs=settings.num_envs, **arguments)
     _play_vector(envs, parts.DEEP, seed)
     inner: Any = envs.unwrapped
     parts.run(inner.graphs[0], inner.rows.copy(), arguments, settings.repeats, emit)

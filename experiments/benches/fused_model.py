@@ -14,7 +14,6 @@ from omegaconf import DictConfig
 from experiments.benches.fitting.ranks import spearman, top_k_regret
 from experiments.benches.lines import Lines, machine
 from gensor_gym.gir.graph import GirGraph
-from gensor_gym.gir.table import table_of
 from gensor_gym.measure.session import Budget, Session, Task
 
 FIRST = (1, 3, 10)
@@ -40,7 +39,7 @@ def ranked(operator: str, settings: DictConfig, seed: int, store: str) -> dict[s
     session = Session(Task.of(operator, "host", "cpu", "gir"), Budget(), store)
     graph: GirGraph = session.graph  # type: ignore[assignment]
     rng = np.random.default_rng(seed)
-    space = table_of(graph)
+    space = graph.table
     legal = np.flatnonzero(space.legal)
     drawn = rng.choice(legal, min(settings.programs, len(legal)), replace=False)
     first = legal[np.argsort(space.seconds[legal], kind="stable")][: settings.first]

@@ -10,15 +10,18 @@ from rich.console import Console
 
 from agents.strategy import get_strategy
 from experiments.common.lines import with_bar
+from experiments.training import fused
 from experiments.training.trainings import training_of
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.shipped import certificate_of
 
 
-def judged(config: dict[str, Any]) -> list[ConstructionGraph]:
+def judged(config: dict[str, Any]) -> list[Any]:
     """The tasks of `eval_operators` that are for policies of the configuration's agent."""
     env, training = config["env"], training_of(config["agent"]["name"])
+    if training.fused:
+        return fused.graphs_of(config["eval_operators"], env)
     graphs = (ConstructionGraph(op, env["hardware"], env["space"]) for op in operators.resolve(config["eval_operators"]))
     return [graph for graph in graphs if training.judged_on(graph)]
 
@@ -30,6 +33,8 @@ def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str
     mean regret, latency / optimum - 1, of the greedy episode and of the best of all. Tasks that are none for such policies are
     left out. Every construction has random numbers of its own, so that all policies are divided by the same walks.
     """
+    if training_of(config["agent"]["name"]).fused:
+        return fused.evaluate(config, folder, console)
     env, seed = config["env"], config["seed"]
     name = "markov_ext" if env["space"] == "extended" else "markov"
     ours = {"greedy": 1, "best": config["eval_episodes"]}

@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.learners.stored import POLICY
+from agents.policies.fused_parts import parts_of as fused_parts_of
 from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
@@ -78,7 +79,9 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
 
 
 def parts_of(config: dict[str, Any]) -> list[str]:
-    """Parts of split v1 that the operators belong to."""
+    """Parts of split v1 that the operators belong to; of fused operators parts of their own."""
+    if training_of(config["agent"]["name"]).fused:
+        return fused_parts_of(config["operators"])
     return sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
 
 

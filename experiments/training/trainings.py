@@ -11,8 +11,10 @@ from rich.console import Console
 
 from agents.columns.choices import SEES, is_joint
 from agents.columns.policy import ColumnWriter
+from agents.fused.policy import GirPpo
 from agents.policies.ppo import Ppo
 from experiments.training import columns as train_columns
+from experiments.training import fused as train_fused
 from experiments.training import walk as train_walk
 from gensor_gym.construction import ConstructionGraph
 
@@ -23,7 +25,7 @@ class Training:
 
     learn: Callable[[dict[str, Any], Path, Console], tuple[Any, float, bool]]
     """(configuration, folder, console) -> (learner with `num_timesteps`, saved; seconds of training; whether it was resumed)."""
-    strategy: type[Ppo | ColumnWriter]
+    strategy: type[Ppo | ColumnWriter | GirPpo]
     """What constructs with the policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
     """Whether a task is one for such policies."""
@@ -31,11 +33,16 @@ class Training:
     """Version of what the policies see, where neither the layout of a row nor the fingerprint tells it."""
     shows_itself: bool = True
     """Whether its learner writes events of TensorBoard."""
+    fused: bool = False
+    """Whether its tasks are fused operators."""
 
 
 WALK = Training(train_walk.learn, Ppo)
 """Of all agents in `agents.learners.registry`."""
-OTHERS = {ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES, shows_itself=False)}
+OTHERS = {
+    ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES, shows_itself=False),
+    GirPpo.agent: Training(train_fused.learn, GirPpo, fused=True),
+}
 
 
 def training_of(agent: str) -> Training:

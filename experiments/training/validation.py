@@ -9,9 +9,7 @@ import numpy as np
 
 from agents.learners.registry import Learner
 from agents.policies.ppo import rollout
-from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env.vector import ConstructVectorEnv
 
 
 def over_floor(found: Iterable[tuple[float, ConstructionGraph]]) -> dict[str, float]:
@@ -22,14 +20,12 @@ def over_floor(found: Iterable[tuple[float, ConstructionGraph]]) -> dict[str, fl
 class Validation:
     """Episodes on a list of operators, the same ones again whenever it is asked."""
 
-    def __init__(self, ops: Any, arguments: dict[str, Any], episodes: int, seed: int) -> None:
-        """`ops` as `operators.resolve` takes them; `arguments` of the environments; ValueError names a bad value."""
+    def __init__(self, ops: Iterable[Any], arguments: dict[str, Any], episodes: int, seed: int, make: Any) -> None:
+        """`make` makes the environments, of `arguments`; ValueError names a bad value."""
         if episodes < 1:
             raise ValueError(f"eval_episodes is {episodes}; expected 1 or more")
         self.seed = seed
-        self.envs = [
-            ConstructVectorEnv(episodes, operator=op, autoreset_mode="Disabled", **arguments) for op in operators.resolve(ops)
-        ]
+        self.envs = [make(episodes, operator=op, autoreset_mode="Disabled", **arguments) for op in ops]
 
     def score(self, learner: Learner, model: Any) -> dict[str, float]:
         """`over_floor` of the best program of each operator."""

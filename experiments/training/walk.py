@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ from stable_baselines3.common.logger import configure
 from agents.learners.cloning import examples, imitate
 from agents.learners.loading import save_policy
 from agents.learners.observed import ObservedVecEnv
-from agents.learners.observer import Observer
 from agents.learners.registry import Learner, get_learner
 from agents.learners.stored import POLICY
 from experiments.commands.stopping import at_safe_points
@@ -23,17 +24,34 @@ from experiments.training.variants import with_variants
 from experiments.training.watch import LAST, Watch, identity, training_bar
 from gensor_gym import operators
 from gensor_gym.env.tasks import TaskSet
+from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.files import whole
 
 
-def make_env(config: dict[str, Any], observer: type[Observer]) -> ObservedVecEnv:
-    """The environments that it learns in; ValueError names a bad argument."""
+@dataclass(frozen=True)
+class Ground:
+    """Where a policy walks."""
+
+    learner: Callable[[str], Learner]
+    """Of an agent's name."""
+    training: Callable[[dict[str, Any]], Any]
+    """Environments that it learns in, for stable-baselines3, of a configuration."""
+    judged: Callable[[Any], Sequence[Any]]
+    """Operators of a configuration's names, and `envs` of one, as of `Validation`."""
+    envs: Callable[..., Any]
+
+
+def _constructions(config: dict[str, Any]) -> Any:
+    """Environments of the operators and of others near them."""
     from gensor_gym.env.sb3 import make_sb3
 
     known = with_variants(
         list(operators.resolve(config["operators"])), config["variants"], np.random.default_rng(config["seed"])
     )
-    return ObservedVecEnv(make_sb3(num_envs=config["num_envs"], operator=known, **config["env"]), observer)
+    return make_sb3(num_envs=config["num_envs"], operator=known, **config["env"])
+
+
+CONSTRUCTIONS = Ground(get_learner, _constructions, operators.resolve, ConstructVectorEnv)
 
 
 def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
@@ -51,12 +69,13 @@ def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
     print(f"cloned {len(shown.returns)} states of {config['clone']} in {spent:.0f} s: loss {lost}", flush=True)
 
 
-def make_validation(config: dict[str, Any]) -> Validation | None:
+def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None:
     """What is asked now and then how good the policy is; None where it never is. Always by the model."""
     arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
     if config["eval_every"] == 0:
         return None
-    return Validation(config["eval_operators"], arguments, config["eval_episodes"], config["seed"])
+    judged = ground.judged(config["eval_operators"])
+    return Validation(judged, arguments, config["eval_episodes"], config["seed"], ground.envs)
 
 
 def begin(config: dict[str, Any], learner: Learner, env: ObservedVecEnv, last: Path) -> tuple[Any, float, bool]:
@@ -69,13 +88,15 @@ def begin(config: dict[str, Any], learner: Learner, env: ObservedVecEnv, last: P
     return model, time.perf_counter() - start, False
 
 
-def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Any, float, bool]:
+def learn(
+    config: dict[str, Any], folder: Path, console: Console, ground: Ground = CONSTRUCTIONS
+) -> tuple[Any, float, bool]:
     """The model after all its steps, which is saved, seconds of training, and whether it was resumed.
 
     ValueError names a bad setting.
     """
-    learner = get_learner(config["agent"]["name"])
-    env, validation = make_env(config, learner.observer), make_validation(config)
+    learner = ground.learner(config["agent"]["name"])
+    env, validation = ObservedVecEnv(ground.training(config), learner.observer), make_validation(config, ground)
     model, spent, resumed = begin(config, learner, env, folder / LAST)
     if config["tensorboard"]:
         model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))

@@ -11,6 +11,8 @@ from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
 
+from gensor_gym.env.episodes.several import EpisodesVectorEnv
+from gensor_gym.env.fused.env import GirVectorEnv
 from gensor_gym.env.vector import ConstructVectorEnv
 
 _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
@@ -18,14 +20,14 @@ _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
 
 
 class ConstructVecEnv(VecEnv):
-    """Adapter of a `ConstructVectorEnv` in mode SAME_STEP.
+    """Adapter of a `ConstructVectorEnv` or `GirVectorEnv` in mode SAME_STEP.
 
     Ended episodes are reset within the step; their info holds `episode` {r, l, t} (as from Monitor),
     `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status` and `steps`. Other infos are
     empty; masks come from `env_method("action_masks")`.
     """
 
-    def __init__(self, envs: ConstructVectorEnv) -> None:
+    def __init__(self, envs: EpisodesVectorEnv) -> None:
         """ValueError unless `envs` resets within the step."""
         if envs.autoreset_mode is not AutoresetMode.SAME_STEP:
             raise ValueError(
@@ -151,3 +153,8 @@ class ConstructVecEnv(VecEnv):
 def make_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
     """A `VecEnv` of `num_envs` constructions; `arguments` as of `ConstructVectorEnv`, without `autoreset_mode`."""
     return ConstructVecEnv(ConstructVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
+
+
+def make_fused_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
+    """As `make_sb3`, of fused operators; `arguments` as of `GirVectorEnv`, without `autoreset_mode`."""
+    return ConstructVecEnv(GirVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))

@@ -34,6 +34,24 @@ ACTIONS = (
 )
 NUM_ACTIONS = len(ACTIONS)
 
+SPACES = ("gir", "monotone", "powerfusion")
+"""`gir`: all primitives. `monotone`: those after which no more bytes move than before (the title of IntelliGen's later paper).
+
+`powerfusion`: what the public code of its authors does (InfiniTensor, branch power-fusion): kernels whose loops are equal
+are merged, and a value that is written and read again stays, in memory of the group or registers; the loops are made of wider
+instructions, more of them side by side, and more steps. It never computes again, interleaves rows or stores past the caches.
+"""
+
+
+def primitives_of(space: str) -> np.ndarray:
+    """Which actions a space knows, bool [NUM_ACTIONS]."""
+    if space != "powerfusion":
+        return np.ones(NUM_ACTIONS, bool)
+    kept = {"raise vector", "raise tile", "raise loop", "lower loop", "stop"}
+    placed = (Level.SRAM, Level.REG)
+    return np.array([str(one) in kept or (one.primitive == "place" and one.level in placed) for one in ACTIONS])
+
+
 _TOPS = np.array([*(len(field.values) - 1 for field in FIELDS), *(len(Level) - 1 for _ in range(MOST_PLACED))], np.int32)
 """The last index of every element of a row."""
 

@@ -6,13 +6,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.gir.actions import ACTIONS, STOP, GirAction, applied
+from gensor_gym.gir.actions import ACTIONS, SPACES, STOP, GirAction, applied, primitives_of
 from gensor_gym.gir.gpu.model import GpuModel
 from gensor_gym.gir.gpu.rules import GpuRules
 from gensor_gym.gir.gpu.teams import WARP
@@ -21,12 +20,11 @@ from gensor_gym.gir.nest import row_nest
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.rules import GirRules, by_placement
 from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
+from gensor_gym.gir.table import LARGEST, GirTable
 from gensor_gym.hardware.types import Hardware
 
-LARGEST = 1 << 20
-"""Schedules, legal or not, of a space that is gone through as a whole."""
-SPACES = ("gir", "monotone")
-"""`gir`: all primitives. `monotone`: those after which no more bytes move than before (the title of IntelliGen's later paper)."""
+MOST_ENUMERATED = 1 << 24
+"""Schedules, legal or not, of a space that is enumerated: some minutes."""
 
 
 class GirGraph:
@@ -35,8 +33,6 @@ class GirGraph:
     actions: tuple[GirAction, ...] = ACTIONS
     meter: Callable[[int], None] | None = None
     """Told of every evaluation of the model before it is made, by a session that pays for them."""
-    kept_table: Any = None
-    """The whole space as a table, once `gir.table.table_of` has made it."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
         """ValueError for a graph that is no row nest, a GPU of wider warps, an unknown space."""
@@ -45,7 +41,7 @@ class GirGraph:
         if hardware.kind == "gpu" and hardware.warp != WARP:
             raise ValueError(f"{operator} on {hardware.name}: fused operators have code for CPUs and GPUs of {WARP} lanes a warp")
         self.operator, self.hardware, self.space = operator, hardware, space
-        self.nest = row_nest(operator)
+        self.nest, self.primitives = row_nest(operator), primitives_of(space)
         rules, model = (GirRules, GirModel) if hardware.kind == "cpu" else (GpuRules, GpuModel)
         self.rules, self.model = rules(self.nest, hardware), model(self.nest, hardware)
         self.evaluations = 0
@@ -91,7 +87,7 @@ class GirGraph:
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
         """Legal actions of every row, bool [B, N]: those that change it to a legal row, and `stop`."""
         after = applied(rows)
-        legal = np.any(after != rows[:, None, :], axis=2)
+        legal = np.any(after != rows[:, None, :], axis=2) & self.primitives
         places = np.nonzero(legal)
         legal[places] = self.fits(after[places])
         if self.space == "monotone":
@@ -110,14 +106,16 @@ class GirGraph:
 
     def transition(self, schedule: GirSchedule, action: int) -> GirSchedule:
         """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
-        if action == STOP or not self.action_mask(schedule)[action]:
-            return schedule
-        return GirSchedule(applied(schedule.row[None])[0, action])
+        after, legal = self.transitions(schedule.row[None], np.array([action]))
+        return GirSchedule(after[0]) if legal[0] else schedule
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
         after = applied(rows)[np.arange(len(rows)), actions]
-        legal = self.action_masks(rows)[np.arange(len(rows)), actions] & (actions != STOP)
+        legal = np.any(after != rows, axis=1) & self.primitives[actions]
+        legal[legal] = self.fits(after[legal])
+        if self.space == "monotone":
+            legal[legal] = self.moved_bytes(after[legal]) <= self.moved_bytes(rows[legal])
         return np.where(legal[:, None], after, rows), legal
 
     def successors(self, schedule: GirSchedule) -> dict[int, GirSchedule]:
@@ -172,7 +170,18 @@ class GirGraph:
         return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every legal schedule, in batches of rows int32 [<= batch, ROW]."""
+        """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError where they are too many.
+
+        In space `gir` these are all that are legal, else those that primitives lead to.
+        """
+        if self.size > MOST_ENUMERATED:
+            raise ValueError(
+                f"{self.operator}: {self.size} schedules with {len(self.nest.crossing)} values to place, expected at most "
+                f"{MOST_ENUMERATED} to enumerate; search them, as with strategy local_search"
+            )
+        return self._batches(batch)
+
+    def _batches(self, batch: int) -> Iterator[np.ndarray]:
         header = itertools.product(*(range(len(field.values)) for field in FIELDS))
         headers = np.array(list(header), np.int32)
         levels = itertools.product(range(len(Level)), repeat=len(self.nest.crossing))
@@ -181,8 +190,15 @@ class GirGraph:
             rows[:, :HEADER] = headers
             rows[:, HEADER : HEADER + len(placed)] = placed
             rows = rows[self.fits(rows)]
+            if self.space != "gir":
+                rows = rows[self.table.reachable[self.table.numbers(rows)]]
             for start in range(0, len(rows), batch):
                 yield rows[start : start + batch]
+
+    @cached_property
+    def table(self) -> GirTable:
+        """The whole space, made once; ValueError where it is too large."""
+        return GirTable(self)
 
     @cached_property
     def least(self) -> float | None:
@@ -195,10 +211,5 @@ class GirGraph:
         return roofline_floor(self.operator, self.hardware)
 
     def optimum(self) -> tuple[GirSchedule, float]:
-        """The fastest schedule by the model, by going through all, and its seconds."""
-        best, seconds = self.initial(), math.inf
-        for rows in self.enumerate():
-            found = self.model.terms(rows)[:, 0]
-            if found.min() < seconds:
-                best, seconds = GirSchedule(rows[int(found.argmin())]), float(found.min())
-        return best, seconds
+        """The fastest schedule by the model that primitives lead to, and its seconds; ValueError where the space is too large."""
+        return self.table.optimum

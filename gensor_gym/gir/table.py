@@ -7,35 +7,67 @@ a few look-ups, and the optimum is the least entry: every task is certified by h
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP
-from gensor_gym.gir.graph import LARGEST, GirGraph
-from gensor_gym.gir.model import TERMS
-from gensor_gym.gir.placement import Level
-from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, ROW, GirSchedule
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.actions import STOP
+from gensor_gym.gir.model import TERMS, GirModel
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.numbering import Numbering
+from gensor_gym.gir.schedule import GirSchedule
 
+LARGEST = 1 << 20
+"""Schedules, legal or not, of a space that is gone through as a whole."""
 _BATCH = 1 << 16
 
 
-def table_of(graph: GirGraph) -> GirTable:
-    """The table of a graph, made once and kept with it; ValueError where the space is too large."""
-    if graph.kept_table is None:
-        graph.kept_table = GirTable(graph)
-    return graph.kept_table
+class Spanned(Protocol):
+    """What a table is made of: `gir.graph.GirGraph`."""
+
+    operator: Dataflow
+    nest: RowNest
+    model: GirModel
+    space: str
+    primitives: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Numbers of schedules."""
+
+    def fits(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows int32 [B, ROW] are legal, bool [B]."""
+
+    def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes that rows move, int64 [B]."""
+
+
+def legal_actions(
+    here: np.ndarray, there: np.ndarray, primitives: np.ndarray, legal: np.ndarray, moved: np.ndarray | None
+) -> np.ndarray:
+    """Masks bool [B, NUM_ACTIONS] of schedules int64 [B] whose actions lead `there`, int64 [B, NUM_ACTIONS].
+
+    `primitives` bool [NUM_ACTIONS] are those of the space. `here` and `there` are places in tables [S]: what is legal, and where
+    they may not grow the bytes that are moved.
+    """
+    found: np.ndarray = (there != here[:, None]) & legal[there] & primitives
+    if moved is not None:
+        found &= moved[there] <= moved[here][:, None]
+    found[:, STOP] = True
+    return found
 
 
 class GirTable:
     """The space of one graph."""
 
-    def __init__(self, graph: GirGraph) -> None:
+    def __init__(self, graph: Spanned) -> None:
         """ValueError for a space that is too large to be gone through."""
         if graph.size > LARGEST:
-            raise ValueError(f"{graph.operator}: {graph.size} schedules, a table takes at most {LARGEST}")
+            size = f"{graph.size} schedules with {len(graph.nest.crossing)} values to place"
+            raise ValueError(f"{graph.operator}: {size}, a table takes at most {LARGEST}")
         self.graph = graph
-        self.counts = np.array([*(len(field.values) for field in FIELDS), *(len(Level) for _ in graph.nest.crossing)])
-        self.strides = np.append(np.cumprod(self.counts[::-1])[-2::-1], 1)
+        self.numbering = Numbering.of(graph.nest)
         self.legal = np.zeros(graph.size, bool)
         self.terms = np.full((graph.size, 1 + len(TERMS)), np.inf)
         """Seconds of the model, their total first, float64 [S, 1 + terms]; infinite for illegal schedules."""
@@ -51,53 +83,28 @@ class GirTable:
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
         """Numbers int64 [B] of rows int32 [B, ROW]."""
-        found: np.ndarray = rows[:, : len(self.counts)].astype(np.int64) @ self.strides
-        return found
+        return self.numbering.numbers(rows)
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Rows int32 [B, ROW] of numbers int64 [B]."""
-        found = np.zeros((len(numbers), ROW), np.int32)
-        found[:, : len(self.counts)] = self._digits(numbers)
-        return found
+        return self.numbering.rows(numbers)
 
-    def _digits(self, numbers: np.ndarray) -> np.ndarray:
-        digits: np.ndarray = numbers[:, None] // self.strides % self.counts
-        return digits
-
-    @cached_property
-    def _moves(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of every action (digit that it changes, by how much, to what): one of the last two is none, -1 or 0."""
-        digit, by, to = (np.zeros(NUM_ACTIONS, np.int64) for _ in range(3))
-        to[:] = -1
-        for number, action in enumerate(ACTIONS[1:], 1):
-            if action.primitive == "place":
-                digit[number], to[number] = min(HEADER + action.cell, len(self.counts) - 1), action.level
-                to[number] = -2 if action.cell >= len(self.counts) - HEADER else to[number]
-            else:
-                digit[number], by[number] = FIELD_INDEX[action.target], 1 if action.primitive == "raise" else -1
-        return digit, by, to
+    def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """The schedule after an action each, int64 [B]; the same where it changes nothing."""
+        return self.numbering.after(numbers, actions)
 
     def successors(self, numbers: np.ndarray) -> np.ndarray:
         """The schedule after each action, int64 [B, NUM_ACTIONS]; the same where the action changes nothing."""
-        return self.after(numbers[:, None], np.arange(NUM_ACTIONS)[None])
-
-    def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """The schedules after actions, int64 as both broadcast together; the same where an action changes nothing."""
-        digit, by, to = (part[actions] for part in self._moves)
-        now = numbers // self.strides[digit] % self.counts[digit]
-        after = np.where(to >= 0, to, now + by)
-        stays = (to == -2) | (after < 0) | (after >= self.counts[digit])
-        found: np.ndarray = numbers + np.where(stays, 0, after - now) * self.strides[digit]
-        return found
+        return self.numbering.successors(numbers, self.rows(numbers))
 
     def masks(self, numbers: np.ndarray) -> np.ndarray:
         """Legal actions bool [B, NUM_ACTIONS]: those that change a schedule to a legal one of the space, and `stop`."""
-        after = self.successors(numbers)
-        legal = (after != numbers[:, None]) & self.legal[after]
-        if self.graph.space == "monotone":
-            legal &= self.bytes[after] <= self.bytes[numbers][:, None]
-        legal[:, STOP] = True
-        return legal
+        return legal_actions(numbers, self.successors(numbers), self.graph.primitives, self.legal, self.moved)
+
+    @property
+    def moved(self) -> np.ndarray | None:
+        """Bytes where none of the space's actions may raise them."""
+        return self.bytes if self.graph.space == "monotone" else None
 
     @property
     def seconds(self) -> np.ndarray:

@@ -30,7 +30,8 @@ pytestmark = COARSE_FIGURES
 TINY = {
     "env": [
         "env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]",
-        "env.hardware=[h200]", "env.learning.operator=gemm(m=64, n=48, k=40)", "env.learning.num_envs=8",
+        "env.fused.operators=[softmax(m=4, n=16)]", "env.hardware=[h200]",
+        "env.learning.operator=gemm(m=64, n=48, k=40)", "env.learning.num_envs=8",
         "env.learning.steps=32", "env.learning.batch_size=16", "env.learning.rounds=2",
     ],  # fmt: skip
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
@@ -103,7 +104,7 @@ def test_fused_model(tmp_path: Path) -> None:
 
 def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = _run("env", tmp_path)
-    forms = [("single", 1), ("vector", 8), ("parts", 8)] * 2 + [("learning", 8)] * 2
+    forms = [("single", 1), ("vector", 8), *[("single", 1), ("vector", 8), ("parts", 8)] * 2, *[("learning", 8)] * 2]
     assert [(row["kind"], row["num_envs"]) for row in rows] == forms
     for row in (row for row in rows if row["kind"] != "parts"):
         assert row["steps"] > 0 and 0 <= row["stolen"] <= 1 and row["calibration_loop_per_second"]["low"] > 1e5
@@ -112,7 +113,7 @@ def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["policy"] for row in rows[-2:]] == ["MlpPolicy", "MaskedPolicy"]
     assert all(0 < row["environment_share"] < 1 for row in rows[-2:])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-11].startswith("form") and "MaskedPolicy x8" in shown[-5]
+    assert shown[-13].startswith("form") and "MaskedPolicy x8" in shown[-5]
     assert shown[-4] == "" and shown[-3].startswith("parts of a step") and shown[-1].startswith("us, one thread")
 
 

@@ -31,7 +31,7 @@ class GirEnv(EpisodeEnv):
 
     ## Observation Space
     `flat`: Box of float32; `dict`: its groups (header, placement, speed, terms, remaining, nest, cells); `successors`: Box
-    [actions, features].
+    [actions, features]; `graph`: `spaces.Graph` of the nest's values (`env/fused/graph_view.py`).
 
     ## Rewards
     As in `gensor_gym/Construct-v0`: discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`. By the model's
@@ -46,7 +46,7 @@ class GirEnv(EpisodeEnv):
 
     ## Arguments
     operator (Dataflow, text, or a list of these: one is drawn at each reset), hardware, backend (`analytic`, `cpu`, `auto`),
-    space (`gir`, `monotone`), observation, observation_groups, discount, step_cost, shaping, timing, render_mode.
+    space (`gir`, `monotone`, `powerfusion`), observation, observation_groups, discount, step_cost, shaping, timing, render_mode.
 
     ## Version History
     v0: first version.

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 
 from gensor_gym.dataflow.expressions import operations
+from gensor_gym.env.fused.graph_view import GirGraphView
 from gensor_gym.env.graph_view import box
 from gensor_gym.env.observation import LIMIT
 from gensor_gym.env.settings import Settings
@@ -18,7 +19,7 @@ from gensor_gym.gir.model import TERMS
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
-from gensor_gym.gir.table import GirTable, table_of
+from gensor_gym.gir.table import GirTable
 
 CELL = 4
 """Numbers of a crossing cell: whether it is one, whether it is an input, log of operations that make it, passes that read it."""
@@ -39,16 +40,15 @@ NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
 """Legal; log speed-up of the successor by the model; log ratios of its terms; the primitive."""
 
 
-def fill_state(table: GirTable, numbers: np.ndarray, start: float, found: np.ndarray) -> None:
-    """Fill the dynamic features but `remaining` of schedules int64 [B] into float32 [B, NUM_FEATURES].
+def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: np.ndarray) -> None:
+    """Fill the dynamic features but `remaining` of schedules int32 [B, ROW] into float32 [B, NUM_FEATURES].
 
-    `start` is the model's latency of the unscheduled program in seconds.
+    `terms` float64 [B, 1 + terms] are the model's seconds, their total first; `starts` [B] those of the unscheduled programs.
     """
-    rows, terms = table.rows(numbers), table.terms[numbers]
     found[:, SLICES["header"]] = rows[:, :HEADER] / _TOPS
     placed = rows[:, HEADER:, None] == np.arange(len(Level))
-    found[:, SLICES["placement"]] = placed.reshape(len(rows), -1)
-    found[:, SLICES["speed"]] = np.clip(np.log(start / terms[:, :1]), -LIMIT, LIMIT)
+    found[:, SLICES["placement"]] = placed.reshape(len(rows), MOST_PLACED * len(Level))
+    found[:, SLICES["speed"]] = np.clip(np.log(starts[:, None] / terms[:, :1]), -LIMIT, LIMIT)
     found[:, SLICES["terms"]] = terms[:, 1:] / terms[:, :1]
 
 
@@ -79,15 +79,14 @@ class GirView:
     """Turns the features of one environment, or of a batch, into what the agent asked for."""
 
     def __init__(self, settings: Settings) -> None:
-        """ValueError names an unknown group, and an observation that fused operators have not."""
+        """ValueError names an unknown group."""
         self.kind = settings.observation
-        if self.kind == "graph":
-            raise ValueError("observation 'graph' of a fused operator: expected 'flat', 'dict' or 'successors'")
         names = tuple(GROUPS) if settings.groups is None else settings.groups
         if unknown := [name for name in names if name not in GROUPS]:
             raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(GROUPS)}")
         self.slices = {name: SLICES[name] for name in GROUPS if name in names}
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
+        self._graphs = GirGraphView(GROUPS, self.slices)
         self.space = self._space()
 
     def _space(self) -> gymnasium.Space:
@@ -95,11 +94,17 @@ class GirView:
         if self.kind == "dict":
             boxes: dict[str, gymnasium.Space] = {name: box(s.stop - s.start) for name, s in self.slices.items()}
             return gymnasium.spaces.Dict(boxes)
+        if self.kind == "graph":
+            return self._graphs.space
         return box(NUM_ACTIONS, NUM_SUCCESSOR_FEATURES) if self.kind == "successors" else box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: GirGraph, row: np.ndarray, mask: np.ndarray) -> Any:
         """View of one environment's features [F]."""
-        return successor_features(table_of(graph), row, mask) if self.kind == "successors" else self.batch(features.copy())
+        if self.kind == "successors":
+            return successor_features(graph.table, row, mask)
+        if self.kind == "graph":
+            return self._graphs.of({name: features[s] for name, s in self.slices.items()}, graph, row)
+        return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
         """View of features [..., F], flat or by group."""

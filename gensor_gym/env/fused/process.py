@@ -10,7 +10,6 @@ from gensor_gym.env.fused.tasks import GirTasks
 from gensor_gym.env.reward import final_reward, step_reward
 from gensor_gym.env.settings import Settings
 from gensor_gym.gir.actions import NUM_ACTIONS, STOP
-from gensor_gym.gir.table import table_of
 from gensor_gym.graph.compiling.plain import text_of
 
 _step_reward, _final_reward = text_of(step_reward), text_of(final_reward)
@@ -34,7 +33,7 @@ class Episodes:
         self.scalars[chosen, REMAINING] = self.tasks.horizons[task]
         self.scalars[chosen, STEPS] = 0
         self.obs[chosen, DYNAMIC:] = self.tasks.static[task]
-        self._observe(chosen)
+        self._observe(chosen, self.tasks.spaces.numbers(task, self.rows[chosen]))
         self._fill_remaining(chosen)
 
     def step(self, chosen: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -50,8 +49,8 @@ class Episodes:
         scalars[chosen[~ended], STEPS] += 1
         inside = (actions >= 0) & (actions < NUM_ACTIONS)
         legal = inside & (self.masks[chosen, np.where(inside, actions, STOP)] == 1) & ~ended
-        self._apply(chosen[legal], actions[legal])
-        self._observe(chosen[legal])
+        if legal.any():
+            self._apply(chosen[legal], actions[legal])
         self._fill_remaining(chosen)
         after = settings.shaping * scalars[chosen, POTENTIAL]
         rewards = _step_reward(before, after, settings.discount, settings.step_cost)
@@ -64,26 +63,22 @@ class Episodes:
         return rewards, ended
 
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
-        """Legal actions, task by task."""
-        for task in np.unique(self.task[chosen]):
-            here = self.task[chosen] == task
-            table = table_of(self.tasks.graphs[task])
-            after = table.after(table.numbers(self.rows[chosen[here]]), actions[here])
-            self.rows[chosen[here]] = table.rows(after)
+        """Legal actions, and what is seen after them."""
+        task, spaces = self.task[chosen], self.tasks.spaces
+        after = spaces.after(task, spaces.numbers(task, self.rows[chosen]), actions)
+        self.rows[chosen] = spaces.rows(task, after)
+        self._observe(chosen, after)
 
-    def _observe(self, chosen: np.ndarray) -> None:
-        """Model, masks and dynamic features of states, task by task."""
-        for task in np.unique(self.task[chosen]):
-            here = chosen[self.task[chosen] == task]
-            table, start = table_of(self.tasks.graphs[task]), self.tasks.starts[task]
-            numbers = table.numbers(self.rows[here])
-            seconds = table.seconds[numbers]
-            self.scalars[here, LATENCY] = seconds
-            self.scalars[here, POTENTIAL] = np.log(start / seconds)
-            self.masks[here] = table.masks(numbers)
-            found = self.obs[here]
-            fill_state(table, numbers, start, found)
-            self.obs[here] = found
+    def _observe(self, chosen: np.ndarray, numbers: np.ndarray) -> None:
+        """Model, masks and dynamic features of states, which have these numbers in their spaces."""
+        task, spaces = self.task[chosen], self.tasks.spaces
+        terms, starts = spaces.terms_of(task, numbers), self.tasks.starts[task]
+        self.scalars[chosen, LATENCY] = terms[:, 0]
+        self.scalars[chosen, POTENTIAL] = np.log(starts / terms[:, 0])
+        self.masks[chosen] = spaces.masks(task, numbers, self.rows[chosen])
+        found = self.obs[chosen]
+        fill_state(self.rows[chosen], terms, starts, found)
+        self.obs[chosen] = found
 
     def _fill_remaining(self, chosen: np.ndarray) -> None:
         left = self.scalars[chosen, REMAINING]

@@ -10,9 +10,9 @@ from gensor_gym import hardware as machines
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.env.fused.observation import NUM_FEATURES, static_features
+from gensor_gym.env.fused.spaces import Spaces
 from gensor_gym.gir.actions import NUM_ACTIONS
 from gensor_gym.gir.graph import GirGraph
-from gensor_gym.gir.table import table_of
 from gensor_gym.hardware.types import Hardware
 
 FusedSpec = Dataflow | str | Sequence["Dataflow | str"]
@@ -31,10 +31,19 @@ class GirTasks:
         given = [operator] if isinstance(operator, (Dataflow, str)) else list(operator)
         if not given:
             raise ValueError("operator is an empty list; it takes one fused operator or more")
-        self._choices = [self.add(one) for one in given]
+        self._choices = [self._append(one) for one in given]
+        self._stack()
 
     def add(self, op: Dataflow | str) -> int:
         """Number of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""
+        known = len(self.graphs)
+        number = self._append(op)
+        if len(self.graphs) > known:
+            self._stack()
+        return number
+
+    def _append(self, op: Dataflow | str) -> int:
+        """Make the graph of an operator that is not there yet."""
         found = resolve_computation(op)
         if not isinstance(found, Dataflow):
             raise ValueError(f"{found} is an operator of one loop nest; it has the environment gensor_gym/Construct-v0")
@@ -42,14 +51,14 @@ class GirTasks:
             graph = GirGraph(found, self.hardware, self.space)
             self._index[found] = len(self.graphs)
             self.graphs.append(graph)
-            self._stack()
         return self._index[found]
 
     def _stack(self) -> None:
         """What the process reads of all tasks."""
         self.initial = np.stack([graph.initial().row for graph in self.graphs])
         self.static = np.stack([static_features(graph) for graph in self.graphs])
-        self.starts = np.array([table_of(graph).terms[0, 0] for graph in self.graphs])
+        self.spaces = Spaces([graph.table for graph in self.graphs])
+        self.starts = np.array([graph.table.terms[0, 0] for graph in self.graphs])
         self.floors = np.array([graph.floor for graph in self.graphs])
         self.horizons = np.array([graph.horizon for graph in self.graphs])
 

@@ -16,7 +16,6 @@ from gensor_gym import dataflow
 from gensor_gym.env.fused.env import GirEnv, GirVectorEnv
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP
 from gensor_gym.gir.schedule import GirSchedule
-from gensor_gym.gir.table import table_of
 
 ID = "gensor_gym/Gir-v0"
 OPERATORS = ["softmax(m=64, n=96)", "layernorm(m=40, n=77)", "rmsnorm(m=8, n=32)"]
@@ -177,7 +176,7 @@ def test_reset_starts_anywhere() -> None:
     ("arguments", "words"),
     [
         ({"operator": []}, "empty"), ({"hardware": "h200"}, "CPUs"), ({"space": "gensor"}, "expected one of gir"),
-        ({"observation": "graph"}, "flat"), ({"observation_groups": ["tiles"]}, "no observation group"),
+        ({"observation": "tree"}, "flat"), ({"observation_groups": ["tiles"]}, "no observation group"),
         ({"operator": "sofmax(m=4, n=4)"}, "softmax"), ({"render_mode": "human"}, "render_mode"), ({"discount": 2.0}, "discount"),
     ],
 )  # fmt: skip
@@ -191,7 +190,7 @@ def test_monotone_moves_no_more_bytes() -> None:
     """No legal action of that space raises the bytes that are moved."""
     env = GirEnv(OPERATORS[1], HW, space="monotone")
     env.reset(seed=0)
-    rng, table = np.random.default_rng(0), table_of(env.graph)
+    rng, table = np.random.default_rng(0), env.graph.table
     moved = [env.graph.moved_bytes(env.schedule.row[None])[0]]
     for _ in range(20):
         legal = np.flatnonzero(env.action_masks())[1:]

@@ -1,0 +1,75 @@
+"""Coordinate descent by the model over schedules of fused operators, again and again from other programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.placement import levels_of
+from gensor_gym.gir.schedule import FIELDS, HEADER
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class GirDescent(Constructing):
+    """One field or placed value after another is set to the best of all its values, until a round changes nothing.
+
+    The first descent begins at the unscheduled program, others at random ones; the order of coordinates is drawn for each.
+    """
+
+    space: str = "gir"
+    per_register_tile: int = 2
+    """Programs of one placement that are measured before others (see `agents.core.ranking.diverse`)."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Descend, measure down the ranking, again until the budget is spent or nothing new is met."""
+        found = self.constructions(session.graph, rng)
+        measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
+
+    def construct(self, graph: Any, rng: np.random.Generator) -> Construction:
+        """The first descent."""
+        return self.descend(graph, graph.initial().row, rng)
+
+    def constructions(self, graph: Any, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """One descent after another."""
+        for number in count():
+            yield self.descend(graph, graph.random_schedule(rng).row if number else graph.initial().row, rng)
+
+    def descend(self, graph: GirGraph, row: np.ndarray, rng: np.random.Generator) -> Construction:
+        """All programs that a descent asks about."""
+        begin = time.perf_counter()
+        asked, seconds = [row[None]], [graph.latencies(row[None])]
+        best, changed = float(seconds[0][0]), True
+        while changed:
+            changed = False
+            for place in rng.permutation(HEADER + len(graph.nest.crossing)):
+                others = _along(graph, row, int(place))
+                if not len(others):
+                    continue
+                asked.append(others)
+                seconds.append(graph.latencies(others))
+                if seconds[-1].min() < best:
+                    row, best, changed = others[int(seconds[-1].argmin())], float(seconds[-1].min()), True
+        rows, found = np.concatenate(asked), np.concatenate(seconds)
+        schedules, latencies = ranked(rows, found, graph)  # type: ignore[arg-type]
+        return Construction(schedules, latencies, len(rows), len(rows), time.perf_counter() - begin)
+
+
+def _along(graph: GirGraph, row: np.ndarray, place: int) -> np.ndarray:
+    """Legal rows that differ from one at a place alone, int32 [N, ROW]."""
+    if place < HEADER:
+        values = np.arange(len(FIELDS[place].values))
+    else:
+        values = np.array(levels_of(graph.nest.cell[graph.nest.crossing[place - HEADER]]), np.int64)
+    others = np.repeat(row[None], len(values) - 1, axis=0)
+    others[:, place] = values[values != row[place]]
+    return others[graph.fits(others)]
+
+

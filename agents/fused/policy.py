@@ -1,0 +1,69 @@
+"""A policy that was learned on fused operators, as a strategy: its episodes propose programs, the model ranks them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agents.fused.observer import GirObserver
+from agents.learners.registry import Learner
+from agents.policies.learned import Episodic, LearnedWalk, checked_card
+from agents.policies.ppo import rollout
+from gensor_gym.env.fused.env import GirVectorEnv
+from gensor_gym.locate import ROOT, located
+
+POLICIES = ROOT / "agents" / "data" / "fused"
+
+
+@dataclass(frozen=True)
+class GirPpo(Episodic, LearnedWalk):
+    """Sample episodes of a policy of `Gir-v0`."""
+
+    space: str = "gir"
+    episodes: int = 64
+    """Episodes sampled at a time, the first of them greedy."""
+    temperature: float = 1.0
+    agent: ClassVar[str] = "gir_ppo"
+
+    def folder(self, graph: Any) -> Path:
+        """Where the checkpoint lies."""
+        return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
+
+    def policy(self, graph: Any) -> tuple[Learner, Any]:
+        """How the policy was learned, and its model."""
+        return load_policy(str(self.folder(graph)))
+
+    def explore(self, graph: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """What the policy's episodes observe."""
+        learner, model = self.policy(graph)
+        envs = GirVectorEnv(self.episodes, graph.operator, graph.hardware, space=self.space, autoreset_mode="Disabled")
+        observer = learner.observer(envs, self.retain, graph.charge)  # type: ignore[arg-type]
+        steps = rollout(learner, model, envs, observer, rng, self.temperature)
+        envs.close()
+        return *observer.programs(), steps
+
+
+def fused_learner() -> Learner:
+    """MaskablePPO with a flat perceptron on the observation of `Gir-v0`."""
+    from agents.learners import masked_ppo
+
+    return Learner(masked_ppo.make, masked_ppo.load, masked_ppo.logits, masked_ppo.values, GirObserver)
+
+
+@lru_cache(maxsize=4)
+def load_policy(folder: str) -> tuple[Learner, Any]:
+    """The policy of a checkpoint folder; FileNotFoundError and ValueError as of `agents.policies.learned.load_policy`."""
+    from agents.learners.loading import network_of
+    from gensor_gym.env.fused.observation import NUM_FEATURES
+    from gensor_gym.gir.actions import NUM_ACTIONS
+
+    place = located(folder)
+    model = network_of(place, checked_card(place), fused_learner())
+    found = int(model.observation_space.shape[0]), int(model.action_space.n)
+    if found != (NUM_FEATURES, NUM_ACTIONS):
+        raise ValueError(f"policy {place} has (observations, actions) {found}; Gir-v0 has {NUM_FEATURES, NUM_ACTIONS} here")
+    return fused_learner(), model

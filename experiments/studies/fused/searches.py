@@ -1,0 +1,104 @@
+"""One search of a fused operator by the model, until its time is spent: the best so far by evaluations and processor time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from agents.core.watched import WatchedGir
+from agents.policies.fused_parts import fused_fingerprints, fused_operators
+from agents.strategy import FUSED, Constructs, build
+from experiments.common.settings import code_digest, short_hash
+from gensor_gym import hardware as machines
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.schedule import GirSchedule
+from gensor_gym.measure.session import BudgetSpent
+
+
+@dataclass(frozen=True)
+class Search:
+    """A strategy of the registry on one task with a seed."""
+
+    strategy: str
+    parameters: Mapping[str, Any]
+    operator: str
+    hardware: str
+    space: str
+    seed: int
+    seconds: float
+    policy: str = ""
+    """Digest of the weights of the policy in `parameters["checkpoint"]`."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All that the outcome depends on."""
+        (found,) = fused_fingerprints(fused_operators(self.operator), self.hardware, self.space).values()
+        apart = {name: value for name, value in self.parameters.items() if name != "checkpoint"}
+        return {**asdict(self), "parameters": apart, "fingerprint": found}
+
+    @property
+    def key(self) -> str:
+        """Sixteen digits that name the search."""
+        return short_hash(self.config)
+
+
+class ModelSession:
+    """For strategies that search by trials: each is answered by the model; what was asked before is for nothing."""
+
+    def __init__(self, graph: GirGraph) -> None:
+        """Nothing asked."""
+        self.graph = graph
+        self._known: dict[GirSchedule, float] = {}
+        self.best: tuple[GirSchedule, Any] | None = None
+
+    @property
+    def trials(self) -> int:
+        """Different schedules asked about."""
+        return len(self._known)
+
+    def measure(self, schedules: Sequence[GirSchedule]) -> list[Any]:
+        """Answers in order."""
+        found = []
+        for schedule in schedules:
+            if schedule not in self._known:
+                self._known[schedule] = self.graph.latency(schedule)
+            found.append(SimpleNamespace(seconds=self._known[schedule]))
+            if self.best is None or found[-1].seconds < self.best[1].seconds:
+                self.best = schedule, found[-1]
+        return found
+
+
+def run_search(search: Search) -> dict[str, Any]:
+    """The line of a search. Policies are loaded before the clock starts."""
+    strategy = build(search.strategy, FUSED, {**search.parameters, "space": search.space})
+    (operator,) = fused_operators(search.operator)
+    graph = WatchedGir(operator, machines.get(search.hardware), search.space, search.seconds)
+    if hasattr(strategy, "policy"):
+        strategy.policy(graph)
+    graph.start()
+    try:
+        _spend(strategy, graph, np.random.default_rng(search.seed))
+    except BudgetSpent:
+        pass
+    curve = graph.curve
+    return {
+        "key": search.key, **search.config, "code": code_digest(), "evaluated": graph.evaluations,
+        "elapsed_s": round(graph.elapsed, 6),
+        "curve": [curve.evaluations, curve.latencies, [round(t, 6) for t in curve.elapsed]],
+    }  # fmt: skip
+
+
+def _spend(strategy: Any, graph: WatchedGir, rng: np.random.Generator) -> None:
+    """Search until BudgetSpent, or nothing is left to search."""
+    if isinstance(strategy, Constructs):
+        for _ in strategy.constructions(graph, rng):  # type: ignore[arg-type]
+            pass
+    elif hasattr(strategy, "walk"):
+        while True:
+            strategy.walk(graph, rng)
+    else:
+        strategy.search(ModelSession(graph), rng)

@@ -1,0 +1,45 @@
+"""Tables of several tasks end to end, so that a step of environments of many tasks takes a look-up and no loop over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gensor_gym.gir.numbering import Numbering
+from gensor_gym.gir.table import GirTable, legal_actions
+
+
+class Spaces:
+    """Spaces of K tasks. Numbers of schedules count in each from 0; `task` int64 [B] says whose they are."""
+
+    def __init__(self, tables: Sequence[GirTable]) -> None:
+        """All of one space's name."""
+        self.numbering = Numbering.stacked(table.numbering for table in tables)
+        self.first = np.cumsum([0, *(len(table.legal) for table in tables[:-1])])
+        self.legal = np.concatenate([table.legal for table in tables])
+        self.terms = np.concatenate([table.terms for table in tables])
+        self.primitives = tables[0].graph.primitives
+        moved = [table.moved for table in tables if table.moved is not None]
+        self.moved = np.concatenate(moved) if moved else None
+
+    def numbers(self, task: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Numbers int64 [B] of rows int32 [B, ROW]."""
+        return self.numbering.take(task).numbers(rows)
+
+    def rows(self, task: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Rows int32 [B, ROW]."""
+        return self.numbering.take(task).rows(numbers)
+
+    def after(self, task: np.ndarray, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """The schedules after an action each, int64 [B]."""
+        return self.numbering.take(task).after(numbers, actions)
+
+    def terms_of(self, task: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Seconds of the model, their total first, float64 [B, 1 + terms]."""
+        return self.terms[self.first[task] + numbers]
+
+    def masks(self, task: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Legal actions bool [B, NUM_ACTIONS], as `GirTable.masks`, of numbers and their rows."""
+        first, after = self.first[task], self.numbering.take(task).successors(numbers, rows)
+        return legal_actions(first + numbers, first[:, None] + after, self.primitives, self.legal, self.moved)

@@ -1,0 +1,93 @@
+"""Numbers of schedules: a row's indices are the digits of its number, so that a whole space lies in arrays without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.placement import Level
+from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, ROW
+
+
+def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every action the digit that it changes, by how much, and to what; the last is -1 where it is not `place`."""
+    digit, by, to = (np.zeros(NUM_ACTIONS, np.int64) for _ in range(3))
+    to[:] = -1
+    for number, action in enumerate(ACTIONS[1:], 1):
+        if action.primitive == "place":
+            digit[number], to[number] = HEADER + action.cell, action.level
+        else:
+            digit[number], by[number] = FIELD_INDEX[action.target], 1 if action.primitive == "raise" else -1
+    return digit, by, to
+
+
+_DIGIT, _BY, _TO = _moves()
+_PLACE, _LEVELS = 1 + 2 * HEADER, np.arange(len(Level))
+"""The first action that places a value, and what each such action places it at, in the order of `ACTIONS`."""
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Radix and weight of every digit, int64 [ROW] of one space or [B, ROW] of as many as there are numbers."""
+
+    counts: np.ndarray
+    strides: np.ndarray
+
+    @classmethod
+    def of(cls, nest: RowNest) -> Numbering:
+        """Of the schedules of a nest; what is no crossing cell is a digit that is always 0."""
+        placed = [len(Level)] * len(nest.crossing)
+        counts = np.array([*(len(field.values) for field in FIELDS), *placed, *[1] * (ROW - HEADER - len(placed))])
+        return cls(counts, np.append(np.cumprod(counts[:0:-1])[::-1], 1))
+
+    @classmethod
+    def stacked(cls, some: Iterable[Numbering]) -> Numbering:
+        """Of several spaces, a line each."""
+        counts, strides = zip(*((one.counts, one.strides) for one in some), strict=True)
+        return cls(np.stack(counts), np.stack(strides))
+
+    def take(self, lines: np.ndarray) -> Numbering:
+        """Of those lines int64 [B]."""
+        return Numbering(self.counts[lines], self.strides[lines])
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are in one space."""
+        return int(np.prod(self.counts, axis=-1))
+
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers int64 [B] of rows int32 [B, ROW]."""
+        found: np.ndarray = (rows * self.strides).sum(axis=-1)
+        return found
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Rows int32 [B, ROW] of numbers int64 [B]."""
+        found: np.ndarray = numbers[:, None] // self.strides % self.counts
+        return found.astype(np.int32)
+
+    def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """The schedule after an action each, int64 [B]; the same where it changes nothing."""
+        digit, by, to = _DIGIT[actions], _BY[actions], _TO[actions]
+        lines = [np.arange(len(self.counts))] if self.counts.ndim > 1 else []
+        counts, strides = self.counts[(*lines, digit)], self.strides[(*lines, digit)]
+        now = numbers // strides % counts
+        after = np.where(to >= 0, to, now + by)
+        stays = (after < 0) | (after >= counts)
+        found: np.ndarray = numbers + np.where(stays, 0, after - now) * strides
+        return found
+
+    def successors(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """`after` every action of schedules and their rows int32 [B, ROW], int64 [B, NUM_ACTIONS]: whole blocks of actions."""
+        counts, strides = self.counts[..., :HEADER], self.strides[..., :HEADER]
+        header, cells = rows[:, :HEADER], rows[:, HEADER:, None]
+        moves = np.zeros((len(rows), NUM_ACTIONS), np.int64)
+        moves[:, 1:_PLACE:2] = np.where(header + 1 < counts, strides, 0)
+        moves[:, 2:_PLACE:2] = np.where(header > 0, -strides, 0)
+        there = _LEVELS < self.counts[..., HEADER:, None]
+        placed = np.where(there, (_LEVELS - cells) * self.strides[..., HEADER:, None], 0)
+        moves[:, _PLACE:] = placed.reshape(len(rows), NUM_ACTIONS - _PLACE)
+        return numbers[:, None] + moves

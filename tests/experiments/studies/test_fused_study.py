@@ -1,0 +1,68 @@
+"""A study of searches of fused operators: one line for each search, regrets to a certain optimum, a page; done once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from rich.console import Console
+
+from experiments.commands.arguments import CONF
+from experiments.studies.fused.searches import ModelSession, Search, run_search
+from experiments.studies.fused.study import FusedStudy, plan_of
+from gensor_gym.dataflow.suite import make
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.hardware import get
+from tests.support.coarse_figures import COARSE_FIGURES
+
+pytestmark = COARSE_FIGURES
+
+
+def plan(folder: Path, *more: str):  # noqa: ANN201
+    words = ["parts=[fused/unseen]", "seeds=[0]", "budget_s=0.02", "seconds=[0.01,0.02]", "resamples=20", *more]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return plan_of(compose("fused_study", ["~strategies.gir_ppo", "~strategies.gir_markov", f"output={folder}", *words]))
+
+
+def test_it_runs_once_and_says_what_it_found(tmp_path: Path) -> None:
+    asked = plan(tmp_path)
+    found, summary = FusedStudy(asked)(Console(quiet=True))
+    assert len(found.lines) == 4 * 4 and list(summary["parts"]["fused/unseen"]) == list(asked.strategies)
+    at = np.array([1.0, 8.0, 1e9])
+    for name in asked.strategies:
+        regrets = found.regrets(asked, name, "fused/unseen", at, 0)
+        assert regrets.shape == (4, 1, 3) and (np.diff(regrets, axis=2) <= 0).all() and (regrets >= 0).all()
+    before = (tmp_path / "lines.jsonl").read_bytes()
+    FusedStudy(asked)(Console(quiet=True))
+    assert (tmp_path / "lines.jsonl").read_bytes() == before
+    page = (tmp_path / "summary.md").read_text()
+    assert "gir_descent" in page and "regret_unseen.png" in page and (tmp_path / "regret_unseen.png").exists()
+
+
+def test_a_search_is_charged_for_all_it_asks_and_ends_with_its_time() -> None:
+    line = run_search(Search("gir_descent", {}, "softmax(m=64, n=96)", "cascade_lake", "gir", 0, 0.05))
+    graph = GirGraph(make("softmax", m=64, n=96), get("cascade_lake"))
+    evaluations, latencies, elapsed = line["curve"]
+    assert latencies == sorted(latencies, reverse=True) and evaluations == sorted(evaluations) and elapsed == sorted(elapsed)
+    assert latencies[0] == graph.latency(graph.initial()) and evaluations[0] == 1 and latencies[-1] >= graph.optimum()[1]
+    assert line["evaluated"] >= evaluations[-1] and 0.05 <= line["elapsed_s"] < 5.0
+
+
+def test_a_trial_is_an_answer_of_the_model_that_is_paid_for_once() -> None:
+    graph = GirGraph(make("softmax", m=6, n=19), get("cascade_lake"))
+    session, start = ModelSession(graph), graph.initial()
+    other = next(iter(graph.successors(start).values()))
+    found = session.measure([start, other, start])
+    assert session.trials == graph.evaluations == 2 and found[0].seconds == found[2].seconds
+    assert session.best is not None and session.best[1].seconds == min(found[0].seconds, found[1].seconds)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [("budget_s=0.001", "budget_s"), ("parts=[fused/tst]", "fused/test"), ("+strategies.roler={}", "no strategy")],
+)
+def test_bad_settings_are_named(tmp_path: Path, word: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        plan(tmp_path, word)
