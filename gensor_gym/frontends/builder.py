@@ -25,7 +25,7 @@ class Builder:
         """The operation that nodes are made for from now on."""
         self.given: list[Value] = []
         """Inputs and constants so far."""
-        self._nodes: list[tuple[str, Node]] = []
+        self._made: dict[str, Node] = {}
         self._constants: dict[str, np.ndarray] = {}
         self._origins: dict[str, str] = {}
         self._known: dict[Node, str] = {}
@@ -51,7 +51,7 @@ class Builder:
             return known
         made = self._fresh(name)
         self.shapes[made] = node.shape(*(self.shapes[one] for one in node.inputs))
-        self._nodes.append((made, node))
+        self._made[made] = node
         self._origins[made] = self.origin
         self._known[node] = made
         return made
@@ -94,13 +94,36 @@ class Builder:
 
     def contract(self, operator: Operator, *sources: str) -> str:
         """An operator of its own."""
-        return self.add(Contract(operator, sources), operator.name)
+        return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
+
+    def dense(self, name: str) -> str:
+        """The value as it lies in memory of its own shape: a copy where a smaller one is repeated."""
+        node = self._made.get(name)
+        if isinstance(node, Reshape):
+            return self.reshape(self.dense(node.source), node.to)
+        return self.copy(name) if isinstance(node, Broadcast) else name
+
+    def copy(self, name: str) -> str:
+        """The same elements in memory of their own."""
+        return self.map(Operand(name), f"{name}_copy")
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
-        """What was built; constants that nothing reads are left out. ValueError for an output that is an input."""
-        graph = needed(name, self.given, self._nodes, returns)
+        """What was built; constants that nothing reads are left out. Each output has memory of its own."""
+        roots: list[str] = []
+        for place, one in enumerate(returns := list(map(self.dense, returns))):
+            root = self._root(one)
+            if root not in self._made or root in roots:
+                returns[place] = root = self.copy(one)
+            roots.append(root)
+        graph = needed(name, self.given, list(self._made.items()), returns)
         constants = {value.name: self._constants[value.name] for value in graph.inputs if value.constant}
         return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes})
+
+    def _root(self, name: str) -> str:
+        """The value that a reshape is one of."""
+        while isinstance(node := self._made.get(name), Reshape):
+            name = node.source
+        return name
 
     def _fresh(self, name: str) -> str:
         """An identifier near to `name` that is not taken."""

@@ -68,11 +68,8 @@ class _Reader:
             if node.op == "call_function":
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
-        returns = [self._given(result) for result in results]
-        for place, given in enumerate(returns):
-            if given in {value.name for value in self.builder.given} or given in returns[:place]:
-                raise Unsupported(f"output {place} is an input, a weight or an output before it: expected a value of its own")
-        return self.builder.network(name, returns)
+        self.builder.origin = "the outputs"
+        return self.builder.network(name, [self._given(result) for result in results])
 
     def _parameters(self) -> None:
         """Inputs, and the module's own tensors, which become constants when they are read."""

@@ -92,10 +92,11 @@ def _placed(order: Sequence[Life], choose: Callable[[list[int]], int]) -> Arena:
 
 
 def _gaps(life: Life, placed: Sequence[tuple[int, Life]]) -> list[int]:
-    """Beginnings of the places that are free while it lives: behind each value that meets it, and at the start."""
-    busy = sorted((offset, offset + _rounded(other.bytes)) for offset, other in placed if life.meets(other))
-    starts, size = [0, *(end for _, end in busy)], _rounded(life.bytes)
-    return [start for start in starts if all(start + size <= low or high <= start for low, high in busy)]
+    """Beginnings of places that are free while it lives: at the start, behind every value, and where each one began."""
+    busy = [(offset, offset + _rounded(other.bytes)) for offset, other in placed if life.meets(other)]
+    ends = {edge for offset, other in placed for edge in (offset, offset + _rounded(other.bytes))}
+    size = _rounded(life.bytes)
+    return [start for start in sorted({0, *ends}) if all(start + size <= low or high <= start for low, high in busy)]
 
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}

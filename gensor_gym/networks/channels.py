@@ -1,4 +1,4 @@
-"""Which vectors of a graph are one number for each channel of a product's output, and which axis of its weights is the channel."""
+"""Which vectors of a graph are one number for each channel of a product's output, and which axis of what it reads is the channel."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def channel_vector(network: Network, name: str, op: Operator) -> str | None:
     return source if math.prod(shapes[source]) == extent else None
 
 
-def weight_axis(op: Operator) -> tuple[int, int] | None:
-    """(which read, which of its dimensions) steps with the output's channel as the output does; None where none does.
+def channel_axes(op: Operator) -> dict[int, int]:
+    """Of every read that steps with the output's channel as the output does, which of its dimensions that is.
 
-    A factor of each channel may then be multiplied into that read, which holds no other read's channel.
+    A factor of each channel may then be multiplied into any of them.
     """
-    channel = op.channel_dimension
-    step = op.write.coefficients[channel], op.write.offset[channel], op.write.view[channel]
     if op.body != "multiply_add" or op.epilogue:
-        return None
+        return {}
+    channel, found = op.channel_dimension, {}
+    step = op.write.coefficients[channel], op.write.offset[channel], op.write.view[channel]
     for place, read in enumerate(op.reads):
         for dimension, row in enumerate(read.coefficients):
             if (row, read.offset[dimension], read.view[dimension]) == step and read.view == read.tensor.shape:
-                return place, dimension
-    return None
+                found[place] = dimension
+    return found

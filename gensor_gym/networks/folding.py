@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from gensor_gym.dataflow.bounds import exact
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Value
-from gensor_gym.networks.channels import channel_vector, weight_axis
+from gensor_gym.networks.channels import channel_axes, channel_vector
 from gensor_gym.networks.network import Network, needed
+from gensor_gym.operators.types import Operator
 
 
 def folded(network: Network) -> Network:
@@ -47,48 +49,90 @@ def _pruned(
 
 
 def _with_factors_in_weights(network: Network) -> Network:
-    """Products that are multiplied by a constant of each channel, and read by nothing else, have it in their weights."""
+    """Products whose channels are multiplied and added to by constants, as normalisations do, have the factors in their weights.
+
+    What is left of a chain of such maps is one addend, under the name of the last.
+    """
     graph, made = network.graph, dict(network.nodes)
-    arrays, fresh = dict(network.constants), []
-    gone: dict[str, str] = {}
+    arrays, fresh = {name: array.astype(np.float64) for name, array in network.constants.items()}, []
     for name, node in graph.nodes:
-        found = None if name in graph.returns else _factor(network, node)
-        if found is None:
+        chain = _chain(network, name) if isinstance(node, Contract) else None
+        if chain is None or not isinstance(node, Contract):
             continue
-        product, factor = found
-        contract = made[product]
-        assert isinstance(contract, Contract)
-        place, axis = weight_axis(contract.operator) or (0, 0)
-        weight = contract.sources[place]
-        shape = [1] * arrays[weight].ndim
-        shape[axis] = -1
-        own = f"{weight}_for_{product}"
-        arrays[own] = arrays[weight].astype(np.float64) * arrays[factor].astype(np.float64).reshape(shape)
-        fresh.append(Value(own, arrays[weight].shape, "float32", constant=True))
-        sources = tuple(own if number == place else source for number, source in enumerate(contract.sources))
-        made[product] = dataclasses.replace(contract, sources=sources)
-        gone[name] = product
-    nodes = [(name, _renamed(made[name], gone)) for name, _ in graph.nodes if name not in gone]
-    return _pruned(network, (*graph.inputs, *fresh), nodes, arrays)
+        weight, own = node.sources[chain.place], f"{node.sources[chain.place]}_of_{name}"
+        arrays[own] = arrays[weight] * chain.factor.reshape([-1 if axis == chain.axis else 1 for axis in range(arrays[weight].ndim)])
+        sources = tuple(own if place == chain.place else source for place, source in enumerate(node.sources))
+        shape = graph.values[name].shape
+        addend = f"addend_of_{name}"
+        arrays[addend] = chain.addend.reshape([-1] + [1] * (len(shape) - 1 - node.operator.channel_dimension))
+        fresh += [Value(one, arrays[one].shape, "float32", constant=True) for one in (own, addend)]
+        for passed in chain.maps:
+            del made[passed]
+        made[name] = dataclasses.replace(node, sources=sources)
+        made[f"{addend}_wide"] = Broadcast(addend, shape)
+        made[chain.maps[-1]] = Map(Call("add", (Operand(name), Operand(f"{addend}_wide"))))
+    return _pruned(network, (*graph.inputs, *fresh), _in_order(made), arrays)
 
 
-def _factor(network: Network, node: Node) -> tuple[str, str] | None:
-    """(product, constant vector) of a map that multiplies the one by the other; None for all else."""
-    if not (isinstance(node, Map) and isinstance(node.expression, Call) and node.expression.function == "multiply"):
+@dataclass
+class _Chain:
+    """Maps one after another that each multiply a product's channels by constants, or add such: factor and addend of all."""
+
+    place: int
+    axis: int
+    factor: np.ndarray
+    addend: np.ndarray
+    maps: list[str]
+
+
+def _chain(network: Network, product: str) -> _Chain | None:
+    """The longest chain of a product with constant weights; None for none, or for one that only adds."""
+    contract, graph = network.nodes[product], network.graph
+    assert isinstance(contract, Contract)
+    op = contract.operator
+    places = [(place, axis) for place, axis in channel_axes(op).items() if contract.sources[place] in network.constants]
+    if not places:
         return None
-    parts = node.expression.arguments
-    for one, other in (parts, parts[::-1]):
-        if not (isinstance(one, Operand) and isinstance(other, Operand)):
-            return None
-        contract = network.nodes.get(one.name)
-        if isinstance(contract, Contract) and len(network.graph.readers[one.name]) == 1 and one.name not in network.graph.returns:
-            vector = channel_vector(network, other.name, contract.operator)
-            place = weight_axis(contract.operator)
-            if vector in network.constants and place is not None and contract.sources[place[0]] in network.constants:
-                return one.name, str(vector)
-    return None
+    channels = op.output.shape[op.channel_dimension]
+    chain = _Chain(*places[0], np.ones(channels), np.zeros(channels), [])
+    last = product
+    while last not in graph.returns and len(graph.readers[last]) == 1:
+        (reader,) = graph.readers[last]
+        found = _of_channel(network, network.nodes[reader], last, op)
+        if found is None:
+            break
+        function, vector = found
+        if function == "multiply":
+            chain.factor, chain.addend = chain.factor * vector, chain.addend * vector
+        else:
+            chain.addend = chain.addend + vector
+        chain.maps.append(reader)
+        last = reader
+    return chain if (chain.factor != 1.0).any() else None
 
 
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    """A node that reads other values in place of some."""
-    return node.reading({one: names.get(one, one) for one in node.inputs}) if set(node.inputs) & set(names) else node
+def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tuple[str, np.ndarray] | None:
+    """(add or multiply, constants float64 [channels]) of a map that does so with each channel of `element`."""
+    if not (isinstance(node, Map) and isinstance(node.expression, Call) and node.expression.function in ("add", "multiply")):
+        return None
+    names = [part.name for part in node.expression.arguments if isinstance(part, Operand)]
+    if len(names) != 2 or element not in names or names[0] == names[1]:
+        return None
+    vector = channel_vector(network, names[1 - names.index(element)], op)
+    if vector is None or vector not in network.constants:
+        return None
+    return node.expression.function, network.constants[vector].astype(np.float64).reshape(-1)
+
+
+def _in_order(made: Mapping[str, Node]) -> list[tuple[str, Node]]:
+    """Nodes each after all that it reads."""
+    found: dict[str, Node] = {}
+    for start in made:
+        waiting = [start]
+        while waiting:
+            name = waiting[-1]
+            if missing := [one for one in made[name].inputs if one in made and one not in found]:
+                waiting += missing
+            else:
+                found.setdefault(waiting.pop(), made[name])
+    return list(found.items())

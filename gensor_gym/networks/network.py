@@ -72,6 +72,22 @@ class Network:
             name = node.source
         return name
 
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Of every node's value its number in the graph."""
+        return {name: number for number, (name, _) in enumerate(self.graph.nodes)}
+
+    def depends(self, names: Sequence[str], on: Sequence[str]) -> bool:
+        """Whether one of the values is, or is made of, one of `on`."""
+        first, waiting, seen = min(self.places[one] for one in on), list(names), set(names)
+        while waiting:
+            if (name := waiting.pop()) in on:
+                return True
+            fresh = [one for one in self.nodes[name].inputs if one not in seen] if self.places.get(name, -1) > first else []
+            seen.update(fresh)
+            waiting += fresh
+        return False
+
     def is_repeated(self, name: str) -> bool:
         """Whether it lies in memory as a smaller value that is read several times."""
         while isinstance(node := self.nodes.get(name), Broadcast | Reshape):

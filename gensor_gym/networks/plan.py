@@ -88,14 +88,19 @@ def _joined(network: Network, name: str, of: dict[str, list[str]], pieces: list[
     """The piece that takes one node more: of the product whose element it is made of, or of the same operation."""
     sources = [of[root] for one in network.nodes[name].inputs if (root := network.source_of(one)) in of]
     products = [piece for piece in pieces if piece in sources and isinstance(network.nodes[piece[0]], Contract)]
-    same = [piece for piece in pieces if network.origins.get(piece[-1]) == network.origins.get(name) and piece not in products]
-    for piece in [*products[::-1], *same[-1:]]:
+    origin = network.origins.get(name)
+    same = [piece for piece in pieces if piece in sources and piece not in products and network.origins.get(piece[-1]) == origin]
+    for piece in [*products[::-1], *same[::-1]]:
         if _can_take(network, piece, name):
             return piece
     return None
 
 
 def _can_take(network: Network, piece: list[str], name: str) -> bool:
+    """Whether a kernel computes the piece with the node, and nothing between them waits for the piece."""
+    others = [one for one in network.nodes[name].inputs if network.source_of(one) not in piece]
+    if network.depends(others, piece):
+        return False
     try:
         check_kernel(step_of(network, [*piece, name]))
     except ValueError:

@@ -13,6 +13,7 @@ from gensor_gym.operators.types import Operator
 
 _OF_ONE = {
     "maximum(y, 0.0)": "relu", "maximum(0.0, y)": "relu",
+    "minimum(maximum(y, 0.0), 6.0)": "relu6", "minimum(maximum(0.0, y), 6.0)": "relu6",
     "0.5 * y * (1.0 + erf(y * 0.7071067811865476))": "gelu",
 }  # fmt: skip
 """Expression of the element -> stage."""

@@ -17,6 +17,7 @@ from gensor_gym.codegen.runtime.several import NativeOutputs
 from gensor_gym.codegen.runtime.tensors import is_of_torch, know_torch
 from gensor_gym.codegen.runtime.threads import GgCall, GgRuntime, caller, pointers, runtime
 from gensor_gym.hardware.cpuinfo import usable_cores
+from gensor_gym.operators.computation import Computation
 
 _LOADED: dict[tuple[str, int], NativeKernel | NativeOutputs] = {}
 
@@ -37,25 +38,29 @@ def load(kernel: Kernel, threads: int | None = None) -> NativeKernel | NativeOut
 
 def load_entry(kernel: Kernel) -> Callable[..., None]:
     """The compiled entry of a C kernel, loaded into this process, with its signature: the one that packs all it needs."""
-    entry = getattr(ctypes.CDLL(str(compile_c(kernel))), kernel.prepares or kernel.launches[0].entry)
+    return entry_of(kernel, kernel.prepares or kernel.launches[0].entry)
+
+
+def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
+    """One of a kernel's entries by name, as `load_entry`."""
+    entry = getattr(ctypes.CDLL(str(compile_c(kernel))), name)
     pointer = ctypes.c_void_p
     entry.argtypes = [pointer, pointer, pointer, ctypes.POINTER(GgRuntime)]
     entry.restype = None
     return entry
 
 
-class NativeKernel:
-    """A kernel on so many threads of this machine. Safe to call from several threads: each has workspace and outputs of its own.
+class NativeFunction:
+    """Compiled code with a kernel's arguments. Safe to call from several threads: each has workspace and outputs of its own.
 
     A second thread that calls while the pool of threads is busy computes alone.
     """
 
-    def __init__(self, kernel: Kernel, threads: int) -> None:
-        """Compile, where that was not done, and load; CompileError with the compiler's message."""
-        self.kernel = kernel
-        self.signature = Signature(kernel.operator)
-        self._entry, self._team = load_entry(kernel), runtime(threads)
-        self._builtin = BuiltinKernel(self._entry, self._team, kernel.workspace_bytes, self.signature.arrays)
+    def __init__(self, computation: Computation, entry: Any, team: ctypes.Structure, workspace_bytes: int) -> None:
+        """`team` is what `entry` takes last, a `struct gg_runtime` or what begins with one."""
+        self.signature = Signature(computation)
+        self._entry, self._team, self._workspace_bytes = entry, team, workspace_bytes
+        self._builtin = BuiltinKernel(entry, team, workspace_bytes, self.signature.arrays)
         self._compute, self._knows_torch = self._builtin.call, False
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
@@ -94,7 +99,16 @@ class NativeKernel:
         inputs = self.signature.inputs(given, copy=False)
         output = aligned(self.signature.shape, self.signature.dtype) if own is None else self.signature.output(own, inputs)
         out = in_library_of(given[0], output) if own is None else own
-        return BoundNative(self._entry, inputs, output, self.kernel.workspace_bytes, self._team, out)
+        return BoundNative(self._entry, inputs, output, self._workspace_bytes, self._team, out)
+
+
+class NativeKernel(NativeFunction):
+    """A kernel on so many threads of this machine."""
+
+    def __init__(self, kernel: Kernel, threads: int) -> None:
+        """Compile, where that was not done, and load; CompileError with the compiler's message."""
+        self.kernel = kernel
+        super().__init__(kernel.operator, load_entry(kernel), runtime(threads), kernel.workspace_bytes)
 
 
 class BoundNative:
