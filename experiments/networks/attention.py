@@ -1,4 +1,4 @@
-"""Networks of attention: BERT's encoder (Devlin et al., arXiv 1810.04805), GPT-2's blocks, and oneDNN Graph Compiler's MHA and MLP."""
+"""Networks of attention: BERT's encoder (Devlin et al., arXiv 1810.04805), GPT-2's blocks, oneDNN Graph Compiler's MHA and MLP."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ class Heads(nn.Module):
 
 
 def mlp(widths: Sequence[int]) -> nn.Module:
-    """oneDNN Graph Compiler's MLP: products with a ReLU after every one."""
+    """OneDNN Graph Compiler's MLP: products with a ReLU after every one."""
     return nn.Sequential(*(layer for c, k in pairwise(widths) for layer in (nn.Linear(c, k), nn.ReLU())))

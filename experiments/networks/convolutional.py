@@ -1,4 +1,4 @@
-"""Networks of convolutions: ResNet (He et al., arXiv 1512.03385, table 1) and MobileNetV2 (Sandler et al., arXiv 1801.04381, table 2)."""
+"""Networks of convolutions: ResNet (He et al., arXiv 1512.03385) and MobileNetV2 (Sandler et al., arXiv 1801.04381)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ def _basic(c: int, width: int, stride: int) -> Residual:
 
 def _bottleneck(c: int, width: int, stride: int) -> Residual:
     """1x1, 3x3, 1x1; the stride is at the 3x3 one, as in torchvision's (version 1.5 of the network)."""
-    body = [
-        *_convolution(c, width, 1), nn.ReLU(), *_convolution(width, width, 3, stride), nn.ReLU(), *_convolution(width, 4 * width, 1),
-    ]  # fmt: skip
+    first, middle = _convolution(c, width, 1), _convolution(width, width, 3, stride)
+    body = [*first, nn.ReLU(), *middle, nn.ReLU(), *_convolution(width, 4 * width, 1)]
     return Residual(c, 4 * width, stride, body)
 
 

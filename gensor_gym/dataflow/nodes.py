@@ -187,7 +187,7 @@ class Contract:
     sources: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """ValueError for an operator that is no sum of its reads' products in float32, nor a maximum: its error has another form."""
+        """ValueError for an operator that is no float32 sum of products, sum or maximum: its error has another form."""
         op = self.operator
         if op.epilogue or op.dtype != "float32" or op.body not in ("multiply_add", "sum", "max"):
             raise ValueError(f"contract of {op}: expected a float32 sum, product or maximum without epilogue")

@@ -1,4 +1,4 @@
-"""Which vectors of a graph are one number for each channel of a product's output, and which axis of what it reads is the channel."""
+"""Which vectors are one number for each channel of a product's output, and which axis of what it reads is the channel."""
 
 from __future__ import annotations
 

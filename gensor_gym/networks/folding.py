@@ -44,7 +44,7 @@ def _pruned(
 ) -> Network:
     """A network of these nodes and constants, without what no output needs."""
     graph = needed(network.graph.name, inputs, nodes, network.graph.returns)
-    constants = {value.name: arrays[value.name].astype(np.float32) for value in graph.inputs if value.constant}
+    constants = {value.name: np.ascontiguousarray(arrays[value.name], np.float32) for value in graph.inputs if value.constant}
     return Network(graph, constants, {name: network.origins[name] for name, _ in graph.nodes if name in network.origins})
 
 
@@ -60,7 +60,8 @@ def _with_factors_in_weights(network: Network) -> Network:
         if chain is None or not isinstance(node, Contract):
             continue
         weight, own = node.sources[chain.place], f"{node.sources[chain.place]}_of_{name}"
-        arrays[own] = arrays[weight] * chain.factor.reshape([-1 if axis == chain.axis else 1 for axis in range(arrays[weight].ndim)])
+        along = [-1 if axis == chain.axis else 1 for axis in range(arrays[weight].ndim)]
+        arrays[own] = arrays[weight] * chain.factor.reshape(along)
         sources = tuple(own if place == chain.place else source for place, source in enumerate(node.sources))
         shape = graph.values[name].shape
         addend = f"addend_of_{name}"

@@ -31,6 +31,9 @@ class Network:
         if wanted != given:
             wrong = next(name for name in {**wanted, **given} if wanted.get(name) != given.get(name))
             raise ValueError(f"{self.graph.name}: constant {wrong} is {given.get(wrong)}, expected {wanted.get(wrong)}")
+        for name, array in self.constants.items():
+            if array.dtype != np.float32 or not array.flags.c_contiguous:
+                raise ValueError(f"{self.graph.name}: constant {name} is no dense float32 array in row-major order")
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:

@@ -1,4 +1,4 @@
-"""Torch modules as networks: the same numbers as torch's, in float64 with a bound; what is not covered is named with its place."""
+"""Torch modules as networks: the same numbers as torch's, in float64 with a bound; what is not covered is named."""
 
 from __future__ import annotations
 
@@ -41,22 +41,41 @@ def check(module: nn.Module, *shapes: tuple[int, ...], seed: int = 0) -> None:
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
-    "relu": (torch.relu, ((3, 5),)), "gelu": (functional.gelu, ((3, 5),)), "silu": (functional.silu, ((3, 5),)),
-    "tanh_gelu": (lambda x: functional.gelu(x, approximate="tanh"), ((3, 5),)), "hardswish": (functional.hardswish, ((3, 5),)),
-    "relu6": (functional.relu6, ((3, 5),)), "clamp": (lambda x: x.clamp(max=0.5), ((3, 5),)), "rsqrt": (lambda x: (x * x + 1).rsqrt(), ((3, 5),)),
-    "sigmoid": (torch.sigmoid, ((3, 5),)), "softmax": (lambda x: x.softmax(1), ((3, 5, 4),)), "mean": (lambda x: x.mean((1, 2)), ((3, 5, 4),)),
-    "sum": (lambda x: x.sum(-1, keepdim=True), ((3, 5),)), "amax": (lambda x: x.amax(0), ((3, 5),)), "alpha": (lambda x, y: torch.sub(x, y, alpha=3), ((3, 5), (5,))),
-    "power": (lambda x: x**2, ((3, 5),)), "quotient": (lambda x: 1 / (x * x + 1), ((3, 5),)), "layer_norm": (lambda x: functional.layer_norm(x, (5,)), ((3, 5),)),
-    "matmul": (torch.matmul, ((2, 3, 4), (4, 5))), "outer": (torch.matmul, ((2, 1, 3, 4), (6, 4, 5))), "addmm": (torch.addmm, ((5,), (3, 4), (4, 5))),
-    "split": (lambda x: x.split(2, 1)[1] + x.chunk(2, 1)[0], ((3, 4),)), "cat": (lambda x, y: torch.cat([x, y], 1) * 2, ((3, 4), (3, 2))),
-    "select": (lambda x: x[:, 1] + x[:, -1], ((3, 4),)), "transposed": (lambda x: x.transpose(1, 2) + 1, ((2, 3, 4),)),
-    "squeezed": (lambda x: x.unsqueeze(1).squeeze(1).flatten() * 2, ((3, 4),)), "expanded": (lambda x: x.expand(2, -1, 4) * 2, ((3, 1),)),
+    "relu": (torch.relu, ((3, 5),)),
+    "gelu": (functional.gelu, ((3, 5),)),
+    "silu": (functional.silu, ((3, 5),)),
+    "tanh_gelu": (lambda x: functional.gelu(x, approximate="tanh"), ((3, 5),)),
+    "hardswish": (functional.hardswish, ((3, 5),)),
+    "relu6": (functional.relu6, ((3, 5),)),
+    "clamp": (lambda x: x.clamp(max=0.5), ((3, 5),)),
+    "rsqrt": (lambda x: (x * x + 1).rsqrt(), ((3, 5),)),
+    "sigmoid": (torch.sigmoid, ((3, 5),)),
+    "softmax": (lambda x: x.softmax(1), ((3, 5, 4),)),
+    "mean": (lambda x: x.mean((1, 2)), ((3, 5, 4),)),
+    "sum": (lambda x: x.sum(-1, keepdim=True), ((3, 5),)),
+    "amax": (lambda x: x.amax(0), ((3, 5),)),
+    "alpha": (lambda x, y: torch.sub(x, y, alpha=3), ((3, 5), (5,))),
+    "power": (lambda x: x**2, ((3, 5),)),
+    "quotient": (lambda x: 1 / (x * x + 1), ((3, 5),)),
+    "layer_norm": (lambda x: functional.layer_norm(x, (5,)), ((3, 5),)),
+    "matmul": (torch.matmul, ((2, 3, 4), (4, 5))),
+    "outer": (torch.matmul, ((2, 1, 3, 4), (6, 4, 5))),
+    "addmm": (torch.addmm, ((5,), (3, 4), (4, 5))),
+    "split": (lambda x: x.split(2, 1)[1] + x.chunk(2, 1)[0], ((3, 4),)),
+    "cat": (lambda x, y: torch.cat([x, y], 1) * 2, ((3, 4), (3, 2))),
+    "select": (lambda x: x[:, 1] + x[:, -1], ((3, 4),)),
+    "transposed": (lambda x: x.transpose(1, 2) + 1, ((2, 3, 4),)),
+    "squeezed": (lambda x: x.unsqueeze(1).squeeze(1).flatten() * 2, ((3, 4),)),
+    "expanded": (lambda x: x.expand(2, -1, 4) * 2, ((3, 1),)),
     "attention": (functional.scaled_dot_product_attention, ((2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4))),
     "causal": (lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True), ((2, 3, 5, 4),)),
-    "max_pool": (lambda x: functional.max_pool2d(x, 3, 2, 1), ((1, 2, 7, 8),)), "avg_pool": (lambda x: functional.avg_pool2d(x, 2), ((1, 2, 6, 8),)),
-    "itself": (lambda x: x, ((2, 3),)), "repeated": (lambda x: x.expand(4, 3), ((1, 3),)), "shaped": (lambda x: x.view(6), ((2, 3),)),
+    "max_pool": (lambda x: functional.max_pool2d(x, 3, 2, 1), ((1, 2, 7, 8),)),
+    "avg_pool": (lambda x: functional.avg_pool2d(x, 2), ((1, 2, 6, 8),)),
+    "itself": (lambda x: x, ((2, 3),)),
+    "repeated": (lambda x: x.expand(4, 3), ((1, 3),)),
+    "shaped": (lambda x: x.view(6), ((2, 3),)),
     "adaptive": (lambda x: functional.adaptive_avg_pool2d(x, (3, 4)), ((1, 2, 6, 8),)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -74,7 +93,10 @@ def normalised(k: int) -> nn.BatchNorm2d:
     return norm
 
 
-@pytest.mark.parametrize("options", [{}, {"groups": 4}, {"groups": 2, "bias": False}, {"stride": 2, "dilation": 2, "padding": 2}], ids=str)
+KINDS: list[dict[str, int]] = [{}, {"groups": 4}, {"groups": 2, "bias": False}, {"stride": 2, "dilation": 2, "padding": 2}]
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
 def test_a_convolution_takes_its_normalisation_into_its_weights(options: dict[str, int]) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(4, 4, 3, **options), normalised(4), nn.ReLU())
