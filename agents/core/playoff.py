@@ -17,10 +17,10 @@ from gensor_gym.measure.session import Session
 from gensor_gym.measure.stats.intervals import QUIET
 from gensor_gym.measure.workers.process import WorkerLost
 
-FINALISTS = 8
+FINALISTS = 5
 WITHIN = 1.1
 """A program that took more than so many times the best's quiet time is no finalist."""
-ROUNDS = 21
+ROUNDS = 15
 
 
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:

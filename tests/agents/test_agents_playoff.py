@@ -42,7 +42,7 @@ class Turns(NativeBackend):
     def measure(self, op: Operator, schedules: list[Schedule], hw: Hardware) -> list[Measurement]:  # type: ignore[override]
         """The next times; infinite ones are failures."""
         times = [self.seconds.pop(0) for _ in schedules]
-        return [Measurement(Status.OK, (t, t, t, *self.later)) if math.isfinite(t) else Measurement(Status.TIMEOUT) for t in times]
+        return [Measurement(Status.OK if math.isfinite(t) else Status.TIMEOUT, (t, t, t, *self.later)) for t in times]
 
     def stream(self, op: Operator, schedules: list[Schedule], hw: Hardware):  # type: ignore[no-untyped-def, override]
         """One after the other."""
