@@ -64,7 +64,7 @@ class NetworkFunction(NativeFunction):
         kept: list[Any] = [steps]
         for place, (step, kernel) in enumerate(zip(self.plan.steps, self.kernels, strict=True)):
             places = _places(step, self.layout, self.layout.workspaces[place])
-            main = entry_of(kernel, kernel.launches[0].entry)
+            main: Any = entry_of(kernel, kernel.launches[0].entry)
             kept += [places, main]
             counts = len(step.reads), len(step.writes)
             steps[place] = _Step(ctypes.cast(main, ctypes.c_void_p), ctypes.addressof(places), *counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,11 +94,11 @@ def normalised(k: int) -> nn.BatchNorm2d:
     return norm
 
 
-KINDS: list[dict[str, int]] = [{}, {"groups": 4}, {"groups": 2, "bias": False}, {"stride": 2, "dilation": 2, "padding": 2}]
+KINDS: list[dict[str, Any]] = [{}, {"groups": 4}, {"groups": 2, "bias": False}, {"stride": 2, "dilation": 2, "padding": 2}]
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
-def test_a_convolution_takes_its_normalisation_into_its_weights(options: dict[str, int]) -> None:
+def test_a_convolution_takes_its_normalisation_into_its_weights(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(4, 4, 3, **options), normalised(4), nn.ReLU())
     check(module, (2, 4, 7, 8))

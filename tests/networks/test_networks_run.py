@@ -16,8 +16,8 @@ from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import graph_of
 from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.networks.arena import MODES, Arena
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.layout import Base, layout_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.operators.types import Operator
@@ -144,13 +144,13 @@ def test_what_a_plan_says_is_checked(small: tuple[nn.Module, Plan, list[Kernel]]
         Plan.parse(plan.network, "nothing")
 
 
-def test_a_planted_overlap_is_seen(small: tuple[nn.Module, Plan, list[Kernel]]) -> None:
-    """Values that lie on one another give wrong numbers, so the other tests would fail for a wrong arena."""
+def test_planted_faults_are_seen(small: tuple[nn.Module, Plan, list[Kernel]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that lie on one another, and other constants, give other numbers: the tests above would fail for them."""
     module, plan, kernels = small
-    function = NetworkFunction(plan, kernels, 1)
-    places = layout_of(plan, kernels, "hot")
-    between = [name for name, place in places.values.items() if place.base is Base.WORKSPACE]
-    assert between and places.arena.bytes >= places.needed
+    assert_right(module, inputs(0), NetworkFunction(plan, kernels, 1)(*inputs(0)))
+    monkeypatch.setitem(MODES, "all at 0", lambda lives: Arena({life.name: 0 for life in lives}, max(life.bytes for life in lives)))
     constants = {name: np.ascontiguousarray(array + 1) for name, array in plan.network.constants.items()}
-    other = NetworkFunction(Plan(dataclasses.replace(plan.network, constants=constants), plan.pieces), kernels, 1)
-    assert not torch.allclose(other(*inputs(0))[0], function(*inputs(0))[0])
+    moved = Plan(dataclasses.replace(plan.network, constants=constants), plan.pieces)
+    for wrong in (NetworkFunction(plan, kernels, 1, "all at 0"), NetworkFunction(moved, kernels, 1)):
+        with pytest.raises(AssertionError):
+            assert_right(module, inputs(0), wrong(*inputs(0)))

@@ -55,7 +55,7 @@ class Draw:
 
     def _images(self) -> tuple[nn.Module, tuple[int, ...]]:
         c, height, width = self._one_of(2, 3, 4), self._one_of(6, 7, 9), self._one_of(6, 8)
-        shape, layers = (self._one_of(1, 2), c, height, width), []
+        shape, layers = (self._one_of(1, 2), c, height, width), list[nn.Module]()
         for _ in range(self._one_of(2, 3)):
             match self._one_of(0, 1, 2, 3):
                 case 0:
@@ -74,7 +74,7 @@ class Draw:
 
     def _rows(self) -> tuple[nn.Module, tuple[int, ...]]:
         width = self._one_of(6, 8, 12)
-        shape, layers = (self._one_of(1, 2), self._one_of(1, 5), width), []
+        shape, layers = (self._one_of(1, 2), self._one_of(1, 5), width), list[nn.Module]()
         for _ in range(self._one_of(2, 3)):
             match self._one_of(0, 1, 2):
                 case 0:

@@ -56,7 +56,8 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
 
     model = io.BytesIO()
     names = [f"x{place}" for place in range(len(inputs))]
-    torch.onnx.export(_own(module), inputs, model, input_names=names, dynamo=False)  # the other exporter wants one package more
+    # The other exporter wants one package more.
+    torch.onnx.export(_own(module), inputs, model, input_names=names, dynamo=False)  # type: ignore[arg-type]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = asked["threads"]
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
