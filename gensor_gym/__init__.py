@@ -14,10 +14,12 @@ from gensor_gym.version import VERSION
 
 __version__ = VERSION
 
+# What users expect here but agents do is named by its text: nothing of the gym imports them.
 _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",
     "Schedule": "gensor_gym.graph.schedule",
     "build": "gensor_gym.codegen",
+    "compile": "agents.networks:compile_module",
     "load_plugins": "gensor_gym.plugins",
     "load_space": "gensor_gym.spaces",
     "save_space": "gensor_gym.spaces",
@@ -26,8 +28,8 @@ _LAZY = {
 _MODULES = ("operators", "hardware", "graph", "cost", "codegen", "construction", "measure", "env")
 
 __all__ = [
-    "ConstructionGraph", "Schedule", "build", "load_plugins", "load_space", "save_space", "tuned", "measure", "operators",
-    "hardware",
+    "ConstructionGraph", "Schedule", "build", "compile", "load_plugins", "load_space", "save_space", "tuned", "measure",
+    "operators", "hardware",
 ]  # fmt: skip
 
 register()
@@ -36,7 +38,8 @@ register()
 def __getattr__(name: str) -> Any:
     """Import public names on first use; AttributeError for others."""
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        module, _, attribute = _LAZY[name].partition(":")
+        return getattr(import_module(module), attribute or name)
     if name in _MODULES:
         return import_module(f"gensor_gym.{name}")
     raise AttributeError(f"module 'gensor_gym' has no attribute {name!r}")

@@ -23,6 +23,7 @@ LAZY = {
     "gensor_gym/measure/devices/cuda.py": {"cupy"},
     "gensor_gym/measure/workers/ray_pool.py": {"ray"},
     "gensor_gym/env/sb3.py": {"stable_baselines3"},
+    "gensor_gym/frontends/torch_export.py": {"torch"},
 }
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
 HOMES: dict[str, tuple[str, ...]] = {
@@ -88,6 +89,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/tracking/tensorboard.py",
         "experiments/training/train.py",
         "gensor_gym/codegen/runtime/torch_operator.py",
+        "gensor_gym/frontends/torch_export.py",
         "gensor_gym/measure/baselines/torch.py",
         "gensor_gym/measure/baselines/torch_cuda.py",
         "gensor_gym/measure/baselines/torch_prepacked.py",

@@ -2,7 +2,7 @@
 
 Trials of a search lie seconds apart, and a machine does not stay as fast as it was: the same loop of multiply-adds ran at 432
 and, a minute later, at 383 GFLOP/s on an Intel Xeon. So the fastest trial is often one of a fast moment. In turns all finalists
-meet the same moments. This costs no trial: nothing new is tried.
+meet the same moments, and the quietest of them decide. This costs no trial: nothing new is tried.
 """
 
 from __future__ import annotations
@@ -14,25 +14,23 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend, make_kernel
 from gensor_gym.measure.session import Session
+from gensor_gym.measure.stats.intervals import QUIET
 from gensor_gym.measure.workers.process import WorkerLost
 
 FINALISTS = 5
 WITHIN = 1.1
-"""A program that took more than so many times the best's time is no finalist."""
+"""A program that took more than so many times the best's quiet time is no finalist."""
 ROUNDS = 15
 
 
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
-    """The finalist of the least median, with its measurement in the search; the best of the search where nothing can be timed.
+    """The finalist that is fastest in its quiet turns, with its measurement in the search.
 
-    None before any trial ended OK.
+    Where nothing can be timed it is the search's best; None before any trial ended OK.
     """
     if session.best is None or not isinstance(session.backend, NativeBackend):
         return session.best
-    limit = WITHIN * session.best[1].seconds
-    rows = sorted((row for row in session.trace if row.status == Status.OK.value), key=lambda row: row.seconds)
-    schedules = [session.graph.parse(row.schedule) for row in rows[:FINALISTS] if row.seconds <= limit]
-    hw = session.task.hardware
+    schedules, hw = _finalists(session), session.task.hardware
     made = [make_kernel(session.task.operator, schedule, hw) for schedule in schedules]
     kernels = {str(place): kernel for place, kernel in enumerate(made) if isinstance(kernel, Kernel)}
     if len(kernels) < 2:
@@ -41,5 +39,13 @@ def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
         samples = session.backend.compare(kernels, hw, ROUNDS)
     except (RuntimeError, WorkerLost):  # a kernel that was right before and is not now: the search's own verdict stands
         return session.best
-    schedule = schedules[int(min(samples, key=lambda name: float(np.median(samples[name]))))]
+    schedule = schedules[int(min(samples, key=lambda name: float(np.quantile(samples[name], QUIET))))]
     return schedule, session.measure([schedule])[0]
+
+
+def _finalists(session: Session) -> list[Schedule]:
+    """The best by their quiet seconds, the fastest first."""
+    tried = [session.graph.parse(row.schedule) for row in session.trace if row.status == Status.OK.value]
+    seconds = [measurement.quiet_seconds for measurement in session.measure(tried)]
+    order = sorted(range(len(tried)), key=seconds.__getitem__)[:FINALISTS]
+    return [tried[place] for place in order if seconds[place] <= WITHIN * seconds[order[0]]]

@@ -36,8 +36,9 @@ class BuiltKernel(Kernel):
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """The output for the operator's inputs: NumPy arrays, or those of any library that speaks DLPack (torch, CuPy, JAX).
 
-        It is an array of the first input's library, to whose memory nothing else refers; or `out`, the caller's own, filled in.
-        ValueError for inputs of other number, shape, dtype or device, and for an `out` that overlaps one.
+        It is an array of the first input's library, of several outputs a tuple, to whose memory nothing else refers; or `out`,
+        the caller's own, filled in. ValueError for inputs of other number, shape, dtype or device, and for an `out` that overlaps
+        one.
         """
         return self.loaded(*inputs) if out is None else self.loaded(*inputs, out=out)
 

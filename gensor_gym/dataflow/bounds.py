@@ -6,6 +6,7 @@ finite have no error: a kernel must give the same infinity, or a NaN.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,9 +63,13 @@ def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
 
 def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
     """Maxima along axes, kept with extent 1: off by no more than the worst of those that may be the largest."""
-    value = np.max(found.value, axis=axes, keepdims=True)
+    return enclosed(lambda array: np.max(array, axis=axes, keepdims=True), found)
+
+
+def enclosed(rising: Callable[[np.ndarray], np.ndarray], found: Bounded) -> Bounded:
+    """A function that never falls where its arguments rise, of float64 arrays: the error is the farther end of what it may be."""
+    value = rising(found.value)
     with np.errstate(all="ignore"):
-        high = np.max(found.value + found.error, axis=axes, keepdims=True)
-        low = np.max(found.value - found.error, axis=axes, keepdims=True)
+        high, low = rising(found.value + found.error), rising(found.value - found.error)
         error = np.maximum(high - value, value - low)
     return Bounded(value, _settled(value, error))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, exact, gamma, largest, summed
+from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, largest, summed
 from gensor_gym.dataflow.expressions import bounded
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
 
 UNIT = {"float32": 2.0**-24}
 """Unit roundoff of the arithmetic of each data type."""
@@ -27,9 +27,14 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
         known[value.name] = exact(np.asarray(array, np.float64))
     for name, node in graph.nodes:
         shape = graph.values[name].shape
-        found = _EVALUATE[type(node)](node, known)
+        found = evaluate_node(node, known)
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
     return tuple(known[name] for name in graph.returns)
+
+
+def evaluate_node(node: Node, known: Mapping[str, Bounded]) -> Bounded:
+    """The value of one node, of those that it reads."""
+    return _EVALUATE[type(node)](node, known)
 
 
 def _map(node: Map, known: Mapping[str, Bounded]) -> Bounded:
@@ -45,6 +50,8 @@ def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
     """Of a product or a sum: errors of the sources go through the operator with absolute values of the others."""
     op = node.operator
     sources = [known[name] for name in node.sources]
+    if op.body == "max":
+        return enclosed(op.reference, sources[0])
     sizes = [np.abs(source.value) for source in sources]
     errors = [
         op.reference(*(source.error if place == moved else size for place, size in enumerate(sizes)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
-from gensor_gym.dataflow.expressions import Expression, operands
+from gensor_gym.dataflow.expressions import Expression, operands, renamed
 from gensor_gym.operators.types import Operator, Tensor
 
 Shape = tuple[int, ...]
@@ -21,6 +23,10 @@ class Value(Tensor):
     constant: bool = False
     """A parameter: the same at every call, so that it may be packed ahead."""
 
+    def as_constant(self) -> Value:
+        """The same tensor as a parameter."""
+        return dataclasses.replace(self, constant=True)
+
 
 @dataclass(frozen=True)
 class Map:
@@ -32,6 +38,10 @@ class Map:
     def inputs(self) -> tuple[str, ...]:
         """Names of the values it reads."""
         return tuple(operands(self.expression))
+
+    def reading(self, names: Mapping[str, str]) -> Self:
+        """The same of other values: new name of each."""
+        return dataclasses.replace(self, expression=renamed(self.expression, names))
 
     def shape(self, *given: Shape) -> Shape:
         """Of its value; ValueError unless the operands have one shape."""
@@ -50,6 +60,10 @@ class _OfOne:
     def inputs(self) -> tuple[str, ...]:
         """Names of the values it reads."""
         return (self.source,)
+
+    def reading(self, names: Mapping[str, str]) -> Self:
+        """The same of another value."""
+        return dataclasses.replace(self, source=names[self.source])
 
 
 @dataclass(frozen=True)
@@ -135,6 +149,10 @@ class Concat:
         """Names of the values it reads."""
         return self.sources
 
+    def reading(self, names: Mapping[str, str]) -> Self:
+        """The same of other values: new name of each."""
+        return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
+
     def shape(self, *given: Shape) -> Shape:
         """Of its value; ValueError where other extents differ."""
         _check_axis(self.axis, given[0])
@@ -169,15 +187,19 @@ class Contract:
     sources: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """ValueError for an operator that is no sum of its reads' products in float32: its error has another form."""
+        """ValueError for an operator that is no float32 sum of products, sum or maximum: its error has another form."""
         op = self.operator
-        if op.epilogue or op.dtype != "float32" or op.body not in ("multiply_add", "sum"):
-            raise ValueError(f"contract of {op}: expected a float32 sum or product without epilogue")
+        if op.epilogue or op.dtype != "float32" or op.body not in ("multiply_add", "sum", "max"):
+            raise ValueError(f"contract of {op}: expected a float32 sum, product or maximum without epilogue")
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the values it reads."""
         return self.sources
+
+    def reading(self, names: Mapping[str, str]) -> Self:
+        """The same of other values: new name of each."""
+        return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:
         """The operator's output; ValueError unless the sources have the shapes of its inputs."""

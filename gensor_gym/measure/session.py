@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Generic
@@ -13,6 +14,7 @@ from typing import Any, Generic
 import numpy as np
 
 from gensor_gym import hardware as machines
+from gensor_gym.codegen.targets import target_of
 from gensor_gym.construction import ConstructionGraph, graph_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
@@ -218,11 +220,18 @@ class SearchSession(Generic[Node]):
         return done
 
     def _stored(self, digest: str) -> Measurement | None:
-        """The store's answer; MOODS are not taken from it but tried again, and what another measured is measured here."""
+        """The store's answer; MOODS are tried again, and what another measured or another compiler made is measured here."""
         if self._store is None or not self.backend.stored:
             return None
         found = self._store.get(digest, self._device)
-        return None if found is None or found.status in MOODS or found.conditions.get(IMPORTED) else found
+        if found is None or found.status in MOODS or found.conditions.get(IMPORTED):
+            return None
+        return found if found.conditions.get("compiler") in (None, self._compiler) else None
+
+    @cached_property
+    def _compiler(self) -> str:
+        """What makes kernels here now, as conditions of measurements name it."""
+        return target_of(self.task.hardware).compiler()
 
     def _put(self, schedule: Node, measurement: Measurement, seconds: float) -> None:
         """Keep a new measurement, with the seconds that the trial took."""

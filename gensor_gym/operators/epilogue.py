@@ -1,4 +1,4 @@
-"""Elementwise stages that are applied to a finished output element: bias, relu, gelu, scale, residual."""
+"""Elementwise stages that are applied to a finished output element: bias, relu, gelu, scale, residual, relu6."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from gensor_gym.registry import near
 
 SomeLoops = TypeVar("SomeLoops", bound=Loops)
 
-STAGES = ("bias", "relu", "gelu", "scale", "residual")
-"""Names of the stages: per-channel addend, two functions, per-channel factor, addend of the output's shape."""
+STAGES = ("bias", "relu", "gelu", "scale", "residual", "relu6")
+"""Names of the stages: per-channel addend, two functions, per-channel factor, addend of the output's shape, and a function
+that clips to 0 .. 6 (Howard et al., arXiv 1704.04861)."""
+ALONE = ("relu", "gelu", "relu6")
+"""Those without an operand."""
 
 PER_CHANNEL = ("bias", "scale")
 INTEGER_STAGES = ("bias", "relu", "residual")
@@ -50,7 +53,7 @@ def _by_rows(op: SomeLoops) -> SomeLoops:
 
 def _operand(op: Loops, name: str) -> Access | None:
     """Access to the operand that a stage adds, or None for a stage without one."""
-    if name in ("relu", "gelu"):
+    if name in ALONE:
         return None
     used = sum(stage.name == name for stage in op.epilogue)
     label = name if used == 0 else f"{name}{used + 1}"

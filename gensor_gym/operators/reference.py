@@ -118,6 +118,7 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "exp": np.exp,
     "copy": np.copy,
+    "relu6": lambda x: np.clip(x, 0.0, 6.0),
 }
 BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "mul": np.multiply}
 

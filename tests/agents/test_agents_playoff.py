@@ -28,6 +28,8 @@ class Turns(NativeBackend):
     def __init__(self, seconds: list[float], fault: Exception | None = None) -> None:
         """Nothing runs here: no worker is started."""
         self.seconds, self.fault, self.compared = list(seconds), fault, 0
+        self.later: tuple[float, ...] = ()
+        """Samples at the end of every trial and turn, beside other work on the machine."""
 
     def device(self, hw: Hardware) -> str:
         """A name."""
@@ -40,7 +42,7 @@ class Turns(NativeBackend):
     def measure(self, op: Operator, schedules: list[Schedule], hw: Hardware) -> list[Measurement]:  # type: ignore[override]
         """The next times; infinite ones are failures."""
         times = [self.seconds.pop(0) for _ in schedules]
-        return [Measurement(Status.OK, (t,)) if math.isfinite(t) else Measurement(Status.TIMEOUT) for t in times]
+        return [Measurement(Status.OK if math.isfinite(t) else Status.TIMEOUT, (t, t, t, *self.later)) for t in times]
 
     def stream(self, op: Operator, schedules: list[Schedule], hw: Hardware):  # type: ignore[no-untyped-def, override]
         """One after the other."""
@@ -52,12 +54,15 @@ class Turns(NativeBackend):
         if self.fault is not None:
             raise self.fault
         self.compared = len(kernels)
-        return {name: [1.0 / (1 + place)] * rounds for place, name in enumerate(kernels)}
+        return {name: [1.0 / (1 + place)] * (rounds - len(self.later)) + [*self.later] for place, name in enumerate(kernels)}
 
 
-def searched(seconds: list[float], monkeypatch: pytest.MonkeyPatch, fault: Exception | None = None) -> Session:
-    """A session whose trials took so long."""
+def searched(
+    seconds: list[float], monkeypatch: pytest.MonkeyPatch, fault: Exception | None = None, later: tuple[float, ...] = ()
+) -> Session:
+    """A session whose trials took so long, in their quietest sample."""
     backend = Turns(seconds, fault)
+    backend.later = later
     monkeypatch.setattr("gensor_gym.measure.session.get_backend", lambda *_: backend)
     session = Session(Task.of(OPERATOR, HARDWARE, "cpu", "extended"), Budget(trials=len(seconds)))
     graph, rng = ConstructionGraph(OPERATOR, HARDWARE, "extended"), np.random.default_rng(0)
@@ -77,6 +82,15 @@ def test_what_is_fastest_in_turns_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert final is not None
     assert str(final[0]) == session.trace[2].schedule and final[1].seconds == 1.05
     assert session.backend.compared == 3 and session.trials == 5  # type: ignore[attr-defined]
+
+
+def test_other_work_on_the_machine_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most samples are disturbed, alike for all: the quiet ones say who is a finalist, and who wins."""
+    session = searched([1.0, 1.05, 2.0], monkeypatch, later=(9.0,) * 12)
+    assert session.best is not None and session.best[1].seconds == 9.0
+    final = playoff(session)
+    assert final is not None and str(final[0]) == session.trace[1].schedule
+    assert session.backend.compared == 2  # type: ignore[attr-defined]
 
 
 def test_no_more_finalists_than_said(monkeypatch: pytest.MonkeyPatch) -> None:

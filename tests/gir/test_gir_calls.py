@@ -17,15 +17,19 @@ import pytest
 from gensor_gym.codegen import build
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.export import export
-from gensor_gym.codegen.runtime.arrays import CopyWarning
+from gensor_gym.codegen.runtime.arrays import CopyWarning, Signature
+from gensor_gym.codegen.runtime.memory import ALIGNMENT, address_of
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
 from gensor_gym.measure.records.verified import fault_of
 from tests.support.gir_cases import machine
+from tests.support.resident import resident
 
 SCHEDULE = "vector=8 tile=2 rows=2 loop=1 place=sram,sram"
+MORE_THAN_KEPT = 12
+"""Outputs; a kernel keeps the memory of fewer."""
 TWO, ONE = make("add_layernorm", m=9, n=37), make("softmax", m=9, n=37)
 
 
@@ -69,6 +73,35 @@ def test_one_output_is_an_array(one: BuiltKernel) -> None:
     assert draw.fault(bound()) == ""
 
 
+def places(found: Sequence[Any]) -> list[int]:
+    """Where outputs lie."""
+    return [address_of(np.asarray(one)) for one in found]
+
+
+def test_memory_of_each_output_is_used_again_when_nothing_refers_to_it(two: BuiltKernel, draw: FusedDraw) -> None:
+    s, y = two(*draw.inputs)
+    first, held = places((s, y)), y[1:].T
+    before = held.copy()
+    del s, y
+    later = [two(*draw.inputs) for _ in range(MORE_THAN_KEPT)]
+    assert first[1] not in [place for found in later for place in places(found)]
+    assert first[0] in places(one for one, _ in later) and np.array_equal(held, before)
+    assert len({place for found in later for place in places(found)}) == 2 * MORE_THAN_KEPT
+    del held, later
+    again = places(two(*draw.inputs))
+    assert all(places(two(*draw.inputs)) == again for _ in range(5)) and again[0] % ALIGNMENT == again[1] % ALIGNMENT == 0
+
+
+def test_nothing_leaks(two: BuiltKernel, draw: FusedDraw) -> None:
+    own = empty()
+    for call in (lambda: two(*draw.inputs), lambda: two(*draw.inputs, out=own), two.bind(*draw.inputs)):
+        for calls in (5_000, 20_000):
+            before = resident()
+            for _ in range(calls):
+                call()
+        assert resident() - before < 1 << 20
+
+
 @pytest.mark.parametrize("kind", [tuple, list])
 def test_own_outputs_are_filled_in(kind: type, two: BuiltKernel, draw: FusedDraw) -> None:
     own = kind(empty())
@@ -89,10 +122,13 @@ def test_wrong_arrays_are_refused(two: BuiltKernel, draw: FusedDraw) -> None:
     s, y = empty()
     both = np.empty((10, 37), np.float32)
     assert refused(two, (x, r, gamma)).startswith("3 arrays given, expected 4: x[9, 37], r[9, 37], gamma[37], beta[37]")
+    assert refused(two, (x, r, gamma), (beta, s, y)).startswith("3 arrays given, expected 4")
+    assert refused(two, (*draw.inputs, s, y)).startswith("6 arrays given, expected 4")
+    assert refused(two, draw.inputs, ()) == "out is tuple of 0, expected a tuple of 2 arrays"
     assert refused(two, (x, r, beta[:5], beta)) == "input gamma is float32[5], expected float32[37]"
     assert refused(two, (x, r.astype(np.float64), gamma, beta)) == "input r is float64[9, 37], expected float32[9, 37]"
-    assert refused(two, draw.inputs, (s,)) == "out is tuple, expected a tuple of 2 arrays"
-    assert refused(two, draw.inputs, (s, y, s)) == "out is tuple, expected a tuple of 2 arrays"
+    assert refused(two, draw.inputs, (s,)) == "out is tuple of 1, expected a tuple of 2 arrays"
+    assert refused(two, draw.inputs, (s, y, s)) == "out is tuple of 3, expected a tuple of 2 arrays"
     assert refused(two, draw.inputs, s) == "out is ndarray, expected a tuple of 2 arrays"
     assert refused(two, draw.inputs, (s, s)) == "outputs overlap, expected memory of its own for each"
     assert refused(two, draw.inputs, (both[:9], both[1:])) == "outputs overlap, expected memory of its own for each"
@@ -190,12 +226,21 @@ class TestTorch:
     def tensors(self, draw: FusedDraw) -> list[Any]:
         return [self.torch.from_numpy(array.copy()) for array in draw.inputs]
 
-    def test_tensors_in_and_out(self, two: BuiltKernel, draw: FusedDraw) -> None:
+    def test_tensors_in_and_out(self, two: BuiltKernel, draw: FusedDraw, monkeypatch: pytest.MonkeyPatch) -> None:
         tensors = self.tensors(draw)
         found = two(*tensors)
         assert all(isinstance(one, self.torch.Tensor) for one in found) and draw.fault([one.numpy() for one in found]) == ""
         own = tuple(self.torch.empty(9, 37) for _ in range(2))
         assert two(*tensors, out=own)[0] is own[0] and draw.fault([one.numpy() for one in own]) == ""
+        with monkeypatch.context() as patched:
+            patched.setattr(Signature, "read", None)  # Python looks at no tensor any more
+            s, y = two(*tensors)
+            where, held = s.data_ptr(), s[2:].T
+            del s
+            later = [two(*tensors) for _ in range(MORE_THAN_KEPT)]
+            assert two(*tensors, out=list(own)) == list(own)
+        assert where not in [one.data_ptr() for one, _ in later] and held.data_ptr() > where
+        assert draw.fault([one.numpy() for one in later[-1]]) == ""
         assert "outputs overlap" in refused(two, tensors, (own[0], own[0][:]))
         assert "cannot be read where it lies" in refused(two, [tensors[0].requires_grad_(), *tensors[1:]])
 

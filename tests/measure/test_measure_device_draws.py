@@ -21,7 +21,8 @@ from gensor_gym.measure.answers.expectation import ExpectationCache, make_draws
 from gensor_gym.measure.answers.reference_kernels import ENTRIES, SOURCE, ReferenceKernels
 from gensor_gym.measure.emulator.emulator import EmulatorError, find_cxx
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.workers.compare import run_comparison
+from gensor_gym.measure.stats.timing import TimingRules, calls_per_sample
+from gensor_gym.measure.workers.compare import _interleave, run_comparison
 from gensor_gym.measure.workers.requests import Built, CompareRequest, TrialRequest
 from gensor_gym.measure.workers.trial import DeviceLost, run_trial
 from gensor_gym.operators.inputs import decode, to_bfloat16
@@ -290,6 +291,20 @@ def test_libraries_are_timed_in_each_layout(fake: types.ModuleType, monkeypatch:
         run_comparison(device, cache, request, lambda stage: None)
     assert device.kinds(operators.gemm(32, 16, 16, dtype="int8")) == ("torch", "torch.b_transposed")
     assert device.kinds(operators.gemm(32, 16, 16)) == ("torch",)
+
+
+@pytest.mark.parametrize(("seconds", "untimed"), [(1e-6, 500), (1e-4, 8), (5e-3, 8), (20e-3, 3), (1.0, 1)])
+def test_caches_are_filled_again_before_a_sample(seconds: float, untimed: int) -> None:
+    """A candidate finds what the one before left: it is called some times before the calls that count."""
+    calls: list[int] = []
+
+    def timer(count: int) -> float:
+        calls.append(count)
+        return count * seconds
+
+    samples = _interleave({"one": timer}, 3, TimingRules(), 0, 0.0, lambda stage: None)
+    timed = calls_per_sample(seconds, TimingRules())
+    assert calls[-6:] == [untimed, timed] * 3 and samples["one"] == pytest.approx([seconds] * 3)
 
 
 def test_the_setting_chooses(fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

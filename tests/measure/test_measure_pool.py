@@ -22,6 +22,7 @@ from gensor_gym.measure.workers.pool import LocalPool
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built, Comparison, Trial
 from tests.support.measure_kernels import BODIES, build, kernel
+from tests.support.resident import resident
 from tests.support.thorough import thorough_but
 
 QUICK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
@@ -98,11 +99,6 @@ def test_faults_at_random(compiler: Compiler, trials: int) -> None:
     print(f"{trials} trials, {len(set(names))} kinds, resident MiB {[size >> 20 for size in memory]}")
 
 
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 @pytest.mark.parametrize(("overlap", "most"), [(False, 4), (True, 8)])
 def test_no_more_is_begun_than_the_caller_takes(compiler: Compiler, overlap: bool, most: int) -> None:
     """Trials without end: what is compiled ahead is bounded, and leaving the stream ends it."""
@@ -147,6 +143,7 @@ from gensor_gym.measure.workers.pool import LocalPool
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Trial
 from tests.support.measure_kernels import build, kernel
+from tests.support.resident import resident
 folder = Path(sys.argv[1])
 workers = [WorkerProcess("cpu", stage_seconds={"verify": 100.0}) for _ in range(int(sys.argv[2]))]
 pool = LocalPool(lambda wanted: build(wanted, folder), workers)

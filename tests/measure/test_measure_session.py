@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -139,6 +140,18 @@ def test_another_s_times_answer_nothing(tmp_path: Path) -> None:
     assert again.measured == batch and all(1e-9 not in m.samples for m in answers)
     assert session(Counting(), store).measure(batch)[0].samples == answers[0].samples
     assert store.add(theirs) == Added(kept=2)
+
+
+def test_another_compiler_s_times_answer_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gensor_gym.measure.session.target_of", lambda hw: SimpleNamespace(compiler=lambda: "cc 2.0"))
+    store, batch, device = Store(tmp_path / "s.db"), schedules(2), Counting().device(HW)
+    session(Counting(), store).measure(batch)
+    for one, made_by in zip(list(store.records()), ("cc 2.0", "cc 1.0"), strict=True):
+        kept = replace(one.measurement, conditions={**one.measurement.conditions, "compiler": made_by})
+        store.put(device, one.operator, one.schedule, kept)
+    again = Counting()
+    session(again, store).measure(batch)
+    assert again.measured == batch[1:]
 
 
 def faster(measurement: Measurement) -> Measurement:

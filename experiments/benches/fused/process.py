@@ -46,20 +46,31 @@ class Ways:
 
 
 def main(name: str) -> None:
-    """Answer until the input ends. What libraries print is no answer: standard output is standard error for them."""
+    """Answer until the input ends."""
+    module = import_module(SIDES[name])
+
+    def prepare(asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
+        graph = fused_operator(asked["operator"])
+        drawn = random_inputs(graph, np.random.default_rng(asked["seed"]))
+        ways: Ways = module.prepare(graph, [placed(array, 0) for array in drawn], asked)
+        return ways, wrong(graph, drawn, ways)
+
+    serve(name, prepare)
+
+
+def serve(name: str, prepare: Callable[[dict[str, Any]], tuple[Ways, dict[str, str]]]) -> None:
+    """Answer with the ways that `prepare` makes of the first request, and what is wrong with them; then with their times.
+
+    What libraries print is no answer: standard output is standard error for them.
+    """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    module = import_module(SIDES[name])
     _answer(answers, {"ready": name})
     if not (first := sys.stdin.readline()):
         return
     try:
-        asked = parse_object(first)
-        graph = fused_operator(asked["operator"])
-        drawn = random_inputs(graph, np.random.default_rng(asked["seed"]))
-        inputs = [placed(array, 0) for array in drawn]
-        ways: Ways = module.prepare(graph, inputs, asked)
-        _answer(answers, {"ways": list(ways.calls), "wrong": wrong(graph, drawn, ways), **ways.facts})
+        ways, faults = prepare(parse_object(first))
+        _answer(answers, {"ways": list(ways.calls), "wrong": faults, **ways.facts})
     except Exception as error:
         _answer(answers, {"error": f"{type(error).__name__}: {error}"[:500]})
         raise

@@ -21,6 +21,8 @@ from gensor_gym.foreign import parse_object
 from gensor_gym.hardware.cpuinfo import THREADS
 
 CALLED, INTO = "called", "into"
+FUSED = "experiments.benches.fused.process"
+"""The process of fused operators; others answer to the same requests."""
 SMALL = 20e-6
 """Seconds of our call below which outputs that are there are timed as well: making one is a share that shows."""
 PAUSE = 10e-3
@@ -35,8 +37,8 @@ class Lost(RuntimeError):
 class Side:
     """A process of one library, which works when it is asked and waits in a read else."""
 
-    def __init__(self, name: str, threads: int, cache: Path) -> None:
-        """Start it; Inductor keeps what it compiled in `cache`."""
+    def __init__(self, name: str, threads: int, cache: Path, module: str = FUSED) -> None:
+        """Start `module` as a process; Inductor keeps what it compiled in `cache`."""
         variables = {
             **os.environ, THREADS: str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
             "TORCHINDUCTOR_CACHE_DIR": str(cache.absolute()), "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -44,7 +46,7 @@ class Side:
         }  # fmt: skip
         self.name, self._log = name, tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "experiments.benches.fused.process", name], start_new_session=True, env=variables,
+            [sys.executable, "-m", module, name], start_new_session=True, env=variables,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, bufsize=1,
         )  # fmt: skip
 
@@ -96,12 +98,12 @@ class Side:
 
 
 @contextlib.contextmanager
-def started(names: Sequence[str], threads: int, cache: Path) -> Iterator[dict[str, Side]]:
+def started(names: Sequence[str], threads: int, cache: Path, module: str = FUSED) -> Iterator[dict[str, Side]]:
     """A process for each name, which end with the block."""
     sides: dict[str, Side] = {}
     try:
         for name in names:
-            sides[name] = Side(name, threads, cache)
+            sides[name] = Side(name, threads, cache, module)
         yield sides
     finally:
         for side in sides.values():

@@ -39,7 +39,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     settings, folder = config.fused, Path(config.output)
     threads = settings.threads or usable_cores()
     peers = _checked(settings)
-    versions = {package: _version(package) for package in dict.fromkeys(map(PACKAGES.__getitem__, peers))}
+    versions = {package: version_of(package) for package in dict.fromkeys(map(PACKAGES.__getitem__, peers))}
     emit(kind="machine", threads=threads, versions=versions, rounds=settings.rounds, **machine())
     same = {name: settings[name] for name in ("strategy", "trials", "rounds")}
     same |= {"threads": threads, "peers": peers, "versions": versions, "code": code_digest(), "seed": config.seed}
@@ -76,7 +76,7 @@ def _checked(settings: DictConfig) -> list[str]:
     return list(settings.peers)
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
     """Of an installed package."""
     try:
         return importlib.metadata.version(package)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from gensor_gym.operators.epilogue import STAGES
 from gensor_gym.operators.types import Operator
 
 _FLOAT = {
     "relu": "fmaxf({0}, 0.0f)",
+    "relu6": "fminf(fmaxf({0}, 0.0f), 6.0f)",
     "gelu": "0.5f * {0} * (1.0f + erff({0} * 0.70710678f))",
     "sigmoid": "1.0f / (1.0f + expf(-{0}))",
     "tanh": "tanhf({0})",
@@ -37,5 +39,5 @@ def apply_stage(op: Operator, name: str, value: str, operand: str | None) -> str
     if operand is None:
         return apply_function(op, name, [value])
     if name not in _OPERAND_STAGES:
-        raise ValueError(f"epilogue stage {name!r}: CUDA code has {', '.join(_OPERAND_STAGES)}, relu, gelu")
+        raise ValueError(f"epilogue stage {name!r}: CUDA code has {', '.join(STAGES)}")
     return _OPERAND_STAGES[name].format(value, operand)

@@ -22,13 +22,13 @@ _DTYPES = {name: np.dtype(array) for name, array in ARRAY_DTYPE.items()}
 
 
 class LoadedKernel(Protocol):
-    """A kernel that was loaded: the operator's inputs in order give its output."""
+    """A kernel that was loaded: the operator's inputs in order give its output, or a tuple of several."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """A new output, in the library of the first input; or `out`, the caller's own, filled in."""
+        """New outputs, in the library of the first input; or `out`, the caller's own, filled in."""
 
     def bind(self, *arrays: Any) -> Bound:
-        """A call of these inputs, and of the output where one array more is given, that checks nothing any more."""
+        """A call of these inputs, and of the outputs where they are given after them, that checks nothing any more."""
 
 
 class Bound(Protocol):
@@ -49,13 +49,13 @@ class Signature:
     """What arrays an operator takes and returns, checked at each call."""
 
     def __init__(self, op: Computation) -> None:
-        """What it takes and gives, in order; `shape`, `dtype` and `output` are of the first output."""
+        """(shape, type) of each input it is given and of each output it makes; `shape` and `dtype` are of the first output."""
         self.op = op
         self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype], f"input {tensor.name}") for tensor in op.inputs]
         self._tensors = op.inputs  # which the operator makes anew whenever it is asked
         self._outputs = op.outputs
-        self.outputs = [(tensor.shape, _DTYPES[tensor.dtype]) for tensor in op.outputs]
-        self.shape, self.dtype = self.outputs[0]
+        self.given, self.made = ([(one.shape, _DTYPES[one.dtype]) for one in tensors] for tensors in (op.inputs, op.outputs))
+        self.shape, self.dtype = self.made[0]
 
     def read(self, values: Sequence[Any]) -> list[np.ndarray]:
         """As many arrays of anyone as the operator has inputs, as NumPy's where they lie; ValueError for those elsewhere."""
@@ -76,25 +76,27 @@ class Signature:
             arrays.append(given if given.dtype is dtype else given.view(dtype))  # unpickled types are equal, not the same
         return arrays
 
-    @property
-    def arrays(self) -> list[tuple[tuple[int, ...], np.dtype]]:
-        """(shape, type) of every input, then of the output."""
-        return [*((shape, dtype) for _, shape, dtype, _ in self._inputs), (self.shape, self.dtype)]
-
     def input(self, place: int, value: Any) -> np.ndarray:
         """One of the inputs, as of `inputs`."""
         tensor = self._tensors[place]
         return self.checked(self._of_host(value, f"input {tensor.name}"), tensor, f"input {tensor.name}")
 
-    def several(self, values: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The caller's own outputs of a computation that has several; ValueError as of `output`, and where two overlap."""
-        if not isinstance(values, (tuple, list)) or len(values) != len(self._outputs):
-            raise ValueError(f"{self.op}: out is {type(values).__qualname__}, expected a tuple of {len(self._outputs)} arrays")
-        arrays = [self.output(value, inputs, place) for place, value in enumerate(values)]
+    def filled(self, out: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The caller's own output, or a tuple of several; ValueError as of `output`, and where two overlap."""
+        count = len(self._outputs)
+        if count == 1:
+            return [self.output(out, inputs)]
+        if not self.is_several(out):
+            raise ValueError(f"{self.op}: out is {_described(out)}, expected a tuple of {count} arrays")
+        arrays = [self.output(value, inputs, place) for place, value in enumerate(out)]
         for place, array in enumerate(arrays):
             if any(np.may_share_memory(array, other) for other in arrays[:place]):
                 raise ValueError(f"{self.op}: outputs overlap, expected memory of its own for each")
         return arrays
+
+    def is_several(self, out: Any) -> bool:
+        """Whether it is a tuple or list of as many as there are outputs."""
+        return isinstance(out, tuple | list) and len(out) == len(self._outputs)
 
     def output(self, value: Any, inputs: Sequence[np.ndarray], place: int = 0) -> np.ndarray:
         """The caller's own output as an array of the host.
@@ -108,7 +110,7 @@ class Signature:
             why = _fault(array) if array.flags.writeable else "read-only"
             raise ValueError(f"{self.op}: out is {why}, expected a writable array, dense in row-major order and aligned")
         self.check_apart(array, inputs, np.may_share_memory)
-        return array.view(self.outputs[place][1])
+        return array.view(self.made[place][1])
 
     def check_number(self, values: Sequence[Any]) -> None:
         """ValueError for another number of inputs than the operator has."""
@@ -129,11 +131,14 @@ class Signature:
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
 
     def split(self, arrays: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """(inputs, output or None) of what a call is bound to; ValueError for more arrays than that."""
+        """(inputs, `out` of a call, or None) of what a call is bound to; ValueError for more arrays than that."""
         count = len(self._inputs)
-        if len(arrays) > count + 1:
+        given, own = arrays[:count], tuple(arrays[count:])
+        if len(self._outputs) > 1:
+            return given, own or None
+        if len(own) > 1:
             raise ValueError(f"{self.op}: {len(arrays)} arrays given, expected {count} and at most one output")
-        return arrays[:count], arrays[count] if len(arrays) > count else None
+        return given, own[0] if own else None
 
     def _of_host(self, value: Any, name: str) -> np.ndarray:
         """Any array as one of NumPy, without a copy where it speaks DLPack."""
@@ -166,15 +171,23 @@ class Signature:
         return ValueError(f"{self.op}: {name} is {array.dtype}{list(array.shape)}, expected {expected}")
 
 
+def _described(out: Any) -> str:
+    """What was given in the place of a tuple."""
+    kind = type(out).__qualname__
+    return f"{kind} of {len(out)}" if isinstance(out, tuple | list) else kind
+
+
 def _fault(array: Any) -> str:
     """Why kernels cannot read an array where it lies."""
     return "misaligned" if array.flags.c_contiguous else "not dense in row-major order"
 
 
-def in_library_of(first: Any, output: np.ndarray) -> Any:
-    """The output as an array of the library that `first` is of, on the same memory; NumPy's where that reads no DLPack."""
+def in_library_of(first: Any, output: Any) -> Any:
+    """The output, or a tuple of several, as of the library of `first`, on the same memory; NumPy's where that reads no DLPack."""
     if isinstance(first, np.ndarray) or not hasattr(first, "__dlpack__"):
         return output
+    if isinstance(output, tuple):
+        return tuple(in_library_of(first, one) for one in output)
     # CuPy and JAX name their namespace, as the array API standard asks; torch does not.
     named = getattr(first, "__array_namespace__", None)
     library = named() if named else sys.modules[type(first).__module__.partition(".")[0]]

@@ -13,15 +13,15 @@ from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
 from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.codegen.runtime.function import BuiltinKernel
 from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
-from gensor_gym.codegen.runtime.several import NativeOutputs
 from gensor_gym.codegen.runtime.tensors import is_of_torch, know_torch
 from gensor_gym.codegen.runtime.threads import GgCall, GgRuntime, caller, pointers, runtime
 from gensor_gym.hardware.cpuinfo import usable_cores
+from gensor_gym.operators.computation import Computation
 
-_LOADED: dict[tuple[str, int], NativeKernel | NativeOutputs] = {}
+_LOADED: dict[tuple[str, int], NativeKernel] = {}
 
 
-def load(kernel: Kernel, threads: int | None = None) -> NativeKernel | NativeOutputs:
+def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
     """The kernel as a function of the operator's inputs.
 
     It runs on `threads` threads, by default as many as kernels are measured on. Loaded once per digest and number of threads.
@@ -30,45 +30,57 @@ def load(kernel: Kernel, threads: int | None = None) -> NativeKernel | NativeOut
         threads = usable_cores()
     key = (kernel.digest, threads)
     if key not in _LOADED:
-        several = len(kernel.operator.outputs) > 1
-        _LOADED[key] = NativeOutputs(kernel, load_entry(kernel), runtime(threads)) if several else NativeKernel(kernel, threads)
+        _LOADED[key] = NativeKernel(kernel, threads)
     return _LOADED[key]
 
 
 def load_entry(kernel: Kernel) -> Callable[..., None]:
     """The compiled entry of a C kernel, loaded into this process, with its signature: the one that packs all it needs."""
-    entry = getattr(ctypes.CDLL(str(compile_c(kernel))), kernel.prepares or kernel.launches[0].entry)
+    return entry_of(kernel, kernel.prepares or kernel.launches[0].entry)
+
+
+def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
+    """One of a kernel's entries by name, as `load_entry`."""
+    entry = getattr(ctypes.CDLL(str(compile_c(kernel))), name)
     pointer = ctypes.c_void_p
     entry.argtypes = [pointer, pointer, pointer, ctypes.POINTER(GgRuntime)]
     entry.restype = None
     return entry
 
 
-class NativeKernel:
-    """A kernel on so many threads of this machine. Safe to call from several threads: each has workspace and outputs of its own.
+class NativeFunction:
+    """Compiled code with a kernel's arguments. Safe to call from several threads: each has workspace and outputs of its own.
 
     A second thread that calls while the pool of threads is busy computes alone.
     """
 
-    def __init__(self, kernel: Kernel, threads: int) -> None:
-        """Compile, where that was not done, and load; CompileError with the compiler's message."""
-        self.kernel = kernel
-        self.signature = Signature(kernel.operator)
-        self._entry, self._team = load_entry(kernel), runtime(threads)
-        self._builtin = BuiltinKernel(self._entry, self._team, kernel.workspace_bytes, self.signature.arrays)
+    def __init__(self, computation: Computation, entry: Any, team: ctypes.Structure, workspace_bytes: int) -> None:
+        """`team` is what `entry` takes last, a `struct gg_runtime` or what begins with one."""
+        self.signature = Signature(computation)
+        self._entry, self._team, self._workspace_bytes = entry, team, workspace_bytes
+        self._builtin = BuiltinKernel(entry, team, workspace_bytes, self.signature.given, self.signature.made)
         self._compute, self._knows_torch = self._builtin.call, False
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The output for the operator's inputs, in the library that the first of them is of.
+        """The output for the operator's inputs, in the library that the first of them is of; a tuple where there are several.
 
         Inputs are NumPy arrays or whatever speaks DLPack on the host; an input that is not dense or not aligned is copied
-        (`CopyWarning`). `out` is the caller's own output, which is then returned; else the output is an array that nothing
-        else refers to, whose memory is used again when nothing refers to it any more.
+        (`CopyWarning`). `out` is the caller's own output, or a tuple of several, which is then returned; else an output is an
+        array that nothing else refers to, whose memory is used again when nothing refers to it any more.
 
-        ValueError names what has the wrong number, shape, type or device, and an `out` that overlaps an input.
+        ValueError names what has the wrong number, shape, type or device, and what of `out` overlaps an input or another output.
         """
-        done = self._compute(*inputs) if out is None else self._compute(*inputs, out)
+        done = self._compute(*inputs) if out is None else self._filled(inputs, out)
         return self._of_others(inputs, out) if done is None else done
+
+    def _filled(self, inputs: Sequence[Any], out: Any) -> Any:
+        """`out`, which was filled in, or None where Python is to look at the arrays."""
+        if len(inputs) != len(self.signature.given):
+            return None  # what is missing of them is not an output
+        if len(self.signature.made) == 1:
+            return self._builtin.fill(*inputs, out)
+        filled = self.signature.is_several(out) and self._builtin.fill(*inputs, *out) is not None
+        return out if filled else None
 
     def _of_others(self, inputs: tuple[Any, ...], out: Any) -> Any:
         """The same for arrays of other libraries, those to be copied, and those to be refused."""
@@ -82,35 +94,49 @@ class NativeKernel:
         arrays = self.signature.inputs(inputs)
         if out is None:
             return in_library_of(inputs[0], self._compute(*arrays))
-        self._compute(*arrays, self.signature.output(out, arrays))
+        self._builtin.fill(*arrays, *self.signature.filled(out, arrays))
         return out
 
     def bind(self, *arrays: Any) -> BoundNative:
-        """A call of these inputs, and of the output where one array more is given, that checks nothing any more.
+        """A call of these inputs, and of the outputs where they are given after them, that checks nothing any more.
 
         ValueError as for a call, and for an input that would have to be copied.
         """
-        given, own = self.signature.split(arrays)
+        given, out = self.signature.split(arrays)
         inputs = self.signature.inputs(given, copy=False)
-        output = aligned(self.signature.shape, self.signature.dtype) if own is None else self.signature.output(own, inputs)
-        out = in_library_of(given[0], output) if own is None else own
-        return BoundNative(self._entry, inputs, output, self.kernel.workspace_bytes, self._team, out)
+        if out is None:
+            outputs = [aligned(*one) for one in self.signature.made]
+            out = in_library_of(given[0], tuple(outputs) if len(outputs) > 1 else outputs[0])
+        else:
+            outputs = self.signature.filled(out, inputs)
+        return BoundNative(self._entry, inputs, outputs, self._workspace_bytes, self._team, out)
+
+
+class NativeKernel(NativeFunction):
+    """A kernel on so many threads of this machine."""
+
+    def __init__(self, kernel: Kernel, threads: int) -> None:
+        """Compile, where that was not done, and load; CompileError with the compiler's message."""
+        self.kernel = kernel
+        super().__init__(kernel.operator, load_entry(kernel), runtime(threads), kernel.workspace_bytes)
 
 
 class BoundNative:
     """A kernel with its arrays: a call reads what they hold at that time. From one thread at a time."""
 
     def __init__(
-        self, entry: Any, inputs: Sequence[np.ndarray], output: np.ndarray, workspace_bytes: int, team: GgRuntime, out: Any
-    ) -> None:
-        """`out` is what a call returns, on the memory of `output`."""
+        self, entry: Any, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], workspace_bytes: int, team: GgRuntime,
+        out: Any,
+    ) -> None:  # fmt: skip
+        """`out` is what a call returns, on the memory of `outputs`."""
         self.out = out
-        workspace, addresses = workspace_of(workspace_bytes), pointers(inputs)
-        self._kept = (inputs, output, workspace, addresses, team)
-        where = ctypes.addressof(addresses), address_of(output), address_of(workspace), ctypes.addressof(team)
+        workspace, given, written = workspace_of(workspace_bytes), pointers(inputs), pointers(outputs)
+        self._kept = (inputs, outputs, workspace, given, written, team)
+        output = written[0] if len(outputs) == 1 else ctypes.addressof(written)
+        where = ctypes.addressof(given), output, address_of(workspace), ctypes.addressof(team)
         self._compute, self._call = caller(), ctypes.byref(GgCall(ctypes.cast(entry, ctypes.c_void_p), *where))
 
     def __call__(self) -> Any:
-        """Compute, and return the output."""
+        """Compute, and return the output, or outputs."""
         self._compute(self._call)
         return self.out

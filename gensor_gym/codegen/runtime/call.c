@@ -18,20 +18,30 @@ struct gg_output {
     void *address;
 };
 
+struct gg_pool { /* of one of a kernel's outputs */
+    object *new_output; /* a function: an array that no array but its base refers to */
+    /* From here on its own; begins as zeros. */
+    struct gg_output outputs[KEPT];
+    intptr_t kept;
+};
+
+/* `output` is where the output lies, or where the addresses of several stand. */
 typedef void gg_entry(const void *const *inputs, void *output, void *workspace, const void *runtime);
 
 struct gg_function {
     gg_entry *entry;
     const void *runtime;
     const void *ndarray;         /* the type */
-    const struct gg_kind *kinds; /* of the inputs, then of the output */
-    intptr_t inputs;
-    object *new_output, *new_workspace; /* functions: an array that no array but its base refers to; an address */
+    const struct gg_kind *kinds; /* of the inputs, then of the outputs */
+    struct gg_pool *pools;       /* of the outputs */
+    intptr_t inputs, outputs;
+    object *new_workspace; /* a function: an address */
     /* From here on its own; begins as zeros. */
-    struct gg_output outputs[KEPT];
     void **idle_workspaces;
-    intptr_t kept, idle, workspaces;
+    intptr_t idle, workspaces;
 };
+_Static_assert(sizeof(struct gg_pool) == 14 * sizeof(void *) && sizeof(struct gg_function) == 11 * sizeof(void *),
+               "function.py makes room for as much");
 
 /* Where the elements of an array or tensor lie, or 0 where it is not dense, aligned and of this kind, or lacks one of `flags`. */
 static char *data_of(const struct gg_function *f, object *given, const struct gg_kind *kind, int flags) {
@@ -43,12 +53,12 @@ static char *data_of(const struct gg_function *f, object *given, const struct gg
 }
 
 /* An array to which nothing else refers, or 0 with Python's error set. */
-static object *take_output(struct gg_function *f, void **address) {
-    for (intptr_t i = 0; i < f->kept; i++) {
-        const struct gg_output one = f->outputs[i];
+static object *take_output(struct gg_pool *pool, void **address) {
+    for (intptr_t i = 0; i < pool->kept; i++) {
+        const struct gg_output one = pool->outputs[i];
         if (one.owner->references != 1) continue;
-        memmove(f->outputs + 1, f->outputs, (size_t)i * sizeof one); /* the one that was used last is the warmest */
-        f->outputs[0] = one;
+        memmove(pool->outputs + 1, pool->outputs, (size_t)i * sizeof one); /* the one that was used last is the warmest */
+        pool->outputs[0] = one;
         *address = one.address;
         py.hold(one.owner); /* what is collected meanwhile may run code that calls this kernel */
         py.hold(one.view);
@@ -57,7 +67,7 @@ static object *take_output(struct gg_function *f, void **address) {
         py.release(one.owner);
         return view;
     }
-    object *made = py.call(f->new_output);
+    object *made = py.call(pool->new_output);
     if (!made) return 0;
     struct gg_output one = {((array *)made)->base, py.attribute(made, "view"), ((array *)made)->data};
     py.release(made); /* its method holds it, it holds its base */
@@ -66,10 +76,10 @@ static object *take_output(struct gg_function *f, void **address) {
         if (one.view) py.release(one.view);
         return 0;
     }
-    object *last = f->kept == KEPT ? f->outputs[KEPT - 1].view : 0;
-    if (!last) f->kept++;
-    memmove(f->outputs + 1, f->outputs, (size_t)(f->kept - 1) * sizeof one);
-    f->outputs[0] = one;
+    object *last = pool->kept == KEPT ? pool->outputs[KEPT - 1].view : 0;
+    if (!last) pool->kept++;
+    memmove(pool->outputs + 1, pool->outputs, (size_t)(pool->kept - 1) * sizeof one);
+    pool->outputs[0] = one;
     if (last) py.release(last); /* its memory goes when the caller lets go of it */
     *address = one.address;
     return view;
@@ -89,53 +99,93 @@ static void *take_workspace(struct gg_function *f) {
     return address;
 }
 
+static object *held(object *one) {
+    py.hold(one);
+    return one;
+}
+
 static int overlap(const char *one, intptr_t bytes, const char *other, intptr_t other_bytes) {
     return one < other + other_bytes && other < one + bytes;
 }
 
-/* Where the caller's output lies, or 0 where the kernel may not write it beside these inputs. */
-static char *data_apart(const struct gg_function *f, object *output, const void *const *inputs) {
-    const struct gg_kind *kind = f->kinds + f->inputs;
-    char *data = data_of(f, output, kind, C_CONTIGUOUS | ALIGNED | WRITEABLE);
-    for (intptr_t i = 0; data && i < f->inputs; i++)
-        if (overlap(data, kind->bytes, inputs[i], f->kinds[i].bytes)) return 0;
-    return data;
+/* Whether all inputs are as the kernel reads them; then where they lie. */
+static int are_readable(const struct gg_function *f, object *const *given, const void **inputs) {
+    for (intptr_t i = 0; i < f->inputs; i++)
+        if (!(inputs[i] = data_of(f, given[i], f->kinds + i, C_CONTIGUOUS | ALIGNED))) return 0;
+    return 1;
 }
 
-/* The output for the inputs, in the library of the first, and for the caller's own output where one array more is given; None
- * where Python is to look at them. `self` is the address of a gg_function as a Python integer. */
+/* Whether the kernel may write the caller's outputs, apart from these inputs and from one another; then where they lie. */
+static int are_writable(const struct gg_function *f, object *const *given, const void *const *inputs, void **outputs) {
+    const struct gg_kind *kinds = f->kinds + f->inputs;
+    for (intptr_t i = 0; i < f->outputs; i++) {
+        char *data = outputs[i] = data_of(f, given[i], kinds + i, C_CONTIGUOUS | ALIGNED | WRITEABLE);
+        if (!data) return 0;
+        for (intptr_t j = 0; j < f->inputs; j++)
+            if (overlap(data, kinds[i].bytes, inputs[j], f->kinds[j].bytes)) return 0;
+        for (intptr_t j = 0; j < i; j++)
+            if (overlap(data, kinds[i].bytes, outputs[j], kinds[j].bytes)) return 0;
+    }
+    return 1;
+}
+
+/* Computes, without the lock; 0 with Python's error set where there is no workspace. */
+static int run(struct gg_function *f, const void *const *inputs, void **outputs) {
+    void *workspace = take_workspace(f);
+    if (!workspace) return 0;
+    void *state = py.unlock();
+    f->entry(inputs, f->outputs == 1 ? outputs[0] : outputs, workspace, f->runtime);
+    py.lock(state);
+    f->idle_workspaces[f->idle++] = workspace;
+    return 1;
+}
+
+/* The output, or a tuple of several, as arrays or tensors, in the place of these arrays; 0 with Python's error set. */
+static object *returned(const struct gg_function *f, object **made, int as_tensors) {
+    int all_made = 1;
+    for (intptr_t i = 0; as_tensors && i < f->outputs; i++)
+        all_made &= (made[i] = tensor_of((array *)made[i], f->kinds + f->inputs + i)) != 0;
+    if (f->outputs == 1) return made[0];
+    object *all = all_made ? py.new_tuple(f->outputs) : 0;
+    for (intptr_t i = 0; i < f->outputs; i++) {
+        if (all) py.put(all, i, made[i]);
+        else if (made[i]) py.release(made[i]);
+    }
+    return all;
+}
+
+/* The output for the inputs, of several a tuple, in the library of the first; None where Python is to look at them. `self` is the
+ * address of a gg_function as a Python integer. */
 object *gg_python_call(object *self, object *const *given, intptr_t count) {
     struct gg_function *f = py.pointer_of(self);
     const void *inputs[f->inputs + 1]; /* an operator may have none */
-    object *output = py.none;
-    void *address = 0, *workspace = 0;
-    int ours = count == f->inputs || count == f->inputs + 1;
-    for (intptr_t i = 0; ours && i < f->inputs; i++)
-        ours = (inputs[i] = data_of(f, given[i], f->kinds + i, C_CONTIGUOUS | ALIGNED)) != 0;
-    if (ours && count > f->inputs) {
-        ours = (address = data_apart(f, given[f->inputs], inputs)) != 0;
-        if (ours) output = given[f->inputs];
-    }
-    if (!ours || address) py.hold(output);
-    if (!ours) return output;
-    const int makes_tensor = !address && count > 0 && is_tensor(given[0]);
-    if (!address && !(output = take_output(f, &address))) return 0;
-    if (!(workspace = take_workspace(f))) {
-        py.release(output);
-        return 0;
-    }
-    void *state = py.unlock();
-    f->entry(inputs, address, workspace, f->runtime);
-    py.lock(state);
-    f->idle_workspaces[f->idle++] = workspace;
-    return makes_tensor ? tensor_of((array *)output, f->kinds + f->inputs) : output;
+    if (count != f->inputs || !are_readable(f, given, inputs)) return held(py.none);
+    object *made[f->outputs];
+    void *outputs[f->outputs];
+    intptr_t taken = 0;
+    while (taken < f->outputs && (made[taken] = take_output(f->pools + taken, outputs + taken))) taken++;
+    if (taken == f->outputs && run(f, inputs, outputs)) return returned(f, made, count > 0 && is_tensor(given[0]));
+    while (taken > 0) py.release(made[--taken]);
+    return 0;
+}
+
+/* Fills in the caller's own outputs, which follow the inputs: the first of them, or None where Python is to look at them. */
+object *gg_python_fill(object *self, object *const *given, intptr_t count) {
+    struct gg_function *f = py.pointer_of(self);
+    const void *inputs[f->inputs + 1];
+    void *outputs[f->outputs];
+    object *const *own = given + f->inputs;
+    if (count != f->inputs + f->outputs || !are_readable(f, given, inputs) || !are_writable(f, own, inputs, outputs))
+        return held(py.none);
+    return run(f, inputs, outputs) ? held(own[0]) : 0;
 }
 
 void gg_python_init(const struct gg_python *python) { py = *python; }
 
 /* Lets go of what a function keeps; it is not called any more. */
 void gg_python_forget(struct gg_function *f) {
-    while (f->kept > 0) py.release(f->outputs[--f->kept].view);
+    for (struct gg_pool *pool = f->pools; pool < f->pools + f->outputs; pool++)
+        while (pool->kept > 0) py.release(pool->outputs[--pool->kept].view);
     free(f->idle_workspaces);
     f->idle_workspaces = 0;
 }

@@ -21,6 +21,9 @@ _DLPACK_CODES = {"i": 0, "u": 1, "f": 2}
 """Of NumPy's kinds of numbers (`DLDataTypeCode` in the header of DLPack)."""
 _TEXTS = ("objects.h", "tensors.c", "call.c")
 """One after the other they are what is compiled."""
+_ENTRIES = ("gg_python_call", "gg_python_fill")
+Array = tuple[tuple[int, ...], np.dtype]
+"""Shape and type."""
 
 
 class _Python(ctypes.Structure):
@@ -29,8 +32,8 @@ class _Python(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_void_p)
         for name in (
-            "none", "no", "hold", "release", "call", "call_with", "attribute", "named", "pointer_of", "forgive", "unlock", "lock",
-            "runs", "enter", "leave",
+            "none", "no", "hold", "release", "call", "call_with", "attribute", "named", "new_tuple", "put", "pointer_of",
+            "forgive", "unlock", "lock", "runs", "enter", "leave",
         )
     ]  # fmt: skip
 
@@ -44,13 +47,19 @@ class _Kind(ctypes.Structure):
     ]  # fmt: skip
 
 
+class _Pool(ctypes.Structure):
+    """`struct gg_pool`: what is given; its own follows."""
+
+    _fields_ = [("new_output", ctypes.c_void_p), ("own", ctypes.c_void_p * 13)]
+
+
 class _Function(ctypes.Structure):
     """`struct gg_function`: what is given; its own follows."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("entry", "runtime", "ndarray", "kinds")),
-        ("inputs", ctypes.c_ssize_t), ("new_output", ctypes.c_void_p), ("new_workspace", ctypes.c_void_p),
-        ("own", ctypes.c_void_p * 16),
+        *((name, ctypes.c_void_p) for name in ("entry", "runtime", "ndarray", "kinds")), ("pools", ctypes.POINTER(_Pool)),
+        ("inputs", ctypes.c_ssize_t), ("outputs", ctypes.c_ssize_t), ("new_workspace", ctypes.c_void_p),
+        ("own", ctypes.c_void_p * 3),
     ]  # fmt: skip
 
 
@@ -61,23 +70,29 @@ class _Method(ctypes.Structure):
 
 
 class BuiltinKernel:
-    """A kernel's entry with the number of its workspace's bytes and what its arrays are."""
+    """A kernel's entry with the number of its workspace's bytes and what its arrays are.
+
+    Both functions return None, having done nothing, unless all are NumPy arrays, or tensors of torch (`tensors.know_torch`), of
+    these shapes and types, dense and aligned. Safe from several threads: each call has a workspace of its own.
+    """
 
     call: Callable[..., Any]
-    """A builtin function of the inputs, and of the caller's own output where one array more is given.
+    """A builtin function of the inputs, which returns the output, of several a tuple.
 
-    It returns the output, or None, having done nothing, unless all are NumPy arrays, or tensors of torch (`tensors.know_torch`),
-    of these shapes and types, dense and aligned, and the output is writable and overlaps no input. Safe from several threads:
-    each call has workspace and output of its own. An output that the caller did not give is of the first input's library, and is
-    handed out again when nothing refers to its memory any more.
+    They are of the first input's library, and are handed out again when nothing refers to their memory any more.
+    """
+    fill: Callable[..., Any]
+    """A builtin function of the inputs and the caller's own outputs, which it fills in; it returns the first of them.
+
+    None also where one of them is not writable, or overlaps an input or another output.
     """
 
     def __init__(
-        self, entry: Any, team: GgRuntime, workspace_bytes: int, arrays: Sequence[tuple[tuple[int, ...], np.dtype]]
+        self, entry: Any, team: GgRuntime, workspace_bytes: int, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> None:
-        """Shape and type of every input, then of the output; RuntimeError for a Python or NumPy that `call.c` does not know."""
-        library, sizes = builtins(), [_kind(*array) for array in arrays]
-        kinds = (_Kind * len(arrays))(*(kind for kind, _ in sizes))
+        """Shape and type of every array; RuntimeError for a Python or NumPy that `call.c` does not know."""
+        library, sizes = builtins(), [_kind(*array) for array in (*inputs, *outputs)]
+        kinds = (_Kind * len(sizes))(*(kind for kind, _ in sizes))
         self.workspaces: list[np.ndarray] = []
         """One for every call that ran at the same time as others."""
 
@@ -85,14 +100,15 @@ class BuiltinKernel:
             self.workspaces.append(workspace_of(workspace_bytes))
             return address_of(self.workspaces[-1])
 
-        new_output = functools.partial(aligned, *arrays[-1])
+        new_outputs = [functools.partial(aligned, *output) for output in outputs]
+        pools = (_Pool * len(outputs))(*(_Pool(id(new_output)) for new_output in new_outputs))
         state = _Function(
-            ctypes.cast(entry, ctypes.c_void_p), ctypes.addressof(team), id(np.ndarray), ctypes.addressof(kinds), len(arrays) - 1,
-            id(new_output), id(new_workspace),
+            ctypes.cast(entry, ctypes.c_void_p), ctypes.addressof(team), id(np.ndarray), ctypes.addressof(kinds), pools,
+            len(inputs), len(outputs), id(new_workspace),
         )  # fmt: skip
-        method = _Method(b"kernel", ctypes.cast(library.gg_python_call, ctypes.c_void_p), _METH_FASTCALL, None)
-        self._kept = (state, method, kinds, sizes, arrays, new_output, new_workspace, entry, team)
-        self.call = _builtin()(ctypes.byref(method), ctypes.addressof(state), None)
+        methods = [_Method(b"kernel", ctypes.cast(library[name], ctypes.c_void_p), _METH_FASTCALL, None) for name in _ENTRIES]
+        self._kept = (state, methods, kinds, sizes, new_outputs, new_workspace, entry, team)
+        self.call, self.fill = (_builtin()(ctypes.byref(method), ctypes.addressof(state), None) for method in methods)
         weakref.finalize(self, library.gg_python_forget, ctypes.byref(state)).atexit = False
 
 
@@ -121,9 +137,9 @@ def builtins() -> ctypes.PyDLL:
     of_python = ctypes.pythonapi
     functions = (
         of_python.Py_IncRef, of_python.Py_DecRef, of_python.PyObject_CallNoArgs, of_python.PyObject_Vectorcall,
-        of_python.PyObject_GetAttrString, of_python.PyObject_GetAttr, of_python.PyLong_AsVoidPtr, of_python.PyErr_Clear,
-        of_python.PyEval_SaveThread, of_python.PyEval_RestoreThread, of_python.Py_IsInitialized, of_python.PyGILState_Ensure,
-        of_python.PyGILState_Release,
+        of_python.PyObject_GetAttrString, of_python.PyObject_GetAttr, of_python.PyTuple_New, of_python.PyTuple_SetItem,
+        of_python.PyLong_AsVoidPtr, of_python.PyErr_Clear, of_python.PyEval_SaveThread, of_python.PyEval_RestoreThread,
+        of_python.Py_IsInitialized, of_python.PyGILState_Ensure, of_python.PyGILState_Release,
     )  # fmt: skip
     addresses = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
     library.gg_python_init(ctypes.byref(_Python(id(None), id(False), *addresses)))

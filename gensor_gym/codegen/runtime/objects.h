@@ -25,6 +25,8 @@ struct gg_python {
     void (*hold)(object *), (*release)(object *);
     object *(*call)(object *), *(*call_with)(object *, object *const *, size_t, object *);
     object *(*attribute)(object *, const char *), *(*named)(object *, object *);
+    object *(*new_tuple)(intptr_t);
+    int (*put)(object *, intptr_t, object *); /* into a new tuple, which takes the reference over */
     void *(*pointer_of)(object *);
     void (*forgive)(void); /* the error that is set */
     void *(*unlock)(void);

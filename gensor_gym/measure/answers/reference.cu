@@ -57,6 +57,7 @@ static __device__ double applied(int function, double a, double b) {
     case 4: return exp(a);
     case 5: return a;
     case 6: return a + b;
+    case 8: return fmin(fmax(a, 0.0), 6.0);
     default: return a * b;
   }
 }

@@ -20,11 +20,11 @@ PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
 """As `Place` of the text."""
 CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4}
 """Number of each data type of a tensor in the text."""
-FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul")
+FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
 """Functions of the text, by number."""
 KNOWN = ("multiply_add", "sum", "max", "map")
 """Bodies of the text; answers of others are made on the host."""
-STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu"}
+STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu", "relu6": "relu6"}
 """Function of each stage of an epilogue."""
 _FREE = 1 << 30
 """Limit of an index that cannot leave its view."""

@@ -122,6 +122,8 @@ def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
 
     if name == "relu":
         return lambda out: out.relu_()
+    if name == "relu6":
+        return lambda out: out.clamp_(0.0, 6.0)
     if name == "gelu":
         return functional.gelu
     if name in ("bias", "scale"):

@@ -6,11 +6,9 @@ import collections
 import gc
 import itertools
 import os
-import resource
 import threading
 import warnings
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from gensor_gym.codegen.runtime import function
 from gensor_gym.codegen.runtime.arrays import CopyWarning
 from gensor_gym.codegen.runtime.c import NativeKernel
 from gensor_gym.codegen.runtime.memory import ALIGNMENT, address_of
+from tests.support.resident import resident
 from tests.support.thorough import thorough_but
 
 torch = pytest.importorskip("torch")
@@ -119,6 +118,7 @@ def test_arrays_that_cannot_be_read_are_named(kernel: NativeKernel, arrays: tupl
     a, b = arrays
     wrong: list[tuple[tuple[Any, ...], str]] = [
         ((a,), "1 arrays given, expected 2"),
+        ((a, b, np.empty((24, 32), np.float32)), "3 arrays given, expected 2"),
         ((a, b.T), "input B is float32"),
         ((a, b.astype(np.float64)), "input B is float64"),
         ((Elsewhere(), b), "cuda:1"),
@@ -168,6 +168,8 @@ def test_out_is_checked(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) ->
             kernel(a, b, out=out)
     with pytest.raises(ValueError, match="out is a list, expected an array"):
         kernel(a, b, out=own.tolist())
+    with pytest.raises(ValueError, match="1 arrays given, expected 2"):
+        kernel(a, out=b)
     with pytest.raises(ValueError, match="out overlaps input A"):
         kernel(inside, b, out=shared[: 24 * 32].reshape(24, 32))
 
@@ -221,11 +223,6 @@ def test_a_fork_between_calls(kernel: NativeKernel, arrays: tuple[np.ndarray, ..
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     assert right(held, *arrays) and right(kernel(*arrays), *arrays)
-
-
-def resident() -> int:
-    """Bytes of this process in memory now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 WAYS = ("dropped", "kept", "bound", "into out", "tensors")

@@ -7,6 +7,10 @@ from gensor_gym.codegen.c.micro.fold import fold_lanes
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, linear
+from gensor_gym.operators.epilogue import ALONE, STAGES
+
+_HELPERS = {"relu6": "relu_six"}
+"""Names of stages that differ from those of their helpers, which hold no digits."""
 
 
 def results(plan: LoopPlan) -> list[tuple[int, int, Chunk]]:
@@ -62,14 +66,14 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
     if plan.op.divisor != 1:
         lines.append(f"{name} /= {literal(plan.op.divisor, plan.accumulator)};")
     for stage, load in zip(plan.op.epilogue, loads, strict=True):
-        if stage.name in ("relu", "gelu"):
-            lines.append(f"{name} = {stage.name}_{width}({name});")
+        if stage.name in ALONE:
+            lines.append(f"{name} = {_HELPERS.get(stage.name, stage.name)}_{width}({name});")
         elif stage.name in ("bias", "residual"):
             lines.append(f"{name} += {load};")
         elif stage.name == "scale":
             lines.append(f"{name} *= {load};")
         else:
-            raise ValueError(f"epilogue stage {stage.name!r}; C kernels know bias, relu, gelu, scale, residual")
+            raise ValueError(f"epilogue stage {stage.name!r}; C kernels know {', '.join(STAGES)}")
     return lines
 
 

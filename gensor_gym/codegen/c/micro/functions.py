@@ -87,6 +87,10 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
         "static inline vec{w} relu_{w}(vec{w} x) { return max_{w}(x, (vec{w}){0}); }\n",
         "static inline {acc} relu_1({acc} x) { return max_1(x, 0); }\n",
     ),
+    "relu_six": (
+        "static inline vec{w} relu_six_{w}(vec{w} x) { return min_{w}(max_{w}(x, (vec{w}){0}), (vec{w}){0} + 6); }\n",
+        "static inline {acc} relu_six_1({acc} x) { return min_1(max_1(x, 0), 6); }\n",
+    ),
     "exp": (_EXP, "static inline float exp_1(float x) { return expf(x); }\n"),
     "tanh": (_TANH, "static inline float tanh_1(float x) { return tanhf(x); }\n"),
     "erf": (_ERF, "static inline float erf_1(float x) { return erff(x); }\n"),

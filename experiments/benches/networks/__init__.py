@@ -1,0 +1,5 @@
+"""Whole networks beside torch eager, Inductor and ONNX Runtime."""
+
+from experiments.benches.networks.suite import run
+
+__all__ = ["run"]

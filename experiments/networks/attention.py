@@ -1,0 +1,74 @@
+"""Networks of attention: BERT's encoder (Devlin et al., arXiv 1810.04805), GPT-2's blocks, oneDNN Graph Compiler's MHA and MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+
+class Attention(nn.Module):
+    """Self-attention with projections of query, key and value in one product, as both networks have it."""
+
+    def __init__(self, width: int, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of [batch, rows, width]."""
+        batch, rows, width = x.shape
+        parts = self.project(x).view(batch, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        made = scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=self.causal)
+        result: Tensor = self.out(made.transpose(1, 2).reshape(batch, rows, width))
+        return result
+
+
+class Block(nn.Module):
+    """Attention and two products with a GELU between; normalised before each (GPT-2) or after (BERT)."""
+
+    def __init__(self, width: int, heads: int, first: bool, causal: bool, approximate: str) -> None:
+        super().__init__()
+        self.first = first
+        self.attention = Attention(width, heads, causal)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of [batch, rows, width]."""
+        for part, norm in zip((self.attention, self.mlp), self.norms, strict=True):
+            x = x + part(norm(x)) if self.first else norm(x + part(x))
+        return x
+
+
+def bert(layers: int = 12, width: int = 768, heads: int = 12) -> nn.Module:
+    """The encoder of BERT-base on embedded tokens [batch, rows, width]."""
+    return nn.Sequential(*(Block(width, heads, first=False, causal=False, approximate="none") for _ in range(layers)))
+
+
+def gpt2(layers: int = 12, width: int = 768, heads: int = 12) -> nn.Module:
+    """The blocks of GPT-2 (124 million parameters) on embedded tokens [batch, rows, width], with the last normalisation."""
+    blocks = (Block(width, heads, first=True, causal=True, approximate="tanh") for _ in range(layers))
+    return nn.Sequential(*blocks, nn.LayerNorm(width))
+
+
+class Heads(nn.Module):
+    """oneDNN Graph Compiler's MHA: softmax(q k^T / sqrt(size) + mask) v of heads that lie side by side in rows."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """q, k, v of [batch, rows, hidden], a mask that is added of [batch, 1, 1, rows]."""
+        batch, rows, hidden = q.shape
+        q, k, v = (one.view(batch, rows, self.heads, hidden // self.heads).transpose(1, 2) for one in (q, k, v))
+        scores = q @ k.transpose(2, 3) / (hidden // self.heads) ** 0.5 + mask
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, rows, hidden)
+
+
+def mlp(widths: Sequence[int]) -> nn.Module:
+    """OneDNN Graph Compiler's MLP: products with a ReLU after every one."""
+    return nn.Sequential(*(layer for c, k in pairwise(widths) for layer in (nn.Linear(c, k), nn.ReLU())))

@@ -1,0 +1,86 @@
+"""Networks of convolutions: ResNet (He et al., arXiv 1512.03385) and MobileNetV2 (Sandler et al., arXiv 1801.04381)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+
+def _convolution(c: int, k: int, size: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    """A convolution that keeps the image but for its stride, and a batch normalisation."""
+    return [nn.Conv2d(c, k, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(k)]
+
+
+class Residual(nn.Module):
+    """relu(body(x) + x), where x goes through a 1x1 convolution if the shape changes."""
+
+    def __init__(self, c: int, k: int, stride: int, body: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*body)
+        self.shortcut = nn.Sequential(*(_convolution(c, k, 1, stride) if stride != 1 or c != k else []))
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of images [n, c, h, w]."""
+        result: Tensor = self.relu(self.body(x) + self.shortcut(x))
+        return result
+
+
+def _basic(c: int, width: int, stride: int) -> Residual:
+    """Two 3x3 convolutions."""
+    body = [*_convolution(c, width, 3, stride), nn.ReLU(), *_convolution(width, width, 3)]
+    return Residual(c, width, stride, body)
+
+
+def _bottleneck(c: int, width: int, stride: int) -> Residual:
+    """1x1, 3x3, 1x1; the stride is at the 3x3 one, as in torchvision's (version 1.5 of the network)."""
+    first, middle = _convolution(c, width, 1), _convolution(width, width, 3, stride)
+    body = [*first, nn.ReLU(), *middle, nn.ReLU(), *_convolution(width, 4 * width, 1)]
+    return Residual(c, 4 * width, stride, body)
+
+
+def resnet(blocks: Sequence[int], deep: bool) -> nn.Module:
+    """A ResNet of so many blocks in each of four stages, for images [n, 3, 224, 224]; `deep` ones have bottlenecks."""
+    layers: list[nn.Module] = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    c = 64
+    for stage, count in enumerate(blocks):
+        width = 64 << stage
+        for number in range(count):
+            stride = 2 if stage and number == 0 else 1
+            layers.append(_bottleneck(c, width, stride) if deep else _basic(c, width, stride))
+            c = 4 * width if deep else width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(c, 1000))
+
+
+class Inverted(nn.Module):
+    """An inverted residual: 1x1 to `expand` times the channels, depthwise 3x3, 1x1 without an activation."""
+
+    def __init__(self, c: int, k: int, stride: int, expand: int) -> None:
+        super().__init__()
+        wide = c * expand
+        first = [*_convolution(c, wide, 1), nn.ReLU6()] if expand > 1 else []
+        middle = [*_convolution(wide, wide, 3, stride, groups=wide), nn.ReLU6()]
+        self.body = nn.Sequential(*first, *middle, *_convolution(wide, k, 1))
+        self.adds = stride == 1 and c == k
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of images [n, c, h, w]."""
+        result: Tensor = self.body(x)
+        return x + result if self.adds else result
+
+
+_MOBILENET_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+"""(expand, channels, blocks, stride of the first)."""
+
+
+def mobilenet_v2() -> nn.Module:
+    """Width 1.0, for images [n, 3, 224, 224]."""
+    layers: list[nn.Module] = [*_convolution(3, 32, 3, 2), nn.ReLU6()]
+    c = 32
+    for expand, k, count, stride in _MOBILENET_V2:
+        for number in range(count):
+            layers.append(Inverted(c, k, stride if number == 0 else 1, expand))
+            c = k
+    layers += [*_convolution(c, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000)]
+    return nn.Sequential(*layers)

@@ -1,0 +1,68 @@
+"""The networks by name, with the shapes of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from experiments.networks import attention, convolutional
+from gensor_gym.registry import near
+
+_IMAGE, _TOKENS = ((3, 224, 224),), ((128, 768),)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What builds a network, and what one call takes for each element of the batch."""
+
+    build: Callable[[], nn.Module]
+    inputs: tuple[tuple[int, ...], ...]
+
+
+def _heads(rows: int, hidden: int, heads: int) -> Workload:
+    return Workload(lambda: attention.Heads(heads), (*[(rows, hidden)] * 3, (1, 1, rows)))
+
+
+def _mlp(*widths: int) -> Workload:
+    return Workload(lambda: attention.mlp(widths), ((widths[0],),))
+
+
+SUITE = {
+    "resnet34": Workload(lambda: convolutional.resnet((3, 4, 6, 3), deep=False), _IMAGE),
+    "resnet50": Workload(lambda: convolutional.resnet((3, 4, 6, 3), deep=True), _IMAGE),
+    "mobilenet_v2": Workload(convolutional.mobilenet_v2, _IMAGE),
+    "bert": Workload(attention.bert, _TOKENS),
+    "gpt2": Workload(attention.gpt2, _TOKENS),
+    "mlp_1": _mlp(13, 512, 256, 128),
+    "mlp_2": _mlp(479, 1024, 1024, 512, 256, 1),
+    "mha_1": _heads(128, 768, 8),
+    "mha_2": _heads(128, 768, 12),
+    "mha_3": _heads(384, 1024, 8),
+    "mha_4": _heads(512, 1024, 16),
+}
+"""Name -> workload. MLP and MHA are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, table 1)."""
+
+
+def module_of(name: str, seed: int = 0) -> nn.Module:
+    """A network in evaluation mode with random weights; ValueError for a name that there is not.
+
+    Statistics of batch normalisations are random, too: those of a new network, 0 and 1, would hide a wrong fold.
+    """
+    if name not in SUITE:
+        raise ValueError(f"network {name!r}: expected one of {', '.join(SUITE)}{near(name, SUITE)}")
+    torch.manual_seed(seed)
+    module = SUITE[name].build()
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            nn.init.normal_(part.running_mean, std=0.1)  # type: ignore[arg-type]
+            nn.init.uniform_(part.running_var, 0.8, 1.25)  # type: ignore[arg-type]
+    return module.eval()
+
+
+def inputs_of(name: str, batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
+    """Random inputs of a network, float32."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(batch, *shape, generator=generator) for shape in SUITE[name].inputs)

@@ -1,0 +1,147 @@
+"""A network under construction: nodes one after another, with the names and shapes that they have."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from keyword import iskeyword
+
+import numpy as np
+
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Shape, Transpose, Value
+from gensor_gym.networks.network import Network, needed
+from gensor_gym.operators.types import Operator
+
+
+class Builder:
+    """What front-ends call. Values are known by name; every method returns the name of what it made."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.shapes: dict[str, Shape] = {}
+        self.origin = ""
+        """The operation that nodes are made for from now on."""
+        self.given: list[Value] = []
+        """Inputs and constants so far."""
+        self._made: dict[str, Node] = {}
+        self._constants: dict[str, np.ndarray] = {}
+        self._origins: dict[str, str] = {}
+        self._known: dict[Node, str] = {}
+
+    def input(self, name: str, shape: Sequence[int]) -> str:
+        """A tensor that every call is given."""
+        return self._given(Value(self._fresh(name), tuple(shape)))
+
+    def constant(self, name: str, array: np.ndarray) -> str:
+        """A tensor that is the same at every call."""
+        made = self._given(Value(self._fresh(name), array.shape, "float32", constant=True))
+        self._constants[made] = np.ascontiguousarray(array, np.float32)
+        return made
+
+    def _given(self, value: Value) -> str:
+        self.given.append(value)
+        self.shapes[value.name] = value.shape
+        return value.name
+
+    def add(self, node: Node, name: str = "v") -> str:
+        """A node; the one that is there already where the same was asked for. ValueError for shapes that do not fit."""
+        if (known := self._known.get(node)) is not None:
+            return known
+        made = self._fresh(name)
+        self.shapes[made] = node.shape(*(self.shapes[one] for one in node.inputs))
+        self._made[made] = node
+        self._origins[made] = self.origin
+        self._known[node] = made
+        return made
+
+    def map(self, expression: Expression, name: str = "v") -> str:
+        """An expression of values, which are repeated to one shape as NumPy does."""
+        names = operands(expression)
+        shape = np.broadcast_shapes(*(self.shapes[one] for one in names))
+        return self.add(Map(renamed(expression, {one: self.repeat(one, shape) for one in names})), name)
+
+    def call(self, function: str, *arguments: Expression | str | float) -> str:
+        """A map of one scalar function (`dataflow.scalars`) of values and numbers."""
+        return self.map(of(function, *arguments), function)
+
+    def repeat(self, name: str, shape: Sequence[int]) -> str:
+        """The value repeated to a shape; itself where it has that."""
+        return name if self.shapes[name] == tuple(shape) else self.add(Broadcast(name, tuple(shape)), f"{name}_wide")
+
+    def reshape(self, name: str, shape: Sequence[int]) -> str:
+        """The same elements in the same order; one extent may be -1."""
+        size, to = math.prod(self.shapes[name]), list(shape)
+        if -1 in to:
+            to[to.index(-1)] = size // max(1, -math.prod(to))
+        return name if self.shapes[name] == tuple(to) else self.add(Reshape(name, tuple(to)), f"{name}_shaped")
+
+    def transpose(self, name: str, order: Sequence[int]) -> str:
+        """Axes in another order."""
+        order = tuple(axis % len(self.shapes[name]) for axis in order)
+        return name if order == tuple(range(len(order))) else self.add(Transpose(name, order), f"{name}_turned")
+
+    def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
+        """Sums or maxima along axes, which stay with extent 1."""
+        chosen = tuple(sorted(axis % len(self.shapes[name]) for axis in axes))
+        return self.add(Reduce(name, body, chosen), body)  # type: ignore[arg-type]
+
+    def mean(self, name: str, axes: Sequence[int]) -> str:
+        """Means along axes, which stay with extent 1."""
+        count = math.prod(self.shapes[name][axis] for axis in axes)
+        return self.call("multiply", self.reduce(name, "sum", axes), 1.0 / count)
+
+    def contract(self, operator: Operator, *sources: str) -> str:
+        """An operator of its own."""
+        return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
+
+    def dense(self, name: str) -> str:
+        """The value as it lies in memory of its own shape: a copy where a smaller one is repeated."""
+        node = self._made.get(name)
+        if isinstance(node, Reshape):
+            return self.reshape(self.dense(node.source), node.to)
+        return self.copy(name) if isinstance(node, Broadcast) else name
+
+    def copy(self, name: str) -> str:
+        """The same elements in memory of their own."""
+        return self.map(Operand(name), f"{name}_copy")
+
+    def network(self, name: str, returns: Sequence[str]) -> Network:
+        """What was built; constants that nothing reads are left out. Each output has memory of its own."""
+        roots: list[str] = []
+        for place, one in enumerate(returns := list(map(self.dense, returns))):
+            root = self._root(one)
+            if root not in self._made or root in roots:
+                returns[place] = root = self.copy(one)
+            roots.append(root)
+        graph = needed(name, self.given, list(self._made.items()), returns)
+        constants = {value.name: self._constants[value.name] for value in graph.inputs if value.constant}
+        return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes})
+
+    def _root(self, name: str) -> str:
+        """The value that a reshape is one of."""
+        while isinstance(node := self._made.get(name), Reshape):
+            name = node.source
+        return name
+
+    def _fresh(self, name: str) -> str:
+        """An identifier near to `name` that is not taken."""
+        plain = re.sub(r"\W", "_", name).strip("_") or "v"
+        plain = f"v{plain}" if plain[0].isdigit() or iskeyword(plain) or plain == "inf" else plain
+        number, found = 1, plain
+        while found in self.shapes:
+            number += 1
+            found = f"{plain}_{number}"
+        return found
+
+
+def of(function: str, *arguments: Expression | str | float) -> Call:
+    """A scalar function of values by name, numbers and expressions."""
+    return Call(function, tuple(_part(one) for one in arguments))
+
+
+def _part(given: Expression | str | float) -> Expression:
+    if isinstance(given, str):
+        return Operand(given)
+    return Constant(float(given)) if isinstance(given, int | float) else given

@@ -1,0 +1,40 @@
+"""Which vectors are one number for each channel of a product's output, and which axis of what it reads is the channel."""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.dataflow.nodes import Broadcast, Reshape
+from gensor_gym.networks.network import Network
+from gensor_gym.operators.types import Operator
+
+
+def channel_vector(network: Network, name: str, op: Operator) -> str | None:
+    """The value [channels] that `name`, of the output's shape, repeats along all other axes of `op`'s output; None for others."""
+    shapes = {value.name: value.shape for value in network.graph.values.values()}
+    node, extent = network.nodes.get(name), op.output.shape[op.channel_dimension]
+    if not isinstance(node, Broadcast) or shapes[name] != op.output.shape:
+        return None
+    source = node.source
+    given = (1,) * (len(op.output.shape) - len(shapes[source])) + shapes[source]
+    if math.prod(given) != extent or given[op.channel_dimension] != extent:
+        return None
+    while isinstance(made := network.nodes.get(source), Reshape) and shapes[source] != (extent,):
+        source = made.source
+    return source if math.prod(shapes[source]) == extent else None
+
+
+def channel_axes(op: Operator) -> dict[int, int]:
+    """Of every read that steps with the output's channel as the output does, which of its dimensions that is.
+
+    A factor of each channel may then be multiplied into any of them.
+    """
+    if op.body != "multiply_add" or op.epilogue:
+        return {}
+    channel, found = op.channel_dimension, {}
+    step = op.write.coefficients[channel], op.write.offset[channel], op.write.view[channel]
+    for place, read in enumerate(op.reads):
+        for dimension, row in enumerate(read.coefficients):
+            if (row, read.offset[dimension], read.view[dimension]) == step and read.view == read.tensor.shape:
+                found[place] = dimension
+    return found

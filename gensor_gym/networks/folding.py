@@ -1,0 +1,139 @@
+"""What is done once for all calls: values made of constants alone, and factors of channels, which weights take in.
+
+A batch normalisation after a product is a factor and an addend of every channel: the factor goes into the weights, the addend
+stays as a bias.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.dataflow.bounds import exact
+from gensor_gym.dataflow.evaluate import evaluate_node
+from gensor_gym.dataflow.expressions import Call, Operand
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Value
+from gensor_gym.networks.channels import channel_axes, channel_vector
+from gensor_gym.networks.network import Network, needed
+from gensor_gym.operators.types import Operator
+
+
+def folded(network: Network) -> Network:
+    """The same network with less to do at each call; the arrays are computed in float64 and rounded once."""
+    return _with_constants_made(_with_factors_in_weights(_with_constants_made(network)))
+
+
+def _with_constants_made(network: Network) -> Network:
+    """Values of constants alone become constants, unless they only repeat: those would be larger."""
+    graph, arrays = network.graph, {name: array.astype(np.float64) for name, array in network.constants.items()}
+    kept: list[tuple[str, Node]] = []
+    for name, node in graph.nodes:
+        if name not in graph.returns and not isinstance(node, Broadcast) and all(one in arrays for one in node.inputs):
+            arrays[name] = evaluate_node(node, {one: exact(arrays[one]) for one in node.inputs}).value
+        else:
+            kept.append((name, node))
+    inputs = (*graph.inputs, *(graph.values[name].as_constant() for name in arrays if name in network.nodes))
+    return _pruned(network, inputs, kept, arrays)
+
+
+def _pruned(
+    network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray]
+) -> Network:
+    """A network of these nodes and constants, without what no output needs."""
+    graph = needed(network.graph.name, inputs, nodes, network.graph.returns)
+    constants = {value.name: np.ascontiguousarray(arrays[value.name], np.float32) for value in graph.inputs if value.constant}
+    return Network(graph, constants, {name: network.origins[name] for name, _ in graph.nodes if name in network.origins})
+
+
+def _with_factors_in_weights(network: Network) -> Network:
+    """Products whose channels are multiplied and added to by constants, as normalisations do, have the factors in their weights.
+
+    What is left of a chain of such maps is one addend, under the name of the last.
+    """
+    graph, made = network.graph, dict(network.nodes)
+    arrays, fresh = {name: array.astype(np.float64) for name, array in network.constants.items()}, []
+    for name, node in graph.nodes:
+        chain = _chain(network, name) if isinstance(node, Contract) else None
+        if chain is None or not isinstance(node, Contract):
+            continue
+        weight, own = node.sources[chain.place], f"{node.sources[chain.place]}_of_{name}"
+        along = [-1 if axis == chain.axis else 1 for axis in range(arrays[weight].ndim)]
+        arrays[own] = arrays[weight] * chain.factor.reshape(along)
+        sources = tuple(own if place == chain.place else source for place, source in enumerate(node.sources))
+        shape = graph.values[name].shape
+        addend = f"addend_of_{name}"
+        arrays[addend] = chain.addend.reshape([-1] + [1] * (len(shape) - 1 - node.operator.channel_dimension))
+        fresh += [Value(one, arrays[one].shape, "float32", constant=True) for one in (own, addend)]
+        for passed in chain.maps:
+            del made[passed]
+        made[name] = dataclasses.replace(node, sources=sources)
+        made[f"{addend}_wide"] = Broadcast(addend, shape)
+        made[chain.maps[-1]] = Map(Call("add", (Operand(name), Operand(f"{addend}_wide"))))
+    return _pruned(network, (*graph.inputs, *fresh), _in_order(made), arrays)
+
+
+@dataclass
+class _Chain:
+    """Maps one after another that each multiply a product's channels by constants, or add such: factor and addend of all."""
+
+    place: int
+    axis: int
+    factor: np.ndarray
+    addend: np.ndarray
+    maps: list[str]
+
+
+def _chain(network: Network, product: str) -> _Chain | None:
+    """The longest chain of a product with constant weights; None for none, or for one that only adds."""
+    contract, graph = network.nodes[product], network.graph
+    assert isinstance(contract, Contract)
+    op = contract.operator
+    places = [(place, axis) for place, axis in channel_axes(op).items() if contract.sources[place] in network.constants]
+    if not places:
+        return None
+    channels = op.output.shape[op.channel_dimension]
+    chain = _Chain(*places[0], np.ones(channels), np.zeros(channels), [])
+    last = product
+    while last not in graph.returns and len(graph.readers[last]) == 1:
+        (reader,) = graph.readers[last]
+        found = _of_channel(network, network.nodes[reader], last, op)
+        if found is None:
+            break
+        function, vector = found
+        if function == "multiply":
+            chain.factor, chain.addend = chain.factor * vector, chain.addend * vector
+        else:
+            chain.addend = chain.addend + vector
+        chain.maps.append(reader)
+        last = reader
+    return chain if (chain.factor != 1.0).any() else None
+
+
+def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tuple[str, np.ndarray] | None:
+    """(add or multiply, constants float64 [channels]) of a map that does so with each channel of `element`."""
+    if not (isinstance(node, Map) and isinstance(node.expression, Call) and node.expression.function in ("add", "multiply")):
+        return None
+    names = [part.name for part in node.expression.arguments if isinstance(part, Operand)]
+    if len(names) != 2 or element not in names or names[0] == names[1]:
+        return None
+    vector = channel_vector(network, names[1 - names.index(element)], op)
+    if vector is None or vector not in network.constants:
+        return None
+    return node.expression.function, network.constants[vector].astype(np.float64).reshape(-1)
+
+
+def _in_order(made: Mapping[str, Node]) -> list[tuple[str, Node]]:
+    """Nodes each after all that it reads."""
+    found: dict[str, Node] = {}
+    for start in made:
+        waiting = [start]
+        while waiting:
+            name = waiting[-1]
+            if missing := [one for one in made[name].inputs if one in made and one not in found]:
+                waiting += missing
+            else:
+                found.setdefault(waiting.pop(), made[name])
+    return list(found.items())

@@ -1,0 +1,96 @@
+"""Where every array of every step lies: in the caller's arrays, in a workspace of the call, or in memory that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.networks.arena import ALIGNMENT, Arena, Life, arena, bound
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.plan import Plan
+from gensor_gym.networks.steps import root_of
+
+
+class Base(IntEnum):
+    """What a place counts from: `enum gg_base` of `codegen/runtime/network.c`."""
+
+    INPUT = 0
+    OUTPUT = 1
+    WORKSPACE = 2
+    FIXED = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """An array: the number of an input or output of the network, or bytes from the start of workspace or fixed memory."""
+
+    base: Base
+    at: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places of all arrays."""
+
+    values: Mapping[str, Place]
+    """Of every value that a step reads or writes."""
+    workspaces: tuple[Place, ...]
+    """Of every step, where its kernel has workspace."""
+    arena: Arena
+    """What lies between kernels."""
+    needed: int
+    """Bytes that no arena goes below."""
+    workspace_bytes: int
+    """Of a call: the arena and, behind it, what the kernel that needs most needs."""
+    fixed_bytes: int
+    """Constants and packed weights."""
+
+
+def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
+    """Places for a plan whose steps have these kernels; ValueError for an arena that there is not."""
+    network, lives = plan.network, _lives(plan)
+    made = arena(lives, mode)
+    values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}
+    values |= {name: Place(Base.OUTPUT, number) for name, number in _returned(network).items()}
+    values |= {name: Place(Base.WORKSPACE, offset) for name, offset in made.offsets.items()}
+    end = 0
+    for name, array in network.constants.items():
+        values[name] = Place(Base.FIXED, end)
+        end += _rounded(array.nbytes)
+    workspaces, scratch = [], _rounded(made.bytes)
+    for kernel in kernels:
+        if kernel.prepacked:
+            workspaces.append(Place(Base.FIXED, end))
+            end += _rounded(kernel.workspace_bytes)
+        else:
+            workspaces.append(Place(Base.WORKSPACE, scratch))
+    whole = scratch + max((kernel.workspace_bytes for kernel in kernels if not kernel.prepacked), default=0)
+    return Layout(values, tuple(workspaces), made, bound(lives), whole, end)
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _returned(network: Network) -> dict[str, int]:
+    """Number of the output that lies in the memory of each value; ValueError where two outputs would share one."""
+    roots = [root_of(network, name) for name in network.graph.returns]
+    if len(set(roots)) < len(roots):
+        raise ValueError(f"{network.graph.name}: two outputs are views of one value, expected memory of its own for each")
+    return {root: number for number, root in enumerate(roots)}
+
+
+def _lives(plan: Plan) -> list[Life]:
+    """Values between steps, in the order in which they are made."""
+    returned, last = _returned(plan.network), {}
+    for number, step in enumerate(plan.steps):
+        last.update(dict.fromkeys(step.reads, number))
+    sizes = plan.network.graph.values
+    return [
+        Life(name, sizes[name].nbytes, number, last.get(name, number))
+        for number, step in enumerate(plan.steps)
+        for name in step.writes
+        if name not in returned
+    ]

@@ -1,0 +1,115 @@
+"""A network: a dataflow graph together with the arrays that are the same at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from gensor_gym.dataflow.bounds import Bounded
+from gensor_gym.dataflow.evaluate import evaluate
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Node, Reshape, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A graph, its weights, and of every node the operation that it was part of where the network was written."""
+
+    graph: Dataflow
+    constants: Mapping[str, np.ndarray]
+    """float32 arrays of the graph's constant inputs, by name."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Name of a node's value -> operation, such as `layer1.0.conv1: conv2d`. Nodes of one operation are one primitive."""
+
+    def __post_init__(self) -> None:
+        """ValueError unless there is an array of the right shape for every constant input."""
+        wanted = {value.name: value.shape for value in self.graph.inputs if value.constant}
+        given = {name: array.shape for name, array in self.constants.items()}
+        if wanted != given:
+            wrong = next(name for name in {**wanted, **given} if wanted.get(name) != given.get(name))
+            raise ValueError(f"{self.graph.name}: constant {wrong} is {given.get(wrong)}, expected {wanted.get(wrong)}")
+        for name, array in self.constants.items():
+            if array.dtype != np.float32 or not array.flags.c_contiguous:
+                raise ValueError(f"{self.graph.name}: constant {name} is no dense float32 array in row-major order")
+
+    @cached_property
+    def inputs(self) -> tuple[Value, ...]:
+        """What a call takes, in order."""
+        return tuple(value for value in self.graph.inputs if not value.constant)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """What a call gives, in order."""
+        return self.graph.outputs
+
+    @property
+    def dtype(self) -> str:
+        """Data type of the arithmetic."""
+        return self.graph.dtype
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of a call."""
+        return self.graph.flops
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Bytes that any program must move: inputs, weights and outputs once."""
+        return self.graph.compulsory_bytes
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.graph.name
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """What makes each value that is no input."""
+        return dict(self.graph.nodes)
+
+    def source_of(self, name: str) -> str:
+        """The value that a view, or a view of a view, is one of; itself where it is none."""
+        while isinstance(node := self.nodes.get(name), Broadcast | Reshape):
+            name = node.source
+        return name
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Of every node's value its number in the graph."""
+        return {name: number for number, (name, _) in enumerate(self.graph.nodes)}
+
+    def depends(self, names: Sequence[str], on: Sequence[str]) -> bool:
+        """Whether one of the values is, or is made of, one of `on`."""
+        first, waiting, seen = min(self.places[one] for one in on), list(names), set(names)
+        while waiting:
+            if (name := waiting.pop()) in on:
+                return True
+            fresh = [one for one in self.nodes[name].inputs if one not in seen] if self.places.get(name, -1) > first else []
+            seen.update(fresh)
+            waiting += fresh
+        return False
+
+    def is_repeated(self, name: str) -> bool:
+        """Whether it lies in memory as a smaller value that is read several times."""
+        while isinstance(node := self.nodes.get(name), Broadcast | Reshape):
+            if isinstance(node, Broadcast):
+                return True
+            name = node.source
+        return False
+
+    def reference(self, *inputs: np.ndarray) -> tuple[Bounded, ...]:
+        """The outputs in float64, each with the bound that is propagated node by node."""
+        given = dict(self.constants) | {value.name: array for value, array in zip(self.inputs, inputs, strict=True)}
+        return evaluate(self.graph, [given[value.name] for value in self.graph.inputs])
+
+
+def needed(name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str]) -> Dataflow:
+    """The graph of those nodes and constants that the outputs are made of; all inputs that are no constants stay."""
+    wanted = set(returns)
+    for made, node in reversed(nodes):
+        if made in wanted:
+            wanted.update(node.inputs)
+    kept = tuple(value for value in inputs if value.name in wanted or not value.constant)
+    return Dataflow(name, kept, tuple((made, node) for made, node in nodes if made in wanted), tuple(returns))

@@ -1,0 +1,61 @@
+"""Which maps a kernel of a product can do with each finished element: the stages of `operators.epilogue`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gensor_gym.dataflow.expressions import Call, Expression, Operand, operands, renamed
+from gensor_gym.dataflow.nodes import Map, Node, Reshape
+from gensor_gym.networks.channels import channel_vector
+from gensor_gym.networks.network import Network
+from gensor_gym.operators.types import Operator
+
+_OF_ONE = {
+    "maximum(y, 0.0)": "relu", "maximum(0.0, y)": "relu",
+    "minimum(maximum(y, 0.0), 6.0)": "relu6", "minimum(maximum(0.0, y), 6.0)": "relu6",
+    "0.5 * y * (1.0 + erf(y * 0.7071067811865476))": "gelu",
+}  # fmt: skip
+"""Expression of the element -> stage."""
+_WITH_CHANNEL, _WITH_ELEMENT = {"add": "bias", "multiply": "scale"}, {"add": "residual"}
+"""Function of the element and of one number a channel, or of the element at the same place of another tensor -> stage."""
+
+
+@dataclass(frozen=True)
+class PostOp:
+    """A stage, and the values that it reads beside the element."""
+
+    stage: str
+    reads: tuple[str, ...] = ()
+
+
+def post_op(network: Network, node: Node, element: str, op: Operator) -> PostOp | None:
+    """The stage that makes `node` of the value `element` of an operator without stages; None where there is none."""
+    if not isinstance(node, Map):
+        return None
+    own = [name for name in operands(node.expression) if _is_view_of(network, name, element)]
+    others = [name for name in operands(node.expression) if name not in own]
+    if len(own) != 1 or len(others) > 1:
+        return None
+    if not others:
+        stage = _OF_ONE.get(str(renamed(node.expression, {own[0]: "y"})))
+        return None if stage is None else PostOp(stage)
+    return _with_operand(network, node.expression, own[0], others[0], op)
+
+
+def _with_operand(network: Network, expression: Expression, own: str, other: str, op: Operator) -> PostOp | None:
+    if not (isinstance(expression, Call) and all(isinstance(part, Operand) for part in expression.arguments)):
+        return None
+    if expression.function in _WITH_CHANNEL and (vector := channel_vector(network, other, op)) is not None:
+        return PostOp(_WITH_CHANNEL[expression.function], (vector,))
+    same = math.prod(network.graph.values[other].shape) == op.output.size == math.prod(network.graph.values[own].shape)
+    if expression.function in _WITH_ELEMENT and same and not network.is_repeated(other):
+        return PostOp(_WITH_ELEMENT[expression.function], (other,))
+    return None
+
+
+def _is_view_of(network: Network, name: str, element: str) -> bool:
+    """Whether it is the value or a reshape of it."""
+    while name != element and isinstance(node := network.nodes.get(name), Reshape):
+        name = node.source
+    return name == element

@@ -1,0 +1,107 @@
+"""What a piece of a network is as a computation of its own: an operator with post-ops, or a fused operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Value
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.postops import post_op
+from gensor_gym.operators.types import Operator
+
+VIEWS = (Broadcast, Reshape)
+"""Nodes that belong to whoever reads them: nothing is computed, and no kernel of their own is needed."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel's work: what it computes, of which values of the network, and which values those become."""
+
+    computation: Operator | Dataflow
+    reads: tuple[str, ...]
+    """In the order of the computation's inputs; names of roots (`root_of`) and constants."""
+    writes: tuple[str, ...]
+
+
+def root_of(network: Network, name: str) -> str:
+    """The value in whose memory a value lies: its own, or that of what it is a reshape of."""
+    while isinstance(node := network.nodes.get(name), Reshape):
+        name = node.source
+    return name
+
+
+def step_of(network: Network, piece: Sequence[str]) -> Step:
+    """The computation of a piece's values; ValueError names a node that cannot be computed with the others."""
+    first = network.nodes[piece[0]]
+    return _of_contract(network, first, piece) if isinstance(first, Contract) else _of_fused(network, piece)
+
+
+def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> Step:
+    """A product, pooling or sum, and what is done with each finished element."""
+    op, reads, last = contract.operator, list(contract.sources), piece[0]
+    for name in piece[1:]:
+        if visible(network, last, piece):
+            raise ValueError(f"{last} is read outside of its piece: expected {name} in another")
+        found = post_op(network, network.nodes[name], last, contract.operator)
+        if found is None:
+            raise ValueError(f"{name} = {network.nodes[name]} is no post-op of {last}: expected it in another piece")
+        op = op.with_epilogue(found.stage)
+        reads += found.reads
+        last = name
+    return Step(op, tuple(root_of(network, name) for name in reads), (last,))
+
+
+def _of_fused(network: Network, piece: Sequence[str]) -> Step:
+    """Maps, reductions and moves as one graph, whose names are numbers: equal pieces are one computation."""
+    inside = set(piece)
+    nodes: dict[str, Node] = {}
+    given: list[str] = []
+    for name in piece:
+        if isinstance(network.nodes[name], Contract):
+            raise ValueError(f"{name} is a product behind other nodes: expected it to begin a piece")
+        _add(network, name, inside, nodes, given)
+    writes = [name for name in piece if visible(network, name, piece)]
+    names = {name: f"x{number}" for number, name in enumerate(given)} | {name: f"v{number}" for number, name in enumerate(nodes)}
+    values = network.graph.values
+    inputs = tuple(Value(names[name], values[name].shape, "float32", values[name].constant) for name in given)
+    made = tuple((names[name], node.reading(names)) for name, node in nodes.items())
+    graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes))
+    return Step(graph, tuple(root_of(network, name) for name in given), tuple(writes))
+
+
+def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], given: list[str]) -> None:
+    """A node and the views that it reads, or an input of the piece."""
+    if name in nodes or name in given:
+        return
+    node = network.nodes.get(name)
+    own = isinstance(node, Reshape) and network.source_of(name) in inside
+    if node is None or not (name in inside or isinstance(node, Broadcast) or own):
+        given.append(name)
+        return
+    for one in node.inputs:
+        _add(network, one, inside, nodes, given)
+    nodes[name] = node
+
+
+def visible(network: Network, name: str, piece: Sequence[str]) -> bool:
+    """Whether a value is an output of the network or read outside of the piece."""
+    seen = [name, *views_of(network, name)]
+    returned = any(one in network.graph.returns for one in seen)
+    return returned or any(reader not in piece for reader in readers_of(network, name))
+
+
+def views_of(network: Network, name: str) -> Iterator[str]:
+    """Views of a value, and views of these."""
+    for reader in network.graph.readers[name]:
+        if isinstance(network.nodes[reader], VIEWS):
+            yield reader
+            yield from views_of(network, reader)
+
+
+def readers_of(network: Network, name: str) -> list[str]:
+    """Nodes that read a value or a view of it, and are no views themselves."""
+    found = [reader for one in (name, *views_of(network, name)) for reader in network.graph.readers[one]]
+    return list(dict.fromkeys(reader for reader in found if not isinstance(network.nodes[reader], VIEWS)))
+
