@@ -6,7 +6,8 @@ Called: from Python in this process, both sides with a fresh output (`kernel_set
 The strategy and, where asked for, reference searches of more trials find a kernel each; all of them and torch are timed
 together. Torch is given one thread and as many as ours and is counted at its best. The register-resident multiply-add loop
 of `hardware/probe.c` runs just before and after each operator, so that a share of it is of the same minute.
-GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed beside its float32 twin as well.
+GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed beside its float32 twin as well. What is done is
+kept: a second start with the same settings goes on with the rest.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.searched import searched
+from experiments.common.journal import Journal
+from experiments.common.settings import code_digest, short_hash
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
 from gensor_gym import hardware, operators
@@ -34,6 +37,7 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.devices.cpu import processor_name
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.stats.verdict import verdict
 from gensor_gym.operators.traits import is_product
@@ -58,13 +62,16 @@ def run(config: DictConfig, emit: Lines) -> None:
         for threads in sorted({hw.units, 1}, reverse=True)
     }
     shapes = settings.shapes if isinstance(settings.shapes, str) else list(settings.shapes)
-    rows = []
-    for op in dict.fromkeys(operators.resolve(shapes)):
-        if settings.prepacked:
+    ops = list(dict.fromkeys(operators.resolve(shapes)))
+    if settings.prepacked:
+        for op in ops:
             emit(kind="prepacked", **prepacked.shape(op, settings, config.seed, store, cast(NativeBackend, backend), hw))
-            continue
-        rows.append(_shape(op, settings, config.seed, store, retimers))
-        emit(kind="shape", **rows[-1])
+        return
+    rows = []
+    with Journal(folder / "kernels" / "done.jsonl") as done:
+        for op in ops:
+            rows.append(_once(done, op, settings, config.seed, store, retimers))
+            emit(kind="shape", **rows[-1])
     timed = [row for row in rows if row.get("over_torch")]
     if not timed:
         return
@@ -73,6 +80,20 @@ def run(config: DictConfig, emit: Lines) -> None:
         from experiments.benches.kernel_sets.figure import draw
 
         draw(timed, folder / "kernels.png")
+
+
+def _once(
+    done: Journal, op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]
+) -> dict[str, Any]:
+    """The line of a shape, which a second start with the same settings and code finds among those that are done."""
+    asked = {name: settings[name] for name in ("strategy", "trials", "rounds")} | {"reference": str(settings.reference)}
+    key = short_hash([str(op), asked, seed, list(retimers), processor_name(), code_digest()])
+    if key in done.rows:
+        return {name: value for name, value in done.rows[key].items() if name != "key"}
+    row = _shape(op, settings, seed, store, retimers)
+    if "error" not in row:
+        done.add({"key": key, **row})
+    return row
 
 
 def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
