@@ -1,7 +1,7 @@
-"""Commands, each in a fork of one process that has imported what they use: quick, and what a fork takes more is the command's own.
+"""Commands, each in a fork of one process that has imported what they use: what a fork takes more is the command's own.
 
-`python -m tests.support.forked` reads lines of JSON, the words of a command each, and answers each with a line: its exit code, what
-it wrote, and its memory.
+`python -m tests.support.forked` reads lines of JSON, the words of a command each, and answers each with a line: its exit code,
+what it wrote, and its memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Ended:
     said: str
     """On the standard error; what it writes to the standard output goes nowhere."""
     grown: int
-    """Bytes of resident memory at its peak, over those of the fork before it. Parts of libraries count that it is first to touch."""
+    """Bytes of resident memory at its peak, over those before it. Parts of libraries that it is the first to touch count."""
 
 
 class Forks:
