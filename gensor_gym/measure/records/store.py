@@ -200,7 +200,7 @@ class Store:
     def _connect(self) -> sqlite3.Connection:
         """This process's connection: SQLite connections must not cross a fork."""
         if self._connection is None or self._owner != os.getpid():
-            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            connection = _opened(self.path)
             try:
                 _prepare(connection, self.path)
             except sqlite3.Error as error:
@@ -213,6 +213,14 @@ class Store:
                 _inherited.append(self._connection)
             self._connection, self._owner = connection, os.getpid()
         return self._connection
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A connection, before anything is asked of it; sqlite3.OperationalError names a file that cannot be opened."""
+    try:
+        return sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
