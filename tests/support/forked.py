@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from typing import Any
 from gensor_gym.locate import ROOT
 
 PEAK, NOW = "VmHWM", "VmRSS"
+LONGEST = 120
+"""Seconds after which a fork is killed; its exit code is then -1."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ def _forked(words: Sequence[str]) -> dict[str, Any]:
     """Fork, have the fork run the command, and wait for what it says of itself."""
     with tempfile.NamedTemporaryFile() as answer, tempfile.TemporaryFile("w+", errors="replace") as said:
         if (child := os.fork()) == 0:
+            signal.alarm(LONGEST)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(said.fileno(), 2)
             Path(answer.name).write_text(json.dumps(_here(words)))

@@ -57,7 +57,7 @@ def stop(process: subprocess.Popen[str], out: Path, number: signal.Signals) -> s
         time.sleep(0.005)
     time.sleep(random.uniform(0.0, 0.4))
     process.send_signal(number)
-    return process.communicate(timeout=60)[1]
+    return process.communicate(timeout=100)[1]
 
 
 @pytest.mark.thorough
