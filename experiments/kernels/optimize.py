@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.optimize import Result
+from experiments.commands.checks import check_truths
 from experiments.commands.command import command
 from experiments.commands.refusal import first_line
 from experiments.common.folders import make_folder
@@ -101,8 +102,7 @@ def main(config: DictConfig, console: Console) -> None:
     op, search = resolve_computation(config.operators), Search.of(config)
     if search.trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
-    if not isinstance(config.reuse, bool):
-        raise ValueError(f"reuse is {config.reuse!r}; expected true or false")
+    check_truths(config, "reuse")
     if config.source is not None:
         _check_file(Path(config.source))
     if config.export is not None:

@@ -56,7 +56,7 @@ def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
     """Observation groups as they are named; None is all of them. ValueError for what is no list of names."""
     if given is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Collection) or not given or not all(isinstance(n, str) for n in given):
+    if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
         raise ValueError(f"observation_groups {given!r}: expected a list of names, or None for all of them")
     return tuple(given)
 

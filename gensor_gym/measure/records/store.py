@@ -165,7 +165,7 @@ class Store:
         yield from map(_record, rows)
 
     def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
-        """The trials selected, counted by columns of GROUPS; ValueError for another column."""
+        """The trials selected, counted by columns of GROUPS; ValueError for another column, and a file edited by hand."""
         if not by or set(by) - set(GROUPS):
             raise ValueError(f"trials are counted by {', '.join(GROUPS)}, not by {', '.join(by) or 'nothing'}")
         condition, values = selection.where()
@@ -174,6 +174,9 @@ class Store:
         query = f"SELECT {keys}, {counts} FROM trials WHERE {condition} GROUP BY {keys} ORDER BY {keys}"
         with self._lock:
             rows = self._connect().execute(query, values).fetchall()
+        for number in (number for row in rows for number in row[len(by) :]):
+            if not isinstance(number, int | float | None):
+                raise ValueError(f"{self.path} has {number!r} where numbers belong: it was not written by a store of trials")
         return [Group(tuple(row[: len(by)]), *row[len(by) :]) for row in rows]
 
     def prune(self, selection: Selection) -> int:
