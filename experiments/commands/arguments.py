@@ -71,6 +71,8 @@ def _alone(argument: str) -> str:
     """The first argument: an operator, an id or a file where it is neither an option nor a setting of Hydra's."""
     if _CALL.match(argument):
         return f"operators={quoted(argument)}"
+    if argument.lstrip().startswith("def "):  # a graph, whose text needs no single quotes
+        return "operators='{}'".format(argument.replace("'", '"'))
     return _one(argument) if re.search(r"=|^[-+~]", argument) else f"operators='{argument}'"
 
 

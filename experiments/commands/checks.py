@@ -1,7 +1,8 @@
-"""Numbers of a configuration, checked."""
+"""Numbers and truth values of a configuration, checked."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,3 +20,28 @@ def check_list(given: Mapping[str, Any], least: int, *names: str) -> None:
         values = given[name]
         if not isinstance(values, list) or not values or not all(type(value) is int and value >= least for value in values):
             raise ValueError(f"{name} {values!r}: expected a list of whole numbers, {least} or more")
+
+
+def check_truths(given: Mapping[str, Any], *names: str) -> None:
+    """ValueError names the first of these entries that is neither true nor false."""
+    for name in names:
+        if not isinstance(given[name], bool):
+            raise ValueError(f"{name} is {given[name]!r}; expected true or false")
+
+
+def check_kinds(given: Mapping[str, Any], known: Mapping[str, Any], of: str = "") -> None:
+    """ValueError names the first entry that is no finite number, or no list, where the one of that name in `known` is.
+
+    `of` stands before its name. Those that are null in either are not looked at.
+    """
+    for name, value in known.items():
+        if value is None or given.get(name) is None:
+            continue
+        if isinstance(value, int | float) and not isinstance(value, bool) and not _is_number(given[name]):
+            raise ValueError(f"{of}{name} is {given[name]!r}; expected a number, such as {value}")
+        if isinstance(value, list) and not isinstance(given[name], list):
+            raise ValueError(f"{of}{name} is {given[name]!r}; expected a list, such as {value}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -43,6 +43,11 @@ def one_line(error: BaseException) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} .."
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, behind which a worker's trace may stand; all of it where errors are shown whole."""
+    return str(error) if debugging() else str(error).partition("\n")[0]
+
+
 def refuse(error: BaseException) -> NoReturn:
     """End the process with an error's line."""
     print(one_line(error), file=sys.stderr, flush=True)

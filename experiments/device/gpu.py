@@ -31,7 +31,7 @@ from typing import Any
 
 from experiments.commands.refusal import exit_code
 from experiments.common.folders import make_folder
-from experiments.common.journal import read_rows
+from experiments.common.journal import locked, read_rows
 from experiments.common.results import write_text
 from experiments.device.arguments import read_words
 from experiments.device.card import gpu_state, machine_card
@@ -144,8 +144,14 @@ def prepared(settings: Settings, model: str, scratch: str) -> dict[str, Any]:
 
 
 def run(settings: Settings) -> int:
-    """Run the stages asked for; the exit code."""
+    """Run the stages asked for; the exit code. ValueError where another process works in the folder."""
     folder = Path(settings.out)
+    with locked(folder):
+        return _run(settings, folder)
+
+
+def _run(settings: Settings, folder: Path) -> int:
+    """`run` in a folder of its own."""
     card = machine_card()
     say(f"{card['gpu']}, {card['cores']} cores; results go to {folder.resolve()}")
     model = hardware_name(settings.hardware)
@@ -159,14 +165,15 @@ def run(settings: Settings) -> int:
 
         def ended(outcomes: list[Outcome]) -> None:
             write_summary(context, card, stages, outcomes, before.get("stages"))
-            last = outcomes[-1]
-            say(f"== {last.stage}: {last.status} after {last.seconds:.1f} s {last.error[-300:]}")
+            for last in outcomes[-1:]:
+                say(f"== {last.stage}: {last.status} after {last.seconds:.1f} s {last.error[-300:]}")
 
+        ended([])  # so that a run stopped in its first stage is continued under its name
         outcomes = run_stages(stages, context, settings.budget_s, ended)
     if outcomes:
         print((folder / SUMMARY[1]).read_text(encoding="utf-8"))
     say(f"{time.monotonic() - begin:.0f} s of stages after {done['seconds']:.0f} s of preparation; results are in")
-    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+    for path in sorted(path for path in folder.glob("[!.]*") if path.is_file()):
         say(f"  {path} ({path.stat().st_size} bytes)")
     say(f"continue with: python3 -m experiments.gpu previous={folder} out={folder} stages=...")
     return 0 if all(outcome.status == DONE for outcome in outcomes) else 1

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from agents.optimize import Result, export_all
 from experiments.commands.command import command
+from experiments.commands.refusal import first_line
 from experiments.kernels.search import Search
 from experiments.sheets.cells import seconds
 from experiments.sheets.sheet import Sheet
@@ -77,7 +78,7 @@ def main(config: DictConfig, console: Console) -> None:
     try:
         results = [search.run(op, True, console) for op in ops]
     except RuntimeError as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
+        console.print(first_line(error), style="red", soft_wrap=True, markup=False)
         sys.exit(1)
     made = export_all(results, config.folder, config.library)
     show(results, console)

@@ -16,7 +16,9 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.optimize import Result
+from experiments.commands.checks import check_truths
 from experiments.commands.command import command
+from experiments.commands.refusal import first_line
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.texts import seconds_text
@@ -85,6 +87,13 @@ def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
         yield "exported", f"{made.folder}: {', '.join(sorted(path.name for path in made.folder.iterdir()))}"
 
 
+def _check_file(path: Path) -> None:
+    """ValueError where no file can be written there."""
+    make_folder(path.parent)
+    if path.is_dir():
+        raise ValueError(f"source {path} is a folder: expected a file")
+
+
 @command("optimize")
 def main(config: DictConfig, console: Console) -> None:
     """Search, say what was found, write what is asked for."""
@@ -93,14 +102,15 @@ def main(config: DictConfig, console: Console) -> None:
     op, search = resolve_computation(config.operators), Search.of(config)
     if search.trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
+    check_truths(config, "reuse")
     if config.source is not None:
-        make_folder(Path(config.source).parent)
+        _check_file(Path(config.source))
     if config.export is not None:
         check_folder(config.export)
     try:
         result = search.run(op, bool(config.reuse), console)
     except RuntimeError as error:
-        console.print(str(error), style="red", soft_wrap=True, markup=False)
+        console.print(first_line(error), style="red", soft_wrap=True, markup=False)
         sys.exit(1)
     with console.status("calling the kernel"):
         lines = [*said(result, search), *taken(result, config)]

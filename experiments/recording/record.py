@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from experiments.commands.arguments import CONF
 from experiments.commands.command import command_line
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
+from experiments.common.journal import locked
 from experiments.common.results import write_text
 from experiments.recording import record_table
 from experiments.recording.passes import Plan, Recording, backend_of
@@ -145,12 +147,11 @@ def run(config: DictConfig) -> None:
     with refusals():
         settings = settings_of(config)
         plan = settings.plans[0]
-        backend = backend_of(plan.hardware, plan.samples) if settings.measure else None
-        try:
-            record(settings, backend, console)
-        finally:
+        with locked(settings.folder.parent), ExitStack() as stack:
+            backend = backend_of(plan.hardware, plan.samples) if settings.measure else None
             if backend is not None:
-                backend.close()
+                stack.callback(backend.close)
+            record(settings, backend, console)
     console.print(f"Tables and cards are in {settings.folder}", soft_wrap=True)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,7 +87,10 @@ def _existing(path: str) -> Store:
 
 def _selection(args: argparse.Namespace) -> Selection:
     """What the options select."""
-    before = None if args.older_than is None else time.time() - args.older_than * DAY
+    days = args.older_than
+    if days is not None and not 0 <= days < math.inf:
+        raise ValueError(f"--older-than {days}: expected days, 0 or more")
+    before = None if days is None else time.time() - days * DAY
     return Selection(args.operator, args.device, args.protocol, args.status, before)
 
 
@@ -98,7 +102,10 @@ def _cells(group: Group) -> tuple[Given, ...]:
 
 def _date(seconds: float) -> str:
     """Day and time here; nothing where it is not known."""
-    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "unknown"
+    try:
+        return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "unknown"
+    except (ValueError, OverflowError, OSError):  # no year has them
+        return "unknown"
 
 
 def _words(added: Added) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.commands.tracking import Tracking
+from gensor_gym.hardware.cache import can_be_made, make_cache_dir
 
 
 def check_login(options: Tracking) -> None:
@@ -110,6 +111,7 @@ class WandbRun:
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
+        _away_from_home()
         options = self.options
         self._run = wandb.init(
             mode=options.mode, project=options.project, entity=options.entity, group=self.group, tags=options.tags,  # type: ignore[arg-type]
@@ -132,6 +134,15 @@ class WandbRun:
                 f"W&B run {self.name}: {_first_line(error)}; it is not tracked any further, results are in {self.folder}",
                 style="yellow", soft_wrap=True, markup=False, highlight=False,
             )  # fmt: skip
+
+
+def _away_from_home() -> None:
+    """What W&B keeps in the user's home is kept in the cache of gensor_gym where it cannot be written there."""
+    from wandb import env
+
+    for variable, folder in ((env.CACHE_DIR, env.get_cache_dir()), (env.DATA_DIR, env.get_data_dir())):
+        if not can_be_made(Path(folder).absolute()):
+            os.environ[variable] = str(make_cache_dir("wandb"))
 
 
 def _first_line(error: Exception) -> str:

@@ -23,7 +23,7 @@ from agents.policies.fused_parts import parts_of as fused_parts_of
 from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_kinds, check_list, check_truths, check_whole
 from experiments.commands.command import command_line
 from experiments.commands.hydra_folder import keep_configuration, sweep_name
 from experiments.commands.parent import end_with_launcher, end_with_parent
@@ -67,8 +67,12 @@ def write_card(
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
     """The configuration as plain values, checked; ValueError names a bad one."""
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    check_whole(config, 0, "curve_every", "eval_every", "checkpoint_every", "variants")  # steps between two; 0 is never
-    check_whole(config, 1, "steps", "eval_episodes")
+    check_whole(config, 0, "seed", "curve_every", "eval_every", "checkpoint_every", "variants")  # 0 steps between two: never
+    check_whole(config, 1, "steps", "eval_episodes", "torch_threads")
+    check_truths(config, "resume", "tensorboard")
+    check_kinds(config["agent"], agent_of(config["agent"]["name"]), of="agent.")
+    if config["agent"].get("net_arch"):
+        check_list(config["agent"], 1, "net_arch")
     if not judged(config):
         raise ValueError(f"eval_operators {config['eval_operators']!r}: expected one at least that such a policy is for")
     hardware = machines.get(config["env"]["hardware"])
@@ -76,6 +80,12 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
         config["machine"] = hardware.digest  # the model of a machine that is measured is another when it is measured again
     tracking_of(config["wandb"])
     return config
+
+
+def agent_of(name: str) -> dict[str, Any]:
+    """Settings of an agent as conf/agent has them; none where it has no file of that name."""
+    found: Any = [OmegaConf.to_container(OmegaConf.load(path)) for path in (CONF / "agent").glob("*.yaml") if path.stem == name]
+    return dict(found[0]) if found else {}
 
 
 def parts_of(config: dict[str, Any]) -> list[str]:
@@ -125,10 +135,10 @@ def configured(cfg: DictConfig) -> float | None:
     """One run, or what is left of it; its first score, a latency over another, which a sweeper (optuna) makes small."""
     end_with_parent()
     end_with_launcher()
-    torch.set_num_threads(cfg.torch_threads)
     console = Console()
     with refusals():
         config = settings_of(cfg)
+        torch.set_num_threads(config["torch_threads"])
         folder = Path(config["output"])
         lock = locked(folder)
         keep_configuration(folder, cfg)

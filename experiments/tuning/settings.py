@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.commands.checks import check_whole
 from experiments.common.settings import short_hash
 from gensor_gym import operators
 from gensor_gym.operators.types import Operator
@@ -29,6 +30,15 @@ def distinct(config: DictConfig, rng: np.random.Generator, fits: Callable[[Value
         if fits(values):
             found[short_hash(values)] = values
     return list(found.values())
+
+
+def check_rungs(config: DictConfig, *names: str) -> None:
+    """ValueError unless `rungs` is a list of one rung at least, each with these whole numbers."""
+    given: Any = OmegaConf.to_container(config)["rungs"]  # type: ignore[index, call-overload]
+    if not isinstance(given, list) or not given or not all(isinstance(rung, dict) for rung in given):
+        raise ValueError(f"rungs {given!r}: expected a list such as [{{{', '.join(f'{name}: 8' for name in names)}}}]")
+    for rung in given:
+        check_whole({name: rung.get(name) for name in names}, 1, *names, of="rungs: ")
 
 
 def operators_of(part: str) -> tuple[Operator, ...]:

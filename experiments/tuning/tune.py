@@ -23,6 +23,7 @@ from rich.progress import track
 
 from agents import get_strategy
 from experiments.benches.lines import machine
+from experiments.commands.checks import check_whole
 from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.journal import Journal
@@ -30,7 +31,7 @@ from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from experiments.sheets.cells import Given, plain
 from experiments.sheets.sheet import Sheet
-from experiments.tuning.settings import Values, distinct, operators_of, spread_over
+from experiments.tuning.settings import Values, check_rungs, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 
@@ -106,6 +107,8 @@ def ranked(
 @command("tune")
 def main(config: DictConfig, console: Console) -> None:
     """Halve, decide, write `<output>/<strategy>.json`."""
+    check_rungs(config, "settings", "tasks")
+    check_whole(config, 1, "finalists", "final_seeds")  # type: ignore[arg-type]
     output = make_folder(config.output)
     scores = Scores(output / f"{config.strategy}.scores.jsonl", config.strategy)
     train, validation = tasks_of("train", config), tasks_of("validation", config)

@@ -154,7 +154,9 @@ class Concat:
         return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:
-        """Of its value; ValueError where other extents differ."""
+        """Of its value; ValueError where other extents differ, and where there is none."""
+        if not given:
+            raise ValueError("concat of no values: expected one at least")
         _check_axis(self.axis, given[0])
         rest = {(len(shape), shape[: self.axis], shape[self.axis + 1 :]) for shape in given}
         if len(rest) != 1:

@@ -21,6 +21,7 @@ import numpy as np
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.graph import MOST_NODES, Dataflow
+from gensor_gym.dataflow.keywords import check_options, is_number
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose, Value
 from gensor_gym.dataflow.scalars import SCALARS
 from gensor_gym.operators.text import parse as parse_operator
@@ -28,6 +29,8 @@ from gensor_gym.registry import near
 
 MOST_CHARACTERS, MOST_NESTED = 100_000, 64
 """Limits on what is read: of a text, of an expression."""
+_AROUND = 8
+"""Levels of a syntax tree above and below an expression."""
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 _NODES: dict[str, Callable[..., Node]] = {
     "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
@@ -52,12 +55,22 @@ def parse(text: str) -> Dataflow:
     try:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"dataflow text does not parse: {error}") from error
+        raise ValueError(f"dataflow text does not parse: {str(error) or 'nested too deeply'}") from error
+    if _levels(module) > MOST_NESTED + _AROUND:
+        raise ValueError(f"dataflow text: expected expressions nested at most {MOST_NESTED} deep")
     if len(module.body) != 1 or not isinstance(function := module.body[0], ast.FunctionDef):
         raise ValueError("dataflow text: expected one function, such as `def f(x: float32[4, 4]): ..`")
     if len(function.body) > MOST_NODES + 1:
         raise ValueError(f"{function.name}: {len(function.body)} lines, expected at most {MOST_NODES + 1}")
     return _Reader(function).graph()
+
+
+def _levels(tree: ast.AST) -> int:
+    """How deep a syntax tree is. Whoever descends into it by calls may do so where that is little."""
+    count, level = 0, [tree]
+    while level:
+        count, level = count + 1, [inner for node in level for inner in ast.iter_child_nodes(node)]
+    return count
 
 
 def text_of(graph: Dataflow) -> str:
@@ -141,6 +154,7 @@ class _Reader:
         assert isinstance(call.func, ast.Name)
         options = {str(word.arg): self._literal(word.value) for word in call.keywords}
         try:
+            check_options(options)
             return _NODES[call.func.id](*map(self._name, call.args), **options)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.function.name}, line {call.lineno}: {call.func.id}: {error}") from error
@@ -191,7 +205,7 @@ class _Reader:
                 return Constant(float("inf"))
             case ast.Name(id=name):
                 return Operand(name)
-            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            case ast.Constant(value=number) if is_number(number):
                 return Constant(float(number))
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 part = self._expression(inner, depth + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gensor_gym.env import process
 from gensor_gym.env.episodes.single import EpisodeEnv
 from gensor_gym.env.measured import FinalReward
-from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings
+from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, groups_of
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
 from gensor_gym.env.views import ObservationView
 from gensor_gym.hardware.types import Hardware
@@ -64,7 +64,7 @@ class ConstructEnv(EpisodeEnv):
         """Check the arguments and build the tasks; ValueError names a bad value."""
         tasks = TaskSet(operator, hardware, space)
         final = FinalReward(backend, tasks.hardware, timing)
-        groups = tuple(observation_groups) if observation_groups is not None else None
+        groups = groups_of(observation_groups)
         settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing)
         super().__init__(tasks, final, settings, ObservationView(settings), render_mode)
         self.tasks: TaskSet = tasks

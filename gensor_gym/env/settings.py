@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from numbers import Real
 
@@ -41,6 +41,8 @@ class Settings:
             raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS}")
         if self.timing not in TIMINGS:
             raise ValueError(f"no timing {self.timing!r}; it is one of {TIMINGS}")
+        if self.shaping not in (True, False):
+            raise ValueError(f"shaping {self.shaping!r}: expected True or False")
         check_process(self.discount, self.step_cost)
 
     def vector(self) -> np.ndarray:
@@ -48,6 +50,15 @@ class Settings:
         return np.array(
             [self.discount, self.step_cost, float(self.shaping), MODEL_REWARD if self.backend == "analytic" else 0.0]
         )
+
+
+def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
+    """Observation groups as they are named; None is all of them. ValueError for what is no list of names."""
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
+        raise ValueError(f"observation_groups {given!r}: expected a list of names, or None for all of them")
+    return tuple(given)
 
 
 def check_process(discount: float, step_cost: float) -> None:

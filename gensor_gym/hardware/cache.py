@@ -24,18 +24,30 @@ VARIABLE = "GENSOR_GYM_CACHE"
 
 
 def cache_dir() -> Path:
-    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym; for a user without a home a folder of the temporary one.
+    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym; for a user without a home that can be written, a folder of the temporary one.
 
     It may not exist yet; ValueError where the variable names a file.
     """
     forced = os.environ.get(VARIABLE, "").strip()
     if not forced:
-        home = home_folder()
-        return home / ".cache" / "gensor_gym" if home else Path(tempfile.gettempdir()) / f"gensor_gym-{os.geteuid()}"
+        usual = home / ".cache" / "gensor_gym" if (home := home_folder()) else None
+        return usual if usual and can_be_made(usual) else _temporary()
     folder = Path(forced).expanduser()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"${VARIABLE}={forced} is a file: expected a folder, which is made where there is none")
     return folder
+
+
+def can_be_made(folder: Path) -> bool:
+    """Whether a folder is there and can be written, or can be made so."""
+    place = next(str(path) for path in (folder, *folder.parents) if os.path.exists(path))
+    return os.access(place, os.W_OK | os.X_OK)
+
+
+def _temporary() -> Path:
+    """This user's folder in the temporary one; this process's where another user has taken that name."""
+    folder = Path(tempfile.gettempdir()) / f"gensor_gym-{os.geteuid()}"
+    return folder if not os.path.lexists(folder) or is_own_folder(folder) else _own_folder("cache")
 
 
 def home_folder() -> Path | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,19 @@ def path(tmp_path: Path) -> Path:
 
 def everything(path: Path) -> list[Record]:
     return sorted(Store(path).records(Selection()), key=lambda r: r.measurement.digest)
+
+
+def test_a_store_that_was_edited_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "edited.sqlite"
+    Store(path).put("d", "gemm(m=4, n=4, k=4)", "s", Measurement(Status.OK, (1e-6,), {}, "", "digest"))
+    for column, value in (("created", "yesterday"), ("seconds", "fast")):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"UPDATE trials SET {column} = ?", (value,))
+        assert main(["list", str(path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line == f"{path} has {value!r} where numbers belong: it was not written by a store of trials"
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"UPDATE trials SET {column} = 1.0")
 
 
 def test_list_counts_and_shows_the_best(path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from experiments.common.trials import FIELDS
 
 BRACKETS = b"[" * 200_000
 GEMM = "gemm(m=4, n=16, k=4)"
+MODEL = ["hardware=cascade_lake", "backend=analytic", "strategy=random_walk", "trials=1"]
 SCHEDULE = "tile[1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1 1x1x1x1x1x1x1x1] vthread[1x1x1x1x1x1x1x1] level=0"
 CERTIFICATE: dict[str, Any] = {
     "operator": GEMM, "hardware": "h200", "space": "compact", "fingerprint": "0", "method": "enumeration", "latency": "0x1p-20",
@@ -122,6 +123,23 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "a setting that is none": (["compare", f"operator={GEMM}", "nothing=1"], {}),
     "a setting that does not read": (["compare", f"operator={GEMM}", "seed=[0"], {}),
     "a setting of another type": (["compare", f"operator={GEMM}", "budget.trials=many", "strategy=random"], {}),
+    "a graph nested 500 deep": (["optimize", "def f(x: float32[4, 4]):\n    y = " + "-" * 500 + "x\n    return y\n"], {}),
+    "a graph nested 200,000 deep": (["optimize", "def f(x: float32[4, 4]):\n    y = " + "(" * 200_000 + "x\n    return y\n"], {}),
+    "a graph of values beyond all": (["optimize", f"def f(x: float32[{10**30}]):\n    y = exp(x)\n    return y\n", *MODEL], {}),
+    "a graph of nothing": (["optimize", "def f(x: float32[4, 4]):\n    y = concat(axis=0)\n    return y\n", *MODEL], {}),
+    "a fused operator of negative rows": (["optimize", "softmax(m=-4, n=16)", *MODEL], {}),
+    "a truth value that is none": (["optimize", GEMM, *MODEL, "reuse=maybe"], {}),
+    "a source that is a folder": (["optimize", GEMM, *MODEL, "source={here}"], {}),
+    "a store that is a folder": (["optimize", GEMM, *MODEL, "store={here}"], {}),
+    "a seed that is no number": (["train", "seed=x", "output={here}/out"], {}),
+    "a rate of learning that is none": ([*TRAIN, "agent.learning_rate=fast"], {}),
+    "a rate of learning beyond all": ([*TRAIN, "agent.learning_rate=1e999"], {}),
+    "layers of less than nothing": ([*TRAIN, "agent.net_arch=[-8]"], {}),
+    "a training that goes on perhaps": ([*TRAIN, "resume=maybe"], {}),
+    "days that are none": (["store", "prune", "{here}/a.sqlite", "--older-than", "nan"], {"a.sqlite": b""}),
+    "rungs that are none": (["tune", "rungs=3", "output={here}/out"], {}),
+    "threads that are no number": (["train", "torch_threads=a", "output={here}/out"], {}),
+    "a sweep over a strategy that is none": (["compare", "-m", f"operator={GEMM}", "strategy=[nobody],[markov]"], {}),
     "a plugin that is none": (["certify", GEMM, "plugins=[nobody]"], {}),
     "an output that is a file": (["compare", f"operator={GEMM}", "strategy=random", "output={here}/file/x"], {"file": b""}),
     # certificates

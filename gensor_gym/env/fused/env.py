@@ -11,7 +11,7 @@ from gensor_gym.env.fused.observation import GirView
 from gensor_gym.env.fused.process import Episodes
 from gensor_gym.env.fused.tasks import FusedSpec, GirTasks
 from gensor_gym.env.measured import FinalReward
-from gensor_gym.env.settings import Settings
+from gensor_gym.env.settings import Settings, groups_of
 from gensor_gym.hardware.types import Hardware
 
 DEFAULT_FUSED = "softmax(m=1536, n=128)"
@@ -71,7 +71,7 @@ class GirEnv(EpisodeEnv):
         """Check the arguments and build the tasks; ValueError names a bad value."""
         tasks = GirTasks(operator, hardware, space)
         final = FinalReward(backend, tasks.hardware, timing)
-        groups = tuple(observation_groups) if observation_groups is not None else None
+        groups = groups_of(observation_groups)
         settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing)
         super().__init__(tasks, final, settings, GirView(settings), render_mode)
 

@@ -84,6 +84,8 @@ class GirView:
         names = tuple(GROUPS) if settings.groups is None else settings.groups
         if unknown := [name for name in names if name not in GROUPS]:
             raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(GROUPS)}")
+        if not names:
+            raise ValueError(f"no observation group at all; groups are {tuple(GROUPS)}")
         self.slices = {name: SLICES[name] for name in GROUPS if name in names}
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
         self._graphs = GirGraphView(GROUPS, self.slices)

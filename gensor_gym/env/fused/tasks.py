@@ -25,6 +25,8 @@ class GirTasks:
 
     def __init__(self, operator: FusedSpec, hardware: Hardware | str, space: str) -> None:
         """Resolve texts; ValueError names what is no fused operator, and a list that is empty."""
+        if not isinstance(operator, (Dataflow, str, Sequence)):
+            raise ValueError(f"operator {operator!r}: expected a fused operator, its text, or a list of these")
         self.hardware, self.space = machines.get(hardware), space
         self.graphs: list[GirGraph] = []
         self._index: dict[Dataflow, int] = {}

@@ -165,7 +165,7 @@ class Store:
         yield from map(_record, rows)
 
     def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
-        """The trials selected, counted by columns of GROUPS; ValueError for another column."""
+        """The trials selected, counted by columns of GROUPS; ValueError for another column, and a file edited by hand."""
         if not by or set(by) - set(GROUPS):
             raise ValueError(f"trials are counted by {', '.join(GROUPS)}, not by {', '.join(by) or 'nothing'}")
         condition, values = selection.where()
@@ -174,6 +174,9 @@ class Store:
         query = f"SELECT {keys}, {counts} FROM trials WHERE {condition} GROUP BY {keys} ORDER BY {keys}"
         with self._lock:
             rows = self._connect().execute(query, values).fetchall()
+        for number in (number for row in rows for number in row[len(by) :]):
+            if not isinstance(number, int | float | None):
+                raise ValueError(f"{self.path} has {number!r} where numbers belong: it was not written by a store of trials")
         return [Group(tuple(row[: len(by)]), *row[len(by) :]) for row in rows]
 
     def prune(self, selection: Selection) -> int:
@@ -200,7 +203,7 @@ class Store:
     def _connect(self) -> sqlite3.Connection:
         """This process's connection: SQLite connections must not cross a fork."""
         if self._connection is None or self._owner != os.getpid():
-            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            connection = _opened(self.path)
             try:
                 _prepare(connection, self.path)
             except sqlite3.Error as error:
@@ -213,6 +216,14 @@ class Store:
                 _inherited.append(self._connection)
             self._connection, self._owner = connection, os.getpid()
         return self._connection
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A connection, before anything is asked of it; sqlite3.OperationalError names a file that cannot be opened."""
+    try:
+        return sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

@@ -85,7 +85,7 @@ class WorkerProcess:
                 if kind == "answer":
                     return decoded(request, value)
                 if kind == "error":
-                    raise RuntimeError(f"worker failed in stage {stage}: {text(value)}")
+                    raise RuntimeError(f"worker failed in stage {stage}: {_last_first(text(value))}")
                 if kind == "warning":
                     warnings.warn(text(value), RuntimeWarning, stacklevel=3)
                 elif kind == "stage" and text(value) in self._seconds:
@@ -186,3 +186,8 @@ def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], sta
     stderr.close()
     if start.scratch is not None:
         shutil.rmtree(start.scratch, ignore_errors=True)
+
+
+def _last_first(trace: str) -> str:
+    """A trace whose last line, which says what was wrong, stands on the first as well."""
+    return "\n".join([*trace.strip().splitlines()[-1:], trace])

@@ -105,6 +105,21 @@ def test_a_user_without_a_home_has_a_cache_in_the_temporary_folder(tmp_path: Pat
     assert path.is_relative_to(tmp_path) and mode(path.parent) == 0o700 and readable()
 
 
+def test_a_home_that_cannot_be_written_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a folder of that name used that somebody else has put there."""
+    monkeypatch.delenv("GENSOR_GYM_CACHE", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    folder = tmp_path / f"gensor_gym-{os.geteuid()}"
+    assert module.cache_dir() == folder
+    folder.symlink_to(tmp_path / "nowhere")
+    module._own_folder.cache_clear()
+    assert module.cache_dir() not in (folder, tmp_path / "nowhere") and mode(module.cache_dir()) == 0o700
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert module.cache_dir() == tmp_path / ".cache" / "gensor_gym"
+
+
 @pytest.mark.parametrize("kind", ["of the group", "of everybody"])
 def test_a_named_cache_that_others_may_write_to_is_left_as_it_is_and_not_used(cache: Path, kind: str) -> None:
     cache.mkdir()

@@ -177,6 +177,9 @@ def test_reset_starts_anywhere() -> None:
     [
         ({"operator": []}, "empty"), ({"hardware": "h200"}, "CPUs"), ({"space": "gensor"}, "expected one of gir"),
         ({"observation": "tree"}, "flat"), ({"observation_groups": ["tiles"]}, "no observation group"),
+        ({"observation_groups": []}, "no observation group"), ({"observation_groups": 5}, "groups 5: expected a list of names"),
+        ({"observation_groups": "nest"}, "'nest': expected a list"), ({"observation_groups": [["nest"]]}, "expected a list"),
+        ({"operator": None}, "operator None: expected a fused operator"), ({"shaping": "maybe"}, "expected True or False"),
         ({"operator": "sofmax(m=4, n=4)"}, "softmax"), ({"render_mode": "human"}, "render_mode"), ({"discount": 2.0}, "discount"),
     ],
 )  # fmt: skip

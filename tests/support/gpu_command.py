@@ -1,0 +1,67 @@
+"""The whole command `gensor gpu` on a machine without a GPU: its stages in processes of their own, over a device that stands in.
+
+`python -m tests.support.gpu_command WORD ..` runs it with these words.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+import pytest
+
+from experiments import entry
+from experiments.device import gpu
+from experiments.device.context import Context
+from experiments.device.runner import Stage
+from experiments.device.stages import correctness as correctness_stage
+from experiments.device.stages import tables as tables_stage
+
+TRIAL_SECONDS = 0.06
+"""Of the device."""
+STAGES = tuple(Stage(name, f"{__spec__.name}:{name}", 1.0, 0.1) for name in ("correctness", "tables"))
+CARD = {"gpu": {"name": "NVIDIA H200"}, "cores": 2}
+
+
+def correctness(context: Context) -> dict[str, object]:
+    """The stage of this name, in its own process."""
+    _stand_in()
+    return correctness_stage.run(context)
+
+
+def tables(context: Context) -> dict[str, object]:
+    """The stage of this name, in its own process."""
+    _stand_in()
+    return tables_stage.run(context)
+
+
+def _stand_in() -> None:
+    """Trials take a moment and answer; makers are threads; operators are small."""
+    from tests.experiments.device.test_gpu_stages import InstantDevice, fake_device
+
+    fake_device(pytest.MonkeyPatch())
+    answer = InstantDevice.trial
+
+    def slowly(*given: object) -> object:
+        time.sleep(TRIAL_SECONDS)
+        return answer(*given)  # type: ignore[arg-type]
+
+    InstantDevice.trial = slowly  # type: ignore[assignment, method-assign]
+
+
+def main() -> None:
+    """The command, told that a GPU is there, and nothing compiled ahead."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background inherits it ignored
+    patch = pytest.MonkeyPatch()
+    patch.setattr(gpu, "STAGES", STAGES)
+    patch.setattr(gpu, "absent", list)
+    patch.setattr(gpu, "machine_card", lambda: dict(CARD))
+    patch.setattr(gpu, "gpu_state", lambda: CARD["gpu"])
+    patch.setattr(gpu, "prepared", lambda *_: {"seconds": 0.0, "parts": 0, "failed": {}})
+    sys.argv = ["gensor", "gpu", *sys.argv[1:]]
+    entry.main()
+
+
+if __name__ == "__main__":
+    main()
