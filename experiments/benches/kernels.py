@@ -23,7 +23,7 @@ from experiments.benches.kernel_sets.called import KERNEL
 from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
-from experiments.benches.searched import searched
+from experiments.benches.searches.searched import searched
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
 from gensor_gym import hardware, operators

@@ -15,7 +15,7 @@ from typing import Literal
 from gensor_gym.codegen.cuda.index import bounds
 from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.text import total
-from gensor_gym.codegen.cuda.tiling import upper_bound
+from gensor_gym.codegen.cuda.tiles.tiling import upper_bound
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import TENSOR_TYPES, matrix_axes
 
