@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.learners.stored import POLICY
-from agents.policies.learned import CARD, read_card
+from agents.policies.card import CARD, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_whole

@@ -62,11 +62,6 @@ class OperandTile:
     shifts: int = -1
     """Axis of a window that shifts rows by less than a copy, so that copies are put together of two aligned loads; -1: none."""
 
-    @property
-    def copies(self) -> int:
-        """Copies that fill one buffer."""
-        return math.prod(self.shape) // self.width
-
     def row_stride(self, axis: int) -> int:
         """Rows between neighbours along an axis; 0 where the axis does not move the tile or runs within a row."""
         place = self.axes.index(axis) if axis in self.axes[:-1] else -1
