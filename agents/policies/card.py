@@ -1,4 +1,7 @@
-"""The card of a policy: what it was trained on, in a file beside it that is checked before the policy is used."""
+"""The card of a policy: what it was trained on, in a file beside it that is checked before the policy is used.
+
+`experiments/training/train.py` writes it.
+"""
 
 from __future__ import annotations
 
